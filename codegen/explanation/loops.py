@@ -84,8 +84,7 @@ def _followed(
     elif fate in ("serial", "parallel") or (fate == "unrolled" and var in history[-1][1]):
         fate, said = _emitted(fate, var, remarks, var in ordered)
         notes += said
-    versions = remarks.about(var, "promote_accumulators")
-    notes += [r.text for r in versions if r.is_done and r.buffer is None]
+    notes += [r.text for r in remarks.about(var, "split_tails")]
     extent, mark = _constant(node.extent), node.kind.name.lower()
     note = "; ".join(notes)
     return Loop(function, var.name, depth, extent, mark, blocks, fate, lanes, by, note)

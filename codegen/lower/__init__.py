@@ -27,6 +27,8 @@ from codegen.lower.place_allocations import place_allocations
 from codegen.lower.promote_accumulators import promote_accumulators
 from codegen.lower.remove_blocks import remove_blocks
 from codegen.lower.simplify_control import simplify_control
+from codegen.lower.split_tails import split_tails
+from codegen.lower.unmask_tiles import unmask_tiles
 from codegen.lower.unroll import unroll
 from codegen.lower.vectorize import vectorize
 from codegen.lower.vectorize_innermost import vectorize_innermost
@@ -58,7 +60,9 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         vectorize_innermost,
         vectorize,
         mark_unrolled,
+        split_tails,
         unroll,
+        unmask_tiles,
         promote_accumulators,
     )
 )

@@ -54,7 +54,12 @@ class Lanes:
         if isinstance(vector, e.Select):
             parts = (vector.condition, vector.true_value, vector.false_value)
             return e.Select(*map(self.element, parts))
-        simple = self._simplify(vector)
+        if isinstance(vector, e.Cast):
+            # As a whole it would be taken apart here again.
+            value = self._simplify(vector.value)
+            simple: PrimExpr = vector if value is vector.value else e.Cast(vector.dtype, value)
+        else:
+            simple = self._simplify(vector)
         if type(simple) is not kind:
             return self.element(simple)
         key = expr_key(simple)

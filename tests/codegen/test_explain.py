@@ -102,7 +102,7 @@ load B   update of C      2  k       16  contiguous          128
     )
 
 
-def test_a_tile_that_does_not_divide_the_buffer_has_masks():
+def test_a_tile_that_does_not_divide_the_buffer_comes_whole_and_as_a_tail():
     assert_explained(
         tiled(8, 48).mod,
         """\
@@ -110,23 +110,28 @@ main: 32 vector registers of 512 bits
 
 loop                         extent  block     becomes
 i_0 (parallel)                   16            spread over threads
-  j_0                             3            serial
+  j_0                             3            serial; whole tiles first, without conditions
     i_1_init (unrolled)           8            unrolled
       j_1_init (vectorized)      48  C_init    3 vectors of 16
-    k                           128            serial; a version without conditions for full tiles
+    k                           128            serial
       i_1 (unrolled)              8            unrolled
         j_1 (vectorized)         48  C_update  3 vectors of 16
 
 accumulator  elements       kept in    over  note
 C            24 float32x16  registers  k
+C            16 float32x16  registers  k
 
 inner loop  sums into  updates  loads  stores  loads per update
 k           C               24     11       0              0.46
+k           C               16     10       0              0.62
 
-access   for          times  per  lanes  places                           step
-store C  C               24  j_0     16  contiguous, masked, under an if    48
-load A   update of C      8  k        1  one for all lanes, under an if      1
-load B   update of C      3  k       16  contiguous, masked, under an if   128
+access   for          times  per  lanes  places             step
+store C  C               24  j_0     16  contiguous           48
+load A   update of C      8  k        1  one for all lanes     1
+load B   update of C      3  k       16  contiguous          128
+store C  C               16  i_0     16  contiguous         1024
+load A   update of C      8  k        1  one for all lanes     1
+load B   update of C      2  k       16  contiguous          128
 """,
     )
 
@@ -321,7 +326,7 @@ i          ?         serial
   k        ?         serial; one by one: float updates keep their order
 
 accumulator  elements   kept in       over  note
-B            1 float32  left to LLVM  k     the loop may run less than twice
+B            1 float32  left to LLVM  k     the loop may not run, and it is not stored to for sure before
 
 inner loop  sums into  updates  loads  stores  loads per update
 k           B                1      2       1              2.00

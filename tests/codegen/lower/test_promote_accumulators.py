@@ -11,16 +11,17 @@ import codegen
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
+from tensorir.interp import interpret
 
 TARGET = "llvm -num-cores=1"
 
 
 def inner_blocks(module: codegen.Module) -> list[str]:
-    """Return the basic blocks of the optimised code that multiply."""
+    """Return the loops of one basic block, in the optimised code, that multiply."""
     text = module.inspect_llvm()
     body = text[text.index("i32 @tensorir.kernel.main(") :]
     blocks = re.split(r"\n(?=\S+:)", body[: body.index("\n}")])
-    return [block for block in blocks if "fmul" in block]
+    return [b for b in blocks if "fmul" in b and f"%{b[: b.index(':')]}" in b.splitlines()[-1]]
 
 
 def stores_when_it_multiplies(module: codegen.Module) -> bool:
@@ -32,8 +33,11 @@ def stores_when_it_multiplies(module: codegen.Module) -> bool:
 # ------------------------------------------------------------------------------------ the whole way
 
 
-def tiled_matmul(n: int, rows: int, columns: int) -> IRModule:
-    """Return a product of n by n matrices whose schedule states a register tile."""
+def tiled_matmul(n: int, rows: int, columns: int, steps: int = 0, fused: bool = False) -> IRModule:
+    """Return a product of n by n matrices whose schedule states a register tile.
+
+    The reduction is split by `steps`, unless it is 0.
+    """
     sch = Schedule(
         parse(
             f"""
@@ -53,10 +57,13 @@ def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"),
     i, j, k = sch.get_loops(block)
     i0, i1 = sch.split(i, [None, rows])
     j0, j1 = sch.split(j, [None, columns])
-    sch.reorder(i0, j0, k, i1, j1)
+    inner = sch.split(k, [None, steps]) if steps else [k]
+    sch.reorder(i0, j0, *inner, i1, j1)
     sch.unroll(i1)
     sch.vectorize(j1)
-    sch.decompose_reduction(block, k)
+    sch.decompose_reduction(block, inner[0])
+    if fused:
+        sch.fuse(i0, j0)
     return sch.mod
 
 
@@ -68,10 +75,14 @@ def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"),
         (36, 4, 16, "the last tile is short of a part of a vector"),
         (34, 4, 17, "the last rows are missing"),
         (37, 5, 24, "rows and columns are missing"),
+        (31, 5, 24, "all columns are in the last tile"),
     ],
 )
-def test_a_tile_of_a_schedule_lives_in_registers(n: int, rows: int, columns: int, why: str) -> None:
-    library = codegen.build(tiled_matmul(n, rows, columns), TARGET)
+@pytest.mark.parametrize(("steps", "fused"), [(0, False), (0, True), (4, False), (5, True)])
+def test_a_tile_of_a_schedule_lives_in_registers(
+    n: int, rows: int, columns: int, why: str, steps: int, fused: bool
+) -> None:
+    library = codegen.build(tiled_matmul(n, rows, columns, steps, fused), TARGET)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((n, n)).astype(np.float32) for _ in range(2))
     guarded = np.full(n * n + 64, 7, np.float32)
@@ -118,40 +129,28 @@ def run(body: str, n: int) -> np.ndarray:
 
 
 def test_a_condition_that_does_not_change_guards_the_load_and_the_store() -> None:
-    """The loop comes in two versions; in one of them nothing is tested."""
     before = program(
         """
     for k in range(64):
         C[8] = C[8] + A[k]
-        if n < 8:
+        if n == 8:
             C[9] = C[9] + A[k] * A[k]
 """
     )
     after = program(
         """
-    if n < 8:
-        R = T.allocate([2], "float32", "local")
-        R_1 = T.Buffer((2,), data=R)
-        R_1[0] = C[8]
+    R = T.allocate([2], "float32", "local")
+    R_1 = T.Buffer((2,), data=R)
+    R_1[0] = C[8]
+    if n == 8:
         R_1[1] = C[9]
-        for k in range(64):
-            R_1[0] = R_1[0] + A[k]
+    for k in range(64):
+        R_1[0] = R_1[0] + A[k]
+        if n == 8:
             R_1[1] = R_1[1] + A[k] * A[k]
-        C[8] = R_1[0]
+    C[8] = R_1[0]
+    if n == 8:
         C[9] = R_1[1]
-    else:
-        R = T.allocate([2], "float32", "local")
-        R_2 = T.Buffer((2,), data=R)
-        R_2[0] = C[8]
-        if n < 8:
-            R_2[1] = C[9]
-        for k in range(64):
-            R_2[0] = R_2[0] + A[k]
-            if n < 8:
-                R_2[1] = R_2[1] + A[k] * A[k]
-        C[8] = R_2[0]
-        if n < 8:
-            C[9] = R_2[1]
 """
     )
     assert_structural_equal(codegen.lower(before, TARGET), after)
@@ -186,7 +185,7 @@ def test_guarded_accumulators(n: int) -> None:
         (
             """
     for k in range(64):
-        if n < 8:
+        if n == 8:
             C[8] = C[8] + A[k]
         else:
             C[8] = C[8] - A[k]
@@ -196,7 +195,7 @@ def test_guarded_accumulators(n: int) -> None:
         (
             """
     for k in range(64):
-        if n < 8:
+        if n == 8:
             C[8] = C[8] + A[k]
         C[8] = C[8] * A[k]
 """,
@@ -214,6 +213,58 @@ def test_guarded_accumulators(n: int) -> None:
 )
 def test_other_conditions_leave_it_in_memory(body: str, why: str) -> None:
     assert "C_reg" not in lowered(body), why
+
+
+def test_one_store_before_the_loop_does_for_updates_under_a_condition() -> None:
+    """The loop may load and store what it may not update, as the program has written it anyway."""
+    before = program(
+        """
+    C[8] = T.float32(0)
+    for k in range(64):
+        if A[k] < T.float32(0):
+            C[8] = C[8] + A[k]
+"""
+    )
+    after = program(
+        """
+    C[8] = T.float32(0)
+    R = T.allocate([1], "float32", "local")
+    R_1 = T.Buffer((1,), data=R)
+    R_1[0] = C[8]
+    for k in range(64):
+        if A[k] < T.float32(0):
+            R_1[0] = R_1[0] + A[k]
+    C[8] = R_1[0]
+"""
+    )
+    assert_structural_equal(codegen.lower(before, TARGET), after)
+
+
+@pytest.mark.parametrize(
+    ("first", "is_kept"),
+    [
+        ("C[8] = A[0]", True),
+        ("for j in T.vectorized(16):\n        C[j] = A[j]", True),
+        ("if n == 3:\n        C[8] = A[0]", False),
+        ("C[9] = A[0]", False),
+        ("A[8] = A[0]", False),
+        ("for j in T.vectorized(16):\n        if j < n:\n            C[j] = A[j]", False),
+        ("for i in range(n):\n        C[8] = A[i]", False),
+    ],
+)
+def test_which_statements_before_a_loop_store_for_sure(first: str, is_kept: bool) -> None:
+    body = f"""
+    {first}
+    for k in range(n):
+        C[8] = C[8] + A[k]
+"""
+    assert ("C_reg" in lowered(body)) is is_kept
+    for n in (0, 1, 7):
+        rng = np.random.default_rng(1)
+        given = [rng.standard_normal(64).astype(np.float32) for _ in range(2)]
+        expected = given[1].copy()
+        interpret(program(body), given[0].copy(), expected, n)
+        np.testing.assert_array_equal(run(body, n), expected)
 
 
 @pytest.mark.parametrize("n", [0, 4, 13, 16])
@@ -238,7 +289,7 @@ def test_masks_that_differ_at_one_place_leave_it_in_memory() -> None:
     body = """
     for k in range(4):
         for j in T.vectorized(16):
-            if j < n:
+            if j % 2 == n:
                 C[j] = C[j] + A[k]
         for j in T.vectorized(16):
             if j < 5:
@@ -248,9 +299,9 @@ def test_masks_that_differ_at_one_place_leave_it_in_memory() -> None:
     rng = np.random.default_rng(1)
     a, c = (rng.standard_normal(64).astype(np.float32) for _ in range(2))
     for k in range(4):
-        c[:9] += a[k]
+        c[1:16:2] += a[k]
         c[:5] *= a[k]
-    np.testing.assert_allclose(run(body, 9), c, rtol=1e-5)
+    np.testing.assert_allclose(run(body, 1), c, rtol=1e-5)
 
 
 def test_places_may_have_different_masks() -> None:

@@ -291,3 +291,12 @@ def test_law(text, expected):
     before, after = computed(expr, values), computed(simple, values)
     for env in points(expr, DOMAINS):
         assert before(env) == after(env), env
+
+
+@pytest.mark.parametrize("dtype", ["int32x4", "int64x4", "boolx4"])
+def test_vectors_of_floats_as_integers_stay(dtype):
+    expr = read(
+        f'T.Cast("{dtype}", T.Broadcast(T.float32(2.5), 4) * T.Broadcast(T.Cast("float32", y), 4))',
+        {},
+    )
+    assert Analyzer().simplify(expr) is expr

@@ -1,0 +1,267 @@
+"""The places of memory that a loop accesses, and which of them stay where they are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any, Final
+
+from codegen.lower.purity import is_exit
+from codegen.lower.ramps import run_of
+from tensorir import stmt as s
+from tensorir.arith.opaque import expr_key
+from tensorir.buffer import Buffer
+from tensorir.expr import Add, BufferLoad, Call, IntImm, PrimExpr, Sub, Var
+from tensorir.node import Node
+from tensorir.ops import all_of
+from tensorir.visit import children, walk_once
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Guard:
+    """Conditions around an access that the loop does not change."""
+
+    conditions: tuple[PrimExpr, ...] = ()
+    keys: tuple[Any, ...] = ()
+    """Their structural keys."""
+
+    def and_(self, condition: PrimExpr, key: Any) -> Guard:
+        """Return these conditions and another one."""
+        if key in self.keys:
+            return self
+        return Guard((*self.conditions, condition), (*self.keys, key))
+
+    def around(self, stmt: s.Stmt) -> s.Stmt:
+        """Return a statement that runs where the conditions hold."""
+        return s.IfThenElse(all_of(self.conditions), stmt) if self.conditions else stmt
+
+
+ALWAYS: Final = Guard()
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """Elements `base + first`, ... of a buffer: `lanes` of them, and where they go meanwhile.
+
+    All accesses have the same predicate and stand under the same guard.
+    """
+
+    base: Any
+    first: int
+    lanes: int
+    index: PrimExpr
+    predicate: PrimExpr | None
+    guard: Guard
+    slot: int = 0
+    is_always_stored: bool = False
+    """True if each iteration stores to it."""
+
+    def is_stored_by(self, stmt: s.Stmt, pointer: Var) -> bool:
+        """Say whether a statement before the loop surely stores to it."""
+        if isinstance(stmt, s.BufferStore):
+            return stmt.buffer.data is pointer and self._is_covered_by(stmt)
+        if isinstance(stmt, s.IfThenElse):
+            if stmt.else_case is not None or expr_key(stmt.condition) not in self.guard.keys:
+                return False
+            return self.is_stored_by(stmt.then_case, pointer)
+        if isinstance(stmt, s.SeqStmt):
+            return any(self.is_stored_by(part, pointer) for part in stmt.seq)
+        if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)):
+            return self.is_stored_by(stmt.body, pointer)
+        return False
+
+    def _is_covered_by(self, store: s.BufferStore) -> bool:
+        run = run_of(store.indices[0])
+        if run is None:
+            return False
+        base, first = _split_constant(run[0])
+        if first > self.first or first + run[1] < self.first + self.lanes:
+            return False
+        if (None if base is None else expr_key(base)) != self.base:
+            return False
+        if store.predicate is None:
+            return True
+        if self.predicate is None or first != self.first:
+            return False
+        return bool(expr_key(store.predicate) == expr_key(self.predicate))
+
+
+def _split_constant(index: PrimExpr) -> tuple[PrimExpr | None, int]:
+    """Return `index` as an expression (None for 0) plus a constant."""
+    kind = type(index)
+    if kind is IntImm:
+        return None, index.value  # type: ignore[attr-defined]
+    if kind is Add and type(index.b) is IntImm:  # type: ignore[attr-defined]
+        return index.a, index.b.value  # type: ignore[attr-defined]
+    if kind is Sub and type(index.b) is IntImm:  # type: ignore[attr-defined]
+        return index.a, -index.b.value  # type: ignore[attr-defined]
+    return index, 0
+
+
+class Accesses:
+    """The accesses to one pointer inside a loop."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.places: dict[PrimExpr, Place] = {}
+        """The places by index expression; equal ones share a place."""
+        self.distinct: dict[tuple[Any, int, int], Place] = {}
+        self.is_fixed = True
+        self.is_stored = False
+
+    def are_separate(self) -> bool:
+        """Say whether no two places overlap; places of different bases may."""
+        places = sorted(self.distinct.values(), key=lambda p: p.first)
+        if len({place.base for place in places}) > 1:
+            return False
+        pairs = itertools.pairwise(places)
+        return all(a.first + a.lanes <= b.first for a, b in pairs)
+
+
+class Collector:
+    """Collects the accesses in a loop; allocations in `on_heap` may fail."""
+
+    def __init__(self, loop: s.For, on_heap: Container[Var]) -> None:
+        self._on_heap = on_heap
+        self.accesses: dict[Var, Accesses] = {}
+        self.escaped: set[Var] = set()
+        self.may_leave = False
+        """True if the function may end inside the loop."""
+        self._inside: set[Var] = {loop.loop_var}
+        self._keys: dict[PrimExpr, Any] = {}
+        self._guard = ALWAYS
+        self._seen: set[PrimExpr] = set()
+        """Expressions that were visited under the present guard."""
+        self.visit(loop.body, certain=True)
+
+    def visit(self, node: s.Stmt, certain: bool) -> None:
+        """Visit a statement; `certain` says that it runs whenever its guard holds."""
+        kind = type(node)
+        if kind is s.BufferStore:
+            self._store(node, certain)  # type: ignore[arg-type]
+            return
+        if kind is s.IfThenElse:
+            self._branch(node, certain)  # type: ignore[arg-type]
+            return
+        if kind is s.For:
+            self._inside.add(node.loop_var)  # type: ignore[attr-defined]
+            extent = node.extent  # type: ignore[attr-defined]
+            certain = certain and type(extent) is IntImm and extent.value > 0
+        elif kind is s.LetStmt:
+            self._inside.add(node.var)  # type: ignore[attr-defined]
+        elif kind is s.Allocate:
+            # Memory of an iteration's own is not there before the loop.
+            self.escaped.add(node.buffer_var)  # type: ignore[attr-defined]
+            self.may_leave |= node.buffer_var in self._on_heap  # type: ignore[attr-defined]
+        elif kind is s.While:
+            certain = False
+        elif kind is s.AssertStmt:
+            self.may_leave = True
+        for part in children(node):
+            if isinstance(part, s.Stmt):
+                self.visit(part, certain)
+            else:
+                self._expression(part)
+
+    def _branch(self, node: s.IfThenElse, certain: bool) -> None:
+        self._expression(node.condition)
+        key = self._key(node.condition) if node.else_case is None else _MOVES
+        if key is _MOVES:
+            self.visit(node.then_case, certain=False)
+            if node.else_case is not None:
+                self.visit(node.else_case, certain=False)
+            return
+        outer = self._guard, self._seen
+        self._guard, self._seen = self._guard.and_(node.condition, key), set()
+        self.visit(node.then_case, certain)
+        self._guard, self._seen = outer
+
+    def _store(self, node: s.BufferStore, certain: bool) -> None:
+        accesses = self._of(node.buffer)
+        accesses.is_stored = True
+        place = self._access(accesses, node.indices[0], node.predicate)
+        if place is not None and certain:
+            place.is_always_stored = True
+        for part in children(node):
+            self._expression(part)
+
+    def _expression(self, node: Node) -> None:
+        # Copies of an unrolled body share expressions; what was seen need not be seen again.
+        seen = self._seen
+        stack = [node]
+        while stack:
+            part = stack.pop()
+            if part in seen:
+                continue
+            seen.add(part)  # type: ignore[arg-type]
+            kind = type(part)
+            if kind is BufferLoad:
+                self._access(self._of(part.buffer), part.indices[0], part.predicate)  # type: ignore[attr-defined]
+            elif kind is Call:
+                self._call(part)  # type: ignore[arg-type]
+            elif isinstance(part, Var) and part.dtype.is_handle:
+                self.escaped.add(part)
+            stack.extend(children(part))
+
+    def _call(self, node: Call) -> None:
+        self.may_leave = self.may_leave or is_exit(node)
+        name = getattr(node.op, "short_name", "")
+        if name == "address_of" and type(node.args[0]) is BufferLoad:
+            self.escaped.add(node.args[0].buffer.data)
+
+    def _of(self, buffer: Buffer) -> Accesses:
+        known = self.accesses.get(buffer.data)
+        if known is None:
+            known = self.accesses[buffer.data] = Accesses(buffer)
+        elif known.buffer.dtype is not buffer.dtype:
+            known.is_fixed = False
+        return known
+
+    def _access(
+        self, accesses: Accesses, index: PrimExpr, predicate: PrimExpr | None
+    ) -> Place | None:
+        if not accesses.is_fixed:
+            return None
+        place = accesses.places.get(index)
+        if place is None:
+            place = self._place(index, predicate)
+            if place is not None:
+                key = (place.base, place.first, place.lanes)
+                place = accesses.places[index] = accesses.distinct.setdefault(key, place)
+        if place is None or not self._is_alike(place, predicate):
+            accesses.is_fixed = False
+            return None
+        return place
+
+    def _is_alike(self, place: Place, predicate: PrimExpr | None) -> bool:
+        """Say whether an access happens under the conditions of its place, which do not move."""
+        if place.guard.keys != self._guard.keys:
+            return False
+        if predicate is None or place.predicate is None:
+            return predicate is place.predicate
+        key = self._key(predicate)
+        return key is not _MOVES and bool(key == self._key(place.predicate))
+
+    def _place(self, index: PrimExpr, predicate: PrimExpr | None) -> Place | None:
+        run = run_of(index)
+        if run is None:
+            return None
+        start, lanes = run
+        base, first = _split_constant(start)
+        key = None if base is None else self._key(base)
+        return None if key is _MOVES else Place(key, first, lanes, index, predicate, self._guard)
+
+    def _key(self, expr: PrimExpr) -> Any:
+        """Return the structural key of an expression, `_MOVES` if the loop may change it."""
+        known = self._keys.get(expr)
+        if known is None:
+            moves = any(
+                part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
+                for part in walk_once(expr)
+            )
+            known = self._keys[expr] = _MOVES if moves else expr_key(expr)
+        return known
+
+
+_MOVES: Final = object()

@@ -1,0 +1,455 @@
+"""Splitting the tails off loops whose tiles do not divide what they cover.
+
+Index set splitting (Banerjee, "Dependence Analysis for Supercomputing", 1988) and loop unswitching
+(Allen and Cocke, "A Catalogue of Optimizing Transformations", 1971). A tile that does not divide
+its buffer has conditions and masks on every statement, for the sake of the last tile; all others
+run without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd
+from typing import Final
+
+from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
+from codegen.lower.purity import is_pure
+from codegen.lower.remarks import done, missed, stands_for
+from codegen.lower.stack_memory import constant_bytes
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.arith.const_interval import Interval, exact_interval
+from tensorir.expr import Broadcast, BufferLoad, Call, CmpOp, IntImm, PrimExpr, Var
+from tensorir.fresh_copy import FreshCopy
+from tensorir.function import PrimFunc
+from tensorir.intrin import Op
+from tensorir.ops import conjuncts, const, logical_not
+from tensorir.stmt import ForKind
+from tensorir.value_variables import value_variables
+from tensorir.visit import Rewriter, children
+
+MAX_ADDED: Final = 512
+"""The most statements (unrolled loops written out) that versions for tails add to a function: LLVM
+takes 0.1 to 0.2 ms for each."""
+MAX_REGISTER_BYTES: Final = 4096
+"""The most bytes that vector registers of a machine have."""
+_IF_THEN_ELSE: Final = Op.get("if_then_else")
+_TOO_MUCH: Final = "whole tiles keep their conditions: versions would be too much code"
+_NOTHING: Final = s.sequence([])
+
+
+def split_tails(func: PrimFunc) -> PrimFunc:
+    """Have whole tiles run without conditions, and tails with conditions that are constant.
+
+    Before: for i in 8: for k in 64: for r in T.unroll(4): if i * 4 + r < 30: S
+    After:  for i in 7: for k in 64: for r in T.unroll(4): S
+            for i in range(7, 8): for k in 64: for r in T.unroll(2): S
+
+    Conditions that decide are comparisons of sums, in branches and as masks of stores. A tile is
+    what unrolled loops and lanes cover, or the innermost loop of two; the loop around it is divided
+    at the iterations from which on its conditions hold no more, or for some. Where that depends on
+    loops further out, or the loop is parallel, whole and last tiles are two branches instead:
+
+    Before: for i in T.parallel(8): S_1; for k in 64: for r in T.unroll(4): if i * 4 + r < 30: S_2
+    After:  for i in T.parallel(8): S_1; if i < 7: for k ...: S_2, else: for k ...: S_2
+
+    A condition that no loop changes is tested once. The order in which statements run stays. The
+    code grows by `MAX_ADDED` statements at most, outer loops and whole tiles first; what is not
+    split keeps its conditions.
+    """
+    splitter = _SplitTails(Reader(value_variables(func)))
+    if not any(splitter.conditions(func.body)):
+        return func
+    return func.with_body(splitter.versions(func.body, None))
+
+
+@dataclass(eq=False, slots=True)
+class _Found:
+    """A condition, and the loops around it inside of what was searched."""
+
+    condition: Inequality
+    inner: tuple[s.For, ...]
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """Conditions on one sum of what lies outside of a tile, which is compared with a constant."""
+
+    outer: Terms
+    """The sum, divided by what divides all its terms."""
+    members: set[Inequality]
+    like: Inequality
+    """One of the conditions, to write the sum like."""
+    holds_from: int
+    """The least sum for which all hold everywhere in the tile."""
+    fails_below: int
+    """The least sum for which one holds somewhere in the tile."""
+    has_tile: bool
+    repeats: bool
+    """True if one stands in an innermost loop, and is tested again in every iteration."""
+
+    def add(self, other: _Group) -> None:
+        """Take in conditions on the same sum."""
+        self.members |= other.members
+        self.holds_from = max(self.holds_from, other.holds_from)
+        self.fails_below = min(self.fails_below, other.fails_below)
+        self.has_tile |= other.has_tile
+        self.repeats |= other.repeats
+
+
+class _Copy(FreshCopy):
+    """Copies a loop or a version of statements, to stand beside the original."""
+
+    def define(self, var: Var) -> Var:
+        new = super().define(var)
+        stands_for(new, var)
+        return new
+
+
+class _SplitTails(Rewriter):
+    def __init__(self, reader: Reader) -> None:
+        self._read = reader
+        self._facts = Facts()
+        self._loops: list[s.For] = []
+        self._room = MAX_ADDED
+
+    # ---------------------------------------------------------------------------------- conditions
+
+    def conditions(self, node: s.Stmt, inner: tuple[s.For, ...] = ()) -> Iterator[_Found]:
+        """Yield the conditions of branches and masks of stores in a statement."""
+        kind = type(node)
+        if kind is s.BufferStore:
+            if node.predicate is not None:  # type: ignore[attr-defined]
+                yield from self._parts(node.predicate, inner)  # type: ignore[attr-defined]
+            return
+        if kind is s.IfThenElse:
+            yield from self._parts(node.condition, inner)  # type: ignore[attr-defined]
+        elif kind is s.For:
+            inner = (*inner, node)  # type: ignore[arg-type]
+        for part in children(node):
+            if isinstance(part, s.Stmt):
+                yield from self.conditions(part, inner)
+
+    def _parts(self, condition: PrimExpr, inner: tuple[s.For, ...]) -> Iterator[_Found]:
+        for part in conjuncts(condition):
+            read = self._read(part)
+            if read is not None:
+                yield _Found(read, inner)
+
+    def _groups(self, body: s.Stmt, loop: s.For | None) -> list[_Group]:
+        """Return the groups of conditions that a loop, or the function, is to be split by."""
+        groups: dict[frozenset[tuple[object, int]], _Group] = {}
+        for found in self.conditions(body):
+            group = self._group(found, loop)
+            if group is None:
+                continue
+            known = groups.setdefault(frozenset(group.outer.items()), group)
+            if known is not group:
+                known.add(group)
+        return list(groups.values())
+
+    def _group(self, found: _Found, loop: s.For | None) -> _Group | None:
+        """Return a condition as a group of one, None if it is not one to split this loop by."""
+        condition = found.condition
+        outer = self._facts.free(condition)
+        variables = set(condition.variables(outer))
+        around = [n for n in (*self._loops, *found.inner) if n.loop_var in variables]
+        if _loop_to_split(around, condition.step != 0) is not loop:
+            return None
+        low, high = self._facts.rest(condition, outer)
+        tile = around if loop is None else around[around.index(loop) + 1 :]
+        for node in tile:
+            factor, values = outer.pop(node.loop_var, None), self._interval(node)
+            if factor is None or values is None:
+                return None
+            ends = (factor * values[0], factor * values[1])
+            low, high = low + min(ends), high + max(ends)
+        inside = {node.loop_var for node in tile}
+        if not outer or not inside.isdisjoint(condition.variables(outer)):
+            return None
+        scale = 1 if condition.wrapping in outer else gcd(*outer.values())
+        return _Group(
+            {term: factor // scale for term, factor in outer.items()},
+            {condition},
+            condition,
+            -(low // scale),
+            -(high // scale),
+            bool(tile) or condition.step != 0,
+            self._is_in_innermost_loop(found),
+        )
+
+    def _is_in_innermost_loop(self, found: _Found) -> bool:
+        """Say whether the loop around a condition has no other loop in it that stays one."""
+        loops = [loop for loop in found.inner if loop.kind is not ForKind.UNROLLED]
+        return bool(loops) and not _has_loop(loops[-1].body)
+
+    # ------------------------------------------------------------------------------------ versions
+
+    def versions(self, stmt: s.Stmt, loop: s.For | None) -> s.Stmt:
+        """Return what stands in a loop, or in the function, split by what decides there."""
+        if loop is None or loop.kind is not ForKind.UNROLLED:
+            for group in self._groups(stmt, loop):
+                if self._is_worth_a_test(group):
+                    return self._narrowed(stmt, group, loop)
+        return self(stmt)
+
+    def _is_worth_a_test(self, group: _Group) -> bool:
+        low, high = self._facts.interval(group.outer, group.like.parts)
+        return low < group.holds_from <= high and (group.has_tile or group.repeats)
+
+    def _narrowed(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
+        """Put the test around the least part of a statement that has all the conditions."""
+        if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)) and not _may_be_registers(stmt):
+            return _with_body(stmt, self._narrowed(stmt.body, group, loop))
+        if isinstance(stmt, s.SeqStmt):
+            has = [
+                any(found.condition in group.members for found in self.conditions(part))
+                for part in stmt.seq
+            ]
+            first, last = has.index(True), len(has) - has[::-1].index(True)
+            if last - first < len(stmt.seq):
+                return s.sequence(
+                    [
+                        self.versions(s.sequence(stmt.seq[:first]), loop),
+                        self._narrowed(s.sequence(stmt.seq[first:last]), group, loop),
+                        self.versions(s.sequence(stmt.seq[last:]), loop),
+                    ]
+                )
+        return self._tested(stmt, group, loop)
+
+    def _tested(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
+        size = _count(stmt)
+        if size > self._room:
+            missed("split_tails", _TOO_MUCH, None if loop is None else loop.loop_var)
+            return self(stmt)
+        self._room -= size
+        if loop is not None:
+            done("split_tails", "a version without conditions for whole tiles", loop.loop_var)
+        outer, like = group.outer, group.like
+        low, high = self._facts.interval(outer, like.parts)
+
+        def version(copy: s.Stmt, least: int, most: int) -> s.Stmt:
+            with self._facts.within(outer, least, most):
+                return self.versions(copy, loop)
+
+        whole = version(stmt, group.holds_from, high)
+        tail = none = _NOTHING
+        if low < group.fails_below:
+            none = version(_Copy()(stmt), low, group.fails_below - 1)
+        if max(low, group.fails_below) < group.holds_from:
+            tail = version(_Copy()(stmt), max(low, group.fails_below), group.holds_from - 1)
+            if low < group.fails_below:
+                some = inequality(outer, -group.fails_below, like, in_all_lanes=True)
+                tail = _branch(some, tail, none)
+        else:
+            tail = none
+        return _branch(inequality(outer, -group.holds_from, like, in_all_lanes=True), whole, tail)
+
+    # --------------------------------------------------------------------------------------- loops
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        self._enter(node)
+        groups = self._groups(node.body, node)
+        self._leave(node)
+        for group in groups:
+            split = self._divided(node, group)
+            if split is not None:
+                return split
+        self._enter(node)
+        body = self.versions(node.body, node) if groups else self(node.body)
+        self._leave(node)
+        if s.is_no_op(body) and is_pure(node.min) and is_pure(node.extent):
+            return _NOTHING
+        return node if body is node.body else node.with_(body=body)
+
+    def _enter(self, loop: s.For) -> None:
+        self._loops.append(loop)
+        values = self._interval(loop)
+        if values is not None:
+            self._facts.ranges[loop.loop_var] = values
+
+    def _leave(self, loop: s.For) -> None:
+        self._loops.pop()
+        self._facts.ranges.pop(loop.loop_var, None)
+
+    def _interval(self, loop: s.For) -> Interval | None:
+        low = exact_interval(loop.min, self._facts.ranges)
+        extent = exact_interval(loop.extent, self._facts.ranges)
+        if low is None or extent is None:
+            return None
+        return low[0], low[1] + max(extent[1], 1) - 1
+
+    def _divided(self, loop: s.For, group: _Group) -> s.Stmt | None:
+        """Return a loop as several, one after another, each with the conditions decided or not."""
+        if type(loop.min) is not IntImm or type(loop.extent) is not IntImm:
+            return None
+        sign = group.outer.get(loop.loop_var)
+        if len(group.outer) > 1 or sign is None:
+            return None
+        first, end = loop.min.value, loop.min.value + loop.extent.value
+        if sign < 0:
+            cuts = (1 - group.holds_from, 1 - group.fails_below)
+        else:
+            cuts = (group.fails_below, group.holds_from)
+        edges = sorted({first, end, *(min(max(cut, first), end) for cut in cuts)})
+        if len(edges) < 3:
+            return None
+        room = self._room
+        is_copied = loop.kind is not ForKind.UNROLLED
+        size = _count(loop.body) if is_copied else 0
+        pieces: list[s.Stmt] = []
+        for low, high in pairwise(edges):
+            if pieces and size > self._room:
+                missed("split_tails", _TOO_MUCH, loop.loop_var)
+                break
+            piece = loop if not pieces else _Copy()(loop)
+            bounds = const(low, loop.loop_var.dtype), const(high - low, loop.loop_var.dtype)
+            piece = self(piece.with_(min=bounds[0], extent=bounds[1]))
+            if not s.is_no_op(piece):
+                self._room -= size if pieces else 0
+                pieces.append(piece)
+        else:
+            if len(pieces) < 2 or (group.has_tile and loop.kind is not ForKind.PARALLEL):
+                if len(pieces) > 1:
+                    done("split_tails", "whole tiles first, without conditions", loop.loop_var)
+                return s.sequence(pieces)
+        self._room = room
+        return None
+
+    # ------------------------------------------------------------------------------ what is decided
+
+    def rewrite_CmpOp(self, node: CmpOp) -> PrimExpr:  # noqa: N802
+        condition = self._read(node)
+        return self.generic(node) if condition is None else self._facts.reduced(node, condition)
+
+    def rewrite_And(self, node: e.And) -> PrimExpr:  # noqa: N802
+        a = self(node.a)
+        known = _decided(a)
+        if known is not None:
+            return self(node.b) if known else a
+        b = self(node.b)
+        known = _decided(b)
+        if known is not None:
+            return a if known else b
+        return node if a is node.a and b is node.b else e.And(a, b)
+
+    def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
+        condition = self(node.condition)
+        if type(condition) is IntImm:
+            taken = node.then_case if condition.value else node.else_case
+            return _NOTHING if taken is None else self(taken)
+        then_case = self(node.then_case)
+        else_case = _NOTHING if node.else_case is None else self(node.else_case)
+        return _branch(condition, then_case, else_case)
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        predicate = self.maybe(node.predicate)
+        known = None if predicate is None else _decided(predicate)
+        if known is False:
+            return _NOTHING
+        if known:
+            predicate = None
+        value = self(node.value)
+        if value is node.value and predicate is node.predicate:
+            return node
+        return s.BufferStore(node.buffer, value, node.indices, predicate)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        if node.predicate is None:
+            return node
+        predicate = self(node.predicate)
+        if predicate is node.predicate:
+            return node
+        return BufferLoad(node.buffer, node.indices, None if _decided(predicate) else predicate)
+
+    def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
+        condition = self(node.condition)
+        known = _decided(condition)
+        if known is not None:
+            return self(node.true_value if known else node.false_value)
+        yes, no = self(node.true_value), self(node.false_value)
+        same = condition is node.condition and yes is node.true_value and no is node.false_value
+        return node if same else e.Select(condition, yes, no)
+
+    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+        if node.op is not _IF_THEN_ELSE:
+            return self.generic(node)
+        condition = self(node.args[0])
+        if type(condition) is IntImm:
+            return self(node.args[1] if condition.value else node.args[2])
+        yes, no = self(node.args[1]), self(node.args[2])
+        same = condition is node.args[0] and yes is node.args[1] and no is node.args[2]
+        return node if same else Call(node.dtype, node.op, (condition, yes, no))
+
+    def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
+        new = self.generic(node)
+        return _NOTHING if s.is_no_op(new.body) else new
+
+    def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
+        new = self.generic(node)
+        return _NOTHING if s.is_no_op(new.body) else new
+
+
+def _loop_to_split(around: Sequence[s.For], has_lanes: bool) -> s.For | None:
+    """Return which of the loops that a condition depends on is the one around its tile."""
+    serial = [loop for loop in around if loop.kind is not ForKind.UNROLLED]
+    if not serial:
+        return around[0] if around else None
+    has_tile = has_lanes or len(serial) < len(around)
+    return serial[-1] if has_tile or len(serial) == 1 else serial[-2]
+
+
+def _count(node: s.Stmt) -> int:
+    """Return how many statements there are once unrolled loops are written out."""
+    if isinstance(node, s.For):
+        inside = _count(node.body)
+        if node.kind is ForKind.UNROLLED and type(node.extent) is IntImm:
+            return inside * max(node.extent.value, 1)
+        return inside
+    if isinstance(node, (s.BufferStore, s.Evaluate)):
+        return 1
+    return sum(_count(part) for part in children(node) if isinstance(part, s.Stmt))
+
+
+def _has_loop(node: s.Stmt) -> bool:
+    if isinstance(node, s.While) or (isinstance(node, s.For) and node.kind is not ForKind.UNROLLED):
+        return True
+    return any(_has_loop(part) for part in children(node) if isinstance(part, s.Stmt))
+
+
+def _may_be_registers(node: s.Stmt) -> bool:
+    """Say whether a statement has memory so small that versions better have their own of it."""
+    if not isinstance(node, s.Allocate):
+        return False
+    size = constant_bytes(node)
+    return size is not None and size <= MAX_REGISTER_BYTES
+
+
+def _with_body(node: s.Allocate | s.LetStmt | s.AttrStmt, body: s.Stmt) -> s.Stmt:
+    if isinstance(node, s.Allocate):
+        return s.Allocate(
+            node.buffer_var, node.dtype, node.extents, node.condition, body, node.annotations
+        )
+    if isinstance(node, s.LetStmt):
+        return s.LetStmt(node.var, node.value, body)
+    return s.AttrStmt(node.node, node.attr_key, node.value, body)
+
+
+def _branch(condition: PrimExpr, then_case: s.Stmt, else_case: s.Stmt) -> s.Stmt:
+    """Return a branch, of which one case or both may be nothing."""
+    if not s.is_no_op(else_case):
+        if s.is_no_op(then_case):
+            return s.IfThenElse(logical_not(condition), else_case)
+        return s.IfThenElse(condition, then_case, else_case)
+    if s.is_no_op(then_case) and is_pure(condition):
+        return _NOTHING
+    return s.IfThenElse(condition, then_case)
+
+
+def _decided(condition: PrimExpr) -> bool | None:
+    """Return what a condition is in all lanes, None if that is not known."""
+    if type(condition) is Broadcast:
+        condition = condition.value
+    return bool(condition.value) if type(condition) is IntImm else None

@@ -1,0 +1,141 @@
+"""Accumulators of a tail as whole vectors: lanes that nobody looks at need no mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from codegen.lower.ramps import run_of
+from tensorir import stmt as s
+from tensorir.arith.opaque import expr_key
+from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Shuffle, Var
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.visit import Rewriter, children, walk, walk_once
+
+
+def unmask_tiles(func: PrimFunc) -> PrimFunc:
+    """Access vectors of a function's own memory as a whole where all accesses have one mask.
+
+    Before: R = allocate(8); R.vstore(0, x, p); for k: R.vstore(0, R.vload(0, p) + y, p)
+            C.vstore(i, R.vload(0, p), p)
+    After:  R = allocate(8); R[0:8] = x; for k: R[0:8] = R[0:8] + y
+            C.vstore(i, R[0:8], p)
+
+    LLVM keeps memory in registers that is accessed at constant places, but not through masks. Done
+    for an allocation if each access to it is one to constant indices, none overlaps another one but
+    the same, what a mask depends on does not change while the memory lives, and what is loaded is
+    stored under the same mask, lane by lane.
+    """
+    if not any(type(n) is BufferLoad and n.predicate is not None for n in walk_once(func.body)):
+        return func
+    return func.with_body(_Unmask()(func.body))
+
+
+class _Unmask(Rewriter):
+    def __init__(self) -> None:
+        self._whole: set[Var] = set()
+        self._memo: dict[PrimExpr, PrimExpr] = {}
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        known = self._memo.get(node)
+        if known is None:
+            known = self._memo[node] = self.generic(node) if self._whole else node
+        return known
+
+    def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
+        if _Accesses(node).are_alike():
+            self._whole.add(node.buffer_var)
+            self._memo = {}
+        return self.generic(node)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        if node.predicate is not None and node.buffer.data in self._whole:
+            return BufferLoad(node.buffer, node.indices)
+        return self.rewrite_PrimExpr(node)
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        if node.predicate is not None and node.buffer.data in self._whole:
+            return s.BufferStore(node.buffer, self(node.value), node.indices)
+        if not self._whole:
+            return node
+        return self.generic(node)
+
+
+class _Accesses:
+    """The accesses to allocated memory, by their places."""
+
+    def __init__(self, allocation: s.Allocate) -> None:
+        self._pointer = allocation.buffer_var
+        self._masks: dict[tuple[int, int], Any] = {}
+        self._inside: set[Var] = set()
+        self._is_plain = True
+        self._visit(allocation.body)
+
+    def are_alike(self) -> bool:
+        """Say whether the memory is accessed through masks, all of which may go."""
+        if not self._is_plain or not any(self._masks.values()):
+            return False
+        end = 0
+        for first, lanes in sorted(self._masks):
+            if first < end:
+                return False
+            end = first + lanes
+        return True
+
+    def _visit(self, node: s.Stmt) -> None:
+        if isinstance(node, s.BufferStore):
+            mask = None if node.predicate is None else self._key(node.predicate)
+            if node.buffer.data is self._pointer:
+                self._note(node.indices[0], mask)
+            self._expression(node.value, mask)
+            for index in node.indices:
+                self._expression(index, None)
+            return
+        if isinstance(node, s.For):
+            self._inside.add(node.loop_var)
+        elif isinstance(node, s.LetStmt):
+            self._inside.add(node.var)
+        for part in children(node):
+            if isinstance(part, s.Stmt):
+                self._visit(part)
+            else:
+                self._expression(part, None)
+
+    def _expression(self, node: Node, mask: Any) -> None:
+        """Look at what is computed for a store under a mask, None for all lanes."""
+        uses = False
+        for part in walk_once(node):
+            if isinstance(part, BufferLoad) and part.buffer.data is self._pointer:
+                uses = True
+                own = None if part.predicate is None else self._key(part.predicate)
+                if own is not None and own != mask:
+                    self._is_plain = False
+                self._note(part.indices[0], own)
+            elif part is self._pointer:
+                self._is_plain = False
+        if uses and mask is not None and any(_mixes_lanes(part) for part in walk_once(node)):
+            self._is_plain = False
+
+    def _note(self, index: PrimExpr, mask: Any) -> None:
+        run = run_of(index)
+        if run is None or type(run[0]) is not IntImm:
+            self._is_plain = False
+            return
+        place = (run[0].value, run[1])
+        if self._masks.setdefault(place, mask) != mask:
+            self._is_plain = False
+
+    def _key(self, mask: PrimExpr) -> Any:
+        for part in walk(mask):
+            if isinstance(part, BufferLoad) or (isinstance(part, Var) and part in self._inside):
+                self._is_plain = False
+        return expr_key(mask)
+
+
+def _mixes_lanes(node: Node) -> bool:
+    """Say whether lanes of a value depend on others of its parts, or choose what is accessed."""
+    if isinstance(node, Call):
+        return any(argument.dtype.lanes > node.dtype.lanes for argument in node.args)
+    if isinstance(node, BufferLoad):
+        return any(isinstance(part, BufferLoad) for i in node.indices for part in walk_once(i))
+    return isinstance(node, Shuffle)
