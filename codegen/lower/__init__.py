@@ -14,6 +14,7 @@ from typing import Final
 from codegen.lower.check_overflow import check_overflow
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
+from codegen.lower.contiguous_accesses import contiguous_accesses
 from codegen.lower.drop_partial_strides import drop_partial_strides
 from codegen.lower.errors import LoweringError
 from codegen.lower.flatten_buffers import flatten_buffers
@@ -60,6 +61,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         mark_unrolled,
         unroll,
         promote_accumulators,
+        contiguous_accesses,
     )
 )
 
