@@ -28,6 +28,7 @@ from codegen.lower.place_allocations import place_allocations
 from codegen.lower.promote_accumulators import promote_accumulators
 from codegen.lower.remove_blocks import remove_blocks
 from codegen.lower.simplify_control import simplify_control
+from codegen.lower.transpose_tiles import transpose_tiles
 from codegen.lower.unroll import unroll
 from codegen.lower.vectorize import vectorize
 from codegen.lower.vectorize_innermost import vectorize_innermost
@@ -61,6 +62,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         mark_unrolled,
         unroll,
         promote_accumulators,
+        transpose_tiles,
         contiguous_accesses,
     )
 )

@@ -8,17 +8,18 @@ shuffles. Lanes that lie far apart are loaded one by one, from addresses that di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from codegen.lower.folding import plus
 from codegen.lower.ramps import as_ramp
+from codegen.lower.transpose import picked
+from codegen.lower.widen import may_load
 from codegen.target import Target, as_target
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
-from tensorir.dtype import INT32, DataType
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Shuffle, Var
+from tensorir.dtype import DataType
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
 from tensorir.ops import add, const, mul
 from tensorir.visit import Rewriter
@@ -69,35 +70,35 @@ class _ContiguousAccesses(Rewriter):
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         changed = self.generic(node)
-        ramp = _strided(changed.buffer, changed.indices)
-        if ramp is None or changed.predicate is not None:
-            return changed
+        ramp = strided_ramp(changed.buffer, changed.indices)
+        if ramp is None or changed.predicate is not None or may_load(ramp):
+            return changed  # The first lanes might change where the last ones go.
         value = changed.value
         lanes = Var("lanes", value.dtype)
         stores = [
-            s.BufferStore(changed.buffer, Shuffle([lanes], [const(k, INT32)]), (_lane(ramp, k),))
+            s.BufferStore(changed.buffer, picked([lanes], [k]), (lane_of(ramp, k),))
             for k in range(ramp.lanes)
         ]
         return s.LetStmt(lanes, value, s.sequence(stores))
 
     def _load(self, node: BufferLoad) -> PrimExpr:
-        ramp = _strided(node.buffer, node.indices)
+        ramp = strided_ramp(node.buffer, node.indices)
         if ramp is None:
             return node
         dtype = node.buffer.dtype
-        covering = _covering(ramp, self._target.vector_lanes(max(8, dtype.bits)))
-        if covering is not None and 2 * len(covering.starts) <= ramp.lanes:
+        covering = _covering(ramp, dtype, self._target)
+        if covering is not None:
             if node.predicate is None:
                 return covering.load(node)
             if _has_masked_loads(self._target, dtype):
                 return covering.masked_load(node, node.predicate)
         if node.predicate is not None:
             return node
-        one_by_one = [BufferLoad(node.buffer, (_lane(ramp, k),)) for k in range(ramp.lanes)]
-        return _picked(one_by_one, list(range(ramp.lanes)))
+        one_by_one = [BufferLoad(node.buffer, (lane_of(ramp, k),)) for k in range(ramp.lanes)]
+        return picked(one_by_one, list(range(ramp.lanes)))
 
 
-def _strided(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Ramp | None:
+def strided_ramp(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Ramp | None:
     """Return an index as a ramp if its lanes lie apart in a buffer of scalars, else None."""
     (index,) = indices
     if index.dtype.lanes == 1 or buffer.dtype.lanes > 1:
@@ -110,14 +111,11 @@ def _strided(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Ramp | None:
     return ramp
 
 
-def _lane(ramp: Ramp, lane: int) -> PrimExpr:
+def lane_of(ramp: Ramp, lane: int) -> PrimExpr:
+    """Return the scalar that a lane of a ramp is."""
     if type(ramp.stride) is IntImm:
         return plus(ramp.base, ramp.stride.value * lane)
     return add(ramp.base, mul(ramp.stride, lane))
-
-
-def _picked(vectors: Sequence[PrimExpr], lanes: list[int]) -> PrimExpr:
-    return Shuffle(vectors, [const(lane, INT32) for lane in lanes])
 
 
 class _Covering:
@@ -144,7 +142,7 @@ class _Covering:
 
     def _pick(self, vectors: list[PrimExpr]) -> PrimExpr:
         lanes = [h * self._length + p for h, p in zip(self._homes, self._places, strict=True)]
-        return _picked(vectors, lanes)
+        return picked(vectors, lanes)
 
     def load(self, node: BufferLoad) -> PrimExpr:
         """Return the lanes that `node` loads without a mask."""
@@ -159,18 +157,32 @@ class _Covering:
             masks[home][place] = lane
         return self._pick(
             [
-                BufferLoad(node.buffer, (self._index(start),), _picked([mask, none], on))
+                BufferLoad(node.buffer, (self._index(start),), picked([mask, none], on))
                 for start, on in zip(self.starts, masks, strict=True)
             ]
         )
 
 
-def _covering(ramp: Ramp, native: int) -> _Covering | None:
-    """Return the vectors of at most `native` elements that cover a ramp of constant stride."""
+def _covering(ramp: Ramp, dtype: DataType, target: Target) -> _Covering | None:
+    """Return the vectors that cover a ramp, None if loading lane by lane is better."""
     if type(ramp.stride) is not IntImm:
         return None
     span = abs(ramp.stride.value) * (ramp.lanes - 1) + 1
-    return _Covering(ramp, ramp.stride.value, min(native, 1 << (span.bit_length() - 1)))
+    native = target.vector_lanes(max(8, dtype.bits))
+    length = min(native, 1 << (span.bit_length() - 1))
+    if 2 * -(-span // length) > ramp.lanes:
+        return None
+    return _Covering(ramp, ramp.stride.value, length)
+
+
+def instructions_to_load(ramp: Ramp, dtype: DataType, target: Target) -> int:
+    """Return about how many instructions a strided load becomes."""
+    covering = _covering(ramp, dtype, target)
+    if covering is None:
+        return 2 * ramp.lanes - 1
+    # Of any two vectors, all lanes are picked by one instruction in AVX-512 only.
+    loads = len(covering.starts)
+    return loads + (loads - 1) * (1 if "avx512f" in target.features else 2)
 
 
 def _has_masked_loads(target: Target, dtype: DataType) -> bool:

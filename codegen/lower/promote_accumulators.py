@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.purity import is_exit
-from codegen.lower.ramps import run_of
+from codegen.lower.ramps import run_of, split_constant
 from codegen.lower.remarks import done, missed
 from codegen.lower.stack_memory import STACK_TOTAL, stack_bytes
 from codegen.lower.unswitch import unconditional
@@ -23,7 +23,7 @@ from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
 from tensorir.buffer import Buffer, decl_buffer
 from tensorir.dtype import INT32, DataType
-from tensorir.expr import Add, BufferLoad, Call, IntImm, PrimExpr, Ramp, Sub, Var
+from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import TRUE, all_of, const
@@ -140,18 +140,6 @@ class _Place:
     guard: _Guard
     slot: int = 0
     is_always_stored: bool = False
-
-
-def _split_constant(index: PrimExpr) -> tuple[PrimExpr | None, int]:
-    """Return `index` as an expression (None for 0) plus a constant."""
-    kind = type(index)
-    if kind is IntImm:
-        return None, index.value  # type: ignore[attr-defined]
-    if kind is Add and type(index.b) is IntImm:  # type: ignore[attr-defined]
-        return index.a, index.b.value  # type: ignore[attr-defined]
-    if kind is Sub and type(index.b) is IntImm:  # type: ignore[attr-defined]
-        return index.a, -index.b.value  # type: ignore[attr-defined]
-    return index, 0
 
 
 class _Accesses:
@@ -303,7 +291,7 @@ class _Collector:
         if run is None:
             return None
         start, lanes = run
-        base, first = _split_constant(start)
+        base, first = split_constant(start)
         key = None if base is None else self._key(base)
         return None if key is _MOVES else _Place(key, first, lanes, index, predicate, self._guard)
 
