@@ -8,6 +8,8 @@ converted. Nothing is reassociated or assumed about floats.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from codegen.emit.context import FunctionEmitter, emits
@@ -294,18 +296,77 @@ def _broadcast(f: FunctionEmitter, node: e.Broadcast) -> str:
 
 @emits(e.Shuffle)
 def _shuffle(f: FunctionEmitter, node: e.Shuffle) -> str:
-    lanes = [(v, k) for v in node.vectors for k in range(v.dtype.lanes)]
-    operands = {id(v): f.expr(v) for v in node.vectors}
-    scalar, result = register_type(node.dtype.element), register_type(node.dtype)
+    homes = [(number, k) for number, v in enumerate(node.vectors) for k in range(v.dtype.lanes)]
+    picks = []
+    for index in node.indices:
+        if type(index) is not e.IntImm or not 0 <= index.value < len(homes):
+            f.fail(f"a Shuffle picks lanes 0 to {len(homes) - 1} by constants, not by {index}")
+        picks.append(homes[index.value])
+    vectors = [(f.expr(v), v.dtype.lanes) for v in node.vectors]
+    used = sorted({number for number, _ in picks})
+    element = register_type(node.dtype.element)
+    if len(picks) > 1 and all(vectors[number][1] > 1 for number in used):
+        return _picked(f, element, vectors, picks, used).moved(f, element).value
     value = "poison"
-    for position, index in enumerate(node.indices):
-        if type(index) is not e.IntImm or not 0 <= index.value < len(lanes):
-            f.fail(f"a Shuffle picks lanes 0 to {len(lanes) - 1} by constants, not by {index}")
-        vector, lane = lanes[index.value]
-        picked = operands[id(vector)]
-        if vector.dtype.lanes > 1:
-            picked = f.op(f"extractelement {register_type(vector.dtype)} {picked}, i64 {lane}")
-        if node.dtype.lanes == 1:
+    for position, (number, lane) in enumerate(picks):
+        picked, lanes = vectors[number]
+        if lanes > 1:
+            picked = f.pure(f"extractelement <{lanes} x {element}> {picked}, i64 {lane}")
+        if len(picks) == 1:
             return picked
-        value = f.op(f"insertelement {result} {value}, {scalar} {picked}, i64 {position}")
+        one = f"{element} {picked}, i64 {position}"
+        value = f.pure(f"insertelement <{len(picks)} x {element}> {value}, {one}")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Partial:
+    """A vector that has some lanes of a result, and where: None for the others."""
+
+    value: str
+    length: int
+    places: list[int | None]
+
+    def moved(self, f: FunctionEmitter, element: str) -> _Partial:
+        """Return the lanes in their places."""
+        count = len(self.places)
+        if all(place in (k, None) for k, place in enumerate(self.places)) and self.length == count:
+            return self
+        value = _permuted(f, element, self.length, self.value, "poison", self.places)
+        there = [None if place is None else k for k, place in enumerate(self.places)]
+        return _Partial(value, count, there)
+
+
+def _picked(
+    f: FunctionEmitter,
+    element: str,
+    vectors: list[tuple[str, int]],
+    picks: list[tuple[int, int]],
+    used: list[int],
+) -> _Partial:
+    """Write the lanes of `picks`, as (vector, lane), that come from the vectors `used`.
+
+    A shuffle has two operands of one type: more vectors are joined in pairs.
+    """
+    if len(used) == 1:
+        places = [lane if number == used[0] else None for number, lane in picks]
+        return _Partial(*vectors[used[0]], places)
+    middle = len(used) // 2
+    left = _picked(f, element, vectors, picks, used[:middle])
+    right = _picked(f, element, vectors, picks, used[middle:])
+    if left.length != right.length:
+        left, right = left.moved(f, element), right.moved(f, element)
+    both = [
+        a if b is None else left.length + b for a, b in zip(left.places, right.places, strict=True)
+    ]
+    value = _permuted(f, element, left.length, left.value, right.value, both)
+    there = [None if place is None else k for k, place in enumerate(both)]
+    return _Partial(value, len(picks), there)
+
+
+def _permuted(
+    f: FunctionEmitter, element: str, length: int, a: str, b: str, places: Sequence[int | None]
+) -> str:
+    kind = f"<{length} x {element}>"
+    lanes = ", ".join("i32 poison" if place is None else f"i32 {place}" for place in places)
+    return f.pure(f"shufflevector {kind} {a}, {kind} {b}, <{len(places)} x i32> <{lanes}>")

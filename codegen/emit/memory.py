@@ -1,7 +1,8 @@
 """Loads, stores and memory of a function's own.
 
 Buffers are flat. An evenly spaced vector index becomes one vector access where the distance is 1, a
-broadcast where it is 0, a reversed access where it is -1; anything else gathers or scatters. Small
+broadcast where it is 0, a reversed access where it is -1; anything else gathers or scatters, which
+of the accesses without a mask only irregular ones do (`lower.contiguous_accesses`). Small
 constant allocations live in the stack frame, so that LLVM can turn them into registers; the others
 come from the heap, aligned to a cache line, and are freed on every way out.
 """

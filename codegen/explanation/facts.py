@@ -75,9 +75,9 @@ class Access:
     lanes: int
     """Elements of one access."""
     pattern: Pattern
-    """The places of the lanes of a vector access: "contiguous", "reversed", "strided" (a gather or
-    scatter) or "irregular" (likewise, without a constant distance). "broadcast": one element for
-    all lanes of a vector statement; "element": one for a scalar statement."""
+    """The places of the lanes of a vector access: "contiguous", "reversed", "strided" or
+    "irregular" (a gather or scatter). "broadcast": one element for all lanes of a vector statement;
+    "element": one for a scalar statement."""
     stride: int | str | None
     """Elements from lane to lane, as an expression where only the caller knows; None for elements
     and irregular vectors."""

@@ -73,9 +73,10 @@ def _access(f: Access) -> tuple[str, ...]:
 
 
 def _places(f: Access) -> str:
-    if f.pattern in ("strided", "irregular"):
-        verb = "gather" if f.kind == "load" else "scatter"
-        return verb if f.stride is None else f"{verb}, {f.stride} apart"
+    if f.pattern == "irregular":
+        return "gather" if f.kind == "load" else "scatter"
+    if f.pattern == "strided":
+        return f"{f.stride} apart"
     if f.pattern == "broadcast":
         return "one for all lanes"
     return "one element" if f.pattern == "element" else f.pattern

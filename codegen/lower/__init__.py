@@ -14,6 +14,7 @@ from typing import Final
 from codegen.lower.check_overflow import check_overflow
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
+from codegen.lower.contiguous_accesses import contiguous_accesses
 from codegen.lower.drop_partial_strides import drop_partial_strides
 from codegen.lower.errors import LoweringError
 from codegen.lower.flatten_buffers import flatten_buffers
@@ -28,6 +29,7 @@ from codegen.lower.promote_accumulators import promote_accumulators
 from codegen.lower.remove_blocks import remove_blocks
 from codegen.lower.simplify_control import simplify_control
 from codegen.lower.split_tails import split_tails
+from codegen.lower.transpose_tiles import transpose_tiles
 from codegen.lower.unmask_tiles import unmask_tiles
 from codegen.lower.unroll import unroll
 from codegen.lower.vectorize import vectorize
@@ -64,6 +66,8 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         unroll,
         unmask_tiles,
         promote_accumulators,
+        transpose_tiles,
+        contiguous_accesses,
     )
 )
 

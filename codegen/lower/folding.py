@@ -18,9 +18,9 @@ def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     kind = type(node)
     if type(b) is IntImm:
         if kind is e.Add:
-            return _plus(a, b.value) if b.dtype.is_int else add(a, b)
+            return plus(a, b.value) if b.dtype.is_int else add(a, b)
         if kind is e.Sub and b.dtype.is_int:
-            return _plus(a, -b.value)
+            return plus(a, -b.value)
         if kind is e.Mul:
             return mul(a, b)
     if type(a) is IntImm:
@@ -43,7 +43,7 @@ def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return kind(a, b)
 
 
-def _plus(index: PrimExpr, value: int) -> PrimExpr:
+def plus(index: PrimExpr, value: int) -> PrimExpr:
     """Return `index + value` with one constant at the end, which wraps as the type does."""
     base = index
     if isinstance(index, e.Add) and isinstance(index.b, IntImm):

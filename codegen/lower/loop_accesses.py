@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.lower.purity import is_exit
-from codegen.lower.ramps import run_of
+from codegen.lower.ramps import run_of, split_constant
 from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
 from tensorir.buffer import Buffer
-from tensorir.expr import Add, BufferLoad, Call, IntImm, PrimExpr, Sub, Var
+from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.node import Node
 from tensorir.ops import all_of
 from tensorir.visit import children, walk_once
@@ -75,7 +75,7 @@ class Place:
         run = run_of(store.indices[0])
         if run is None:
             return False
-        base, first = _split_constant(run[0])
+        base, first = split_constant(run[0])
         if first > self.first or first + run[1] < self.first + self.lanes:
             return False
         if (None if base is None else expr_key(base)) != self.base:
@@ -85,18 +85,6 @@ class Place:
         if self.predicate is None or first != self.first:
             return False
         return bool(expr_key(store.predicate) == expr_key(self.predicate))
-
-
-def _split_constant(index: PrimExpr) -> tuple[PrimExpr | None, int]:
-    """Return `index` as an expression (None for 0) plus a constant."""
-    kind = type(index)
-    if kind is IntImm:
-        return None, index.value  # type: ignore[attr-defined]
-    if kind is Add and type(index.b) is IntImm:  # type: ignore[attr-defined]
-        return index.a, index.b.value  # type: ignore[attr-defined]
-    if kind is Sub and type(index.b) is IntImm:  # type: ignore[attr-defined]
-        return index.a, -index.b.value  # type: ignore[attr-defined]
-    return index, 0
 
 
 class Accesses:
@@ -248,7 +236,7 @@ class Collector:
         if run is None:
             return None
         start, lanes = run
-        base, first = _split_constant(start)
+        base, first = split_constant(start)
         key = None if base is None else self._key(base)
         return None if key is _MOVES else Place(key, first, lanes, index, predicate, self._guard)
 

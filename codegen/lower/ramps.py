@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorir.expr import Add, Broadcast, IntImm, PrimExpr, Ramp
+from tensorir.expr import Add, Broadcast, IntImm, PrimExpr, Ramp, Sub
 from tensorir.ops import add
 
 
@@ -23,3 +23,15 @@ def run_of(index: PrimExpr) -> tuple[PrimExpr, int] | None:
         is_run = type(index.stride) is IntImm and index.stride.value == 1
         return (index.base, index.lanes) if is_run else None
     return (index, 1) if index.dtype.lanes == 1 else None
+
+
+def split_constant(index: PrimExpr) -> tuple[PrimExpr | None, int]:
+    """Return `index` as an expression (None for 0) plus a constant."""
+    kind = type(index)
+    if kind is IntImm:
+        return None, index.value  # type: ignore[attr-defined]
+    if kind is Add and type(index.b) is IntImm:  # type: ignore[attr-defined]
+        return index.a, index.b.value  # type: ignore[attr-defined]
+    if kind is Sub and type(index.b) is IntImm:  # type: ignore[attr-defined]
+        return index.a, -index.b.value  # type: ignore[attr-defined]
+    return index, 0

@@ -190,7 +190,7 @@ i (parallel)          64         spread over threads
   j (vectorized)      64         4 vectors of 16
 
 access   for  times  per  lanes  places               step
-load A   B        4  i       16  gather, 64 apart        1
+load A   B        4  i       16  64 apart                1
 load A   B        4  i       16  reversed               64
 load A   B        8  i       16  gather             varies
 load at  B        4  i       16  contiguous              0
