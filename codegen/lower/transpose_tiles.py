@@ -320,13 +320,24 @@ def _nested(
             parts.append(_stored([columns(store) for store in steps[0].stores]))
             steps = steps[1:]
             continue
-        last = max(k for k, step in enumerate(steps) if any(t in opened for t in step.tiles))
+        last = _last_use(steps, inside)
         body = _nested(steps[: last + 1], columns, inside.union(opened))
         for tile in opened:
             body = tile.around(body)
         parts.append(body)
         steps = steps[last + 1 :]
     return s.sequence(parts)
+
+
+def _last_use(steps: list[_Step], inside: frozenset[_Tile]) -> int:
+    """Return the last step that a matrix of the first one, or of a step in between, is used in."""
+    last = place = 0
+    while place <= last:
+        for tile in steps[place].tiles:
+            if tile not in inside:
+                last = max(last, *(k for k, step in enumerate(steps) if tile in step.tiles))
+        place += 1
+    return last
 
 
 class _Columns(Rewriter):
