@@ -19,6 +19,8 @@ AUTO_TENSORIZE_INIT: Final = "meta_schedule.auto_tensorize_init"
 """The intrinsic that the init of a block becomes, once it is separated."""
 INLINE_RULE: Final = "meta_schedule.inline_rule"
 """`"disable"` on a block that is not to be inlined."""
+PACKED: Final = "meta_schedule.packed_operand"
+"""The most iterations of a parallel loop over a copy that `RewritePanels` gives its layout."""
 PARALLEL: Final = "meta_schedule.parallel"
 """The most iterations that parallel loops below a root may have."""
 RANDOM_COMPUTE_PRODUCER: Final = "meta_schedule.random_compute_producer"
@@ -43,6 +45,7 @@ __all__ = [
     "AUTO_TENSORIZE_INIT",
     "INLINE_RULE",
     "LAYOUT_REWRITE_PREPROC",
+    "PACKED",
     "PARALLEL",
     "PRAGMA_AUTO_UNROLL_MAX_STEP",
     "PRAGMA_UNROLL_EXPLICIT",

@@ -24,13 +24,21 @@ from schedule.analysis.bindings import axis_domain
 from schedule.analysis.sharing import Access, accesses_in, declared_accesses, is_point
 from schedule.errors import Problem, fail
 from schedule.sref import StmtSRef
-from tensorir.arith import IterMapLevel, detect_iter_map
+from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.const_interval import Interval, exact_interval
 from tensorir.buffer import Range
 from tensorir.equal import expr_deep_equal
 from tensorir.errors import IRTypeError
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var, integer_limits
+from tensorir.expr import (
+    BufferLoad,
+    FloorDiv,
+    IntImm,
+    IterVar,
+    PrimExpr,
+    Var,
+    integer_limits,
+)
 from tensorir.index_arithmetic import holds_indices
 from tensorir.index_values import index_values
 from tensorir.ops import TRUE, is_const_int
@@ -256,7 +264,10 @@ class _Meeting:
             return set()
         domain = {var: self._axes[var] for var in used}
         found = detect_iter_map(indices, domain, TRUE, IterMapLevel.BIJECTIVE)
-        return set(used) if found.indices else set()
+        if found.indices:
+            return set(used)
+        whole = [Range.point(index) for index in _joined(indices)]
+        return set().union(*(self._equal_in_one(point, point, set()) for point in whole))
 
     def example(self) -> str | None:
         """Return two instances that meet in words, "" if none do, None if that cannot be looked up.
@@ -299,6 +310,28 @@ class _Meeting:
 
     def _told(self, instance: Sequence[int]) -> str:
         return ", ".join(f"{v.name} = {n}" for v, n in zip(self._axes, instance, strict=True))
+
+
+def _joined(indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Return `x` for each pair of `x // c` and `x % c` among indices, for they tell what it is.
+
+    Panels that do not divide a buffer have such indices, and fill it with a gap at its end.
+    """
+    left = list(indices)
+    joined: list[PrimExpr] = []
+    analyzer = Analyzer()
+    for _ in indices:
+        for index in left:
+            if not isinstance(index, FloorDiv) or not isinstance(index.b, IntImm):
+                continue
+            rest = analyzer.simplify(index.a % index.b)
+            match = next((other for other in left if expr_deep_equal(other, rest)), None)
+            if match is not None:
+                left = [other for other in left if other is not index and other is not match]
+                left.append(index.a)
+                joined = [*(other for other in joined if other is not match), index.a]
+                break
+    return joined
 
 
 _INSTANCES = 1024

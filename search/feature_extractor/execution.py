@@ -81,6 +81,8 @@ def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
     widest = max(nest.item_bytes, default=4)
     register = max(1, vector_bits // (8 * widest))
     is_parallel, lanes = _parallel_and_lanes(nest)
+    if nest.packed[0]:
+        _fill_panels(nest, is_parallel, lanes, register)
     inner = np.ones_like(nest.extents)
     for place in nest.loops:
         if nest.kinds[place] is ForKind.UNROLLED:
@@ -96,6 +98,19 @@ def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
     _vectorize_innermost(nest, result)
     result.outer = result.padded / (result.run * result.inner * result.lanes)
     return result
+
+
+def _fill_panels(nest: Nest, is_parallel: Mask, lanes: Array, register: int) -> None:
+    """Make the vectors of a copy to panels, as `RewritePanels` does when the tiles are known.
+
+    They lie along the last of the loops over the copy, and the threads share the first of them
+    where there are no others.
+    """
+    lanes[:] = 1
+    lanes[-1] = np.minimum(nest.extents[-1], register)
+    is_parallel[len(nest.loops) - len(nest.shapes[0]) :] = False
+    if len(nest.loops) == len(nest.shapes[0]):
+        is_parallel[0] = nest.limits[PARALLEL] > 1
 
 
 def _vectorize_innermost(nest: Nest, result: Execution) -> None:

@@ -34,7 +34,7 @@ def footprints(nest: Nest, how: Execution, caches: Sequence[int], line: int) -> 
     """
     inside = how.inner * how.lanes
     spans = [1 + (steps * (inside - 1)).sum(1) for steps in nest.steps]
-    sizes = list(zip(nest.shapes, nest.item_bytes, strict=True))
+    sizes = list(zip(nest.shapes, nest.item_bytes, nest.packed, strict=True))
     lines = np.array([_lines(s, *size, line) for s, size in zip(spans, sizes, strict=True)])
     still = np.array(nest.strides) == 0
     room = np.array(caches, np.float64)[:, None] / line
@@ -65,9 +65,11 @@ def footprints(nest: Nest, how: Execution, caches: Sequence[int], line: int) -> 
     return Footprints(tile * line, lines.sum(0) * line, lost_lines, kept + lost_entries)
 
 
-def _lines(span: Array, shape: Array, item: int, line: int) -> Array:
+def _lines(span: Array, shape: Array, item: int, packed: bool, line: int) -> Array:
     """Return how many lines a box of these extents covers."""
     span = np.minimum(span, shape)
+    if packed:
+        return np.asarray(np.maximum(span.prod(0) * (item / line), 1))
     run = span[-1] * item if len(span) else np.full(span.shape[1], float(item))
     rows = np.ones(span.shape[1])
     whole = span[-1] >= shape[-1] if len(span) else np.ones(span.shape[1], bool)

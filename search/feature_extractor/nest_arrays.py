@@ -44,6 +44,8 @@ class Nest:
         self.drives = [program.drives[loop] for loop in store.loops]
         self.kinds = [program.kinds[loop] for loop in store.loops]
         self.item_bytes = [program.buffers[a.buffer].item_bytes for a in store.accesses]
+        self.packed = [program.buffers[a.buffer].is_packed for a in store.accesses]
+        """True for each access of a buffer whose elements lie in the order of its readers."""
         self.shapes: list[Array] = []
         """The extents of the buffer of each access; of an allocated one, of its live region."""
         self.steps: list[Array] = []

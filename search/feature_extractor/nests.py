@@ -46,6 +46,8 @@ class BufferShape:
     item_bytes: int
     dims: int
     is_argument: bool
+    is_packed: bool
+    """True if its elements are to lie in the order in which they are read."""
 
 
 @dataclass(frozen=True, slots=True)

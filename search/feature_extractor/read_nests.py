@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from search.annotations import (
     AUTO_TENSORIZE,
+    PACKED,
     PARALLEL,
     REGISTER_TILE,
     UNROLL_EXPLICIT,
@@ -141,6 +142,7 @@ class _Reader:
         self.extents: list[int] = []
         self.stores: list[_Store] = []
         self.allocated: set[Buffer] = set()
+        self.packed: set[Buffer] = set()
         self.limits = dict.fromkeys(LIMITS, -1)
 
     def function(self, func: PrimFunc) -> None:
@@ -204,6 +206,8 @@ class _Reader:
         for view in block.match_buffers:
             inside.views = {**inside.views, view.buffer: self._view(view.source, inside)}
         self.allocated.update(block.alloc_buffers)
+        if PACKED in block.annotations:
+            self.packed.update(region.buffer for region in block.writes)
         if block.init is not None:
             first = len(self.stores)
             self._stmt(block.init, inside)
@@ -317,7 +321,12 @@ class _Reader:
         shapes = []
         for buffer in buffers:
             shapes.append(
-                BufferShape(buffer.dtype.nbytes, len(buffer.shape), buffer not in self.allocated)
+                BufferShape(
+                    buffer.dtype.nbytes,
+                    len(buffer.shape),
+                    buffer not in self.allocated,
+                    buffer in self.packed,
+                )
             )
             for extent in buffer.shape:
                 names.append(f"shape of {buffer.name}")

@@ -4,6 +4,7 @@ from search.postproc import presets
 from search.postproc.disallow_dynamic_loop import DisallowDynamicLoop
 from search.postproc.postproc import Postproc, PyPostproc
 from search.postproc.rewrite_layout import RewriteLayout
+from search.postproc.rewrite_panels import RewritePanels
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
 from search.postproc.rewrite_register_tile import RewriteRegisterTile
@@ -14,6 +15,7 @@ __all__ = [
     "Postproc",
     "PyPostproc",
     "RewriteLayout",
+    "RewritePanels",
     "RewriteParallelVectorizeUnroll",
     "RewriteReductionBlock",
     "RewriteRegisterTile",

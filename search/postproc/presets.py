@@ -5,6 +5,7 @@ from __future__ import annotations
 from search.postproc.disallow_dynamic_loop import DisallowDynamicLoop
 from search.postproc.postproc import Postproc
 from search.postproc.rewrite_layout import RewriteLayout
+from search.postproc.rewrite_panels import RewritePanels
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
 from search.postproc.rewrite_register_tile import RewriteRegisterTile
@@ -18,6 +19,7 @@ def cpu_postprocs() -> list[Postproc]:
         DisallowDynamicLoop(),
         RewriteParallelVectorizeUnroll(),
         RewriteRegisterTile(),
+        RewritePanels(),
         RewriteReductionBlock(),
         RewriteLayout(),
     ]

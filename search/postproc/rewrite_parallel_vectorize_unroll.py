@@ -14,6 +14,7 @@ from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from search.annotations import (
+    PACKED,
     PARALLEL,
     PRAGMA_AUTO_UNROLL_MAX_STEP,
     PRAGMA_UNROLL_EXPLICIT,
@@ -38,7 +39,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
     without a gap are fused up to the wanted length and vectorised; the unroll limit is annotated
     on the outermost loop of a block that reduces. Loops whose order matters stay as they are, and
     a nest that makes at most `one_core` stores stays on one core: threads take microseconds to
-    start. It never rejects.
+    start. Packed operands are left to `RewritePanels`. It never rejects.
     """
 
     def __init__(self, one_core: int = 4096) -> None:
@@ -56,7 +57,8 @@ class RewriteParallelVectorizeUnroll(Postproc):
                 numbers = (_number(wishes.get(key)) for key in _KEYS)
                 wish = _Wish(self.one_core, *numbers)
                 for child in sch.get_child_blocks(block):
-                    _rewrite(sch, child, wish)
+                    if PACKED not in sch.get(child).annotations:
+                        _rewrite(sch, child, wish)
         return True
 
 

@@ -8,6 +8,7 @@ from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
 from search.schedule_rule.multi_level_tiling_wide_vector import MultiLevelTilingWideVector
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
+from search.schedule_rule.pack_operands import PackOperands
 from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
@@ -23,6 +24,7 @@ __all__ = [
     "MultiLevelTiling",
     "MultiLevelTilingWideVector",
     "MultiLevelTilingWithIntrin",
+    "PackOperands",
     "ParallelizeVectorizeUnroll",
     "PyScheduleRule",
     "RFactorOverLanes",

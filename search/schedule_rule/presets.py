@@ -11,6 +11,7 @@ from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
+from search.schedule_rule.pack_operands import PackOperands
 from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
@@ -112,6 +113,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
         *(MultiLevelTilingWithIntrin(intrin, **tiling) for intrin in numbers["intrins"]),
         RFactorOverLanes(),
         MultiLevelTiling(**tiling),
+        PackOperands(max_jobs_per_core=jobs),
         ParallelizeVectorizeUnroll(
             max_jobs_per_core=jobs,
             max_vectorize_extent=numbers["vector"],

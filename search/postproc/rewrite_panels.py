@@ -1,0 +1,203 @@
+"""Packed operands in the order in which the loops that read them go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from codegen.target import as_target
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from schedule.sref import loops_above
+from search.analysis.moves import moves
+from search.analysis.panel_layout import Digit, panel_layout
+from search.analysis.suggested_layout import last_read, read_index
+from search.annotations import PACKED
+from search.postproc.postproc import Postproc, functions_with_blocks
+from tensorir.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var
+from tensorir.stmt import BufferStore
+from tensorir.visit import uses_var
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.context import TuneContext
+
+_NEAR: Final = 4
+"""The most elements between lanes of a vector that is loaded without gathering them."""
+_WRITTEN_OUT: Final = 16
+"""The most vectors of a copy that are written out."""
+
+
+class RewritePanels(Postproc):
+    """Gives the copies that `PackOperands` makes the layout of panels, and the loops that fill it.
+
+    Before: B_global[k, j] = B[k, j], read by for j_0, k, j_1 in T.grid(16, 256, 16)
+    After:  B_global[j // 16, k, j % 16] = B[k, j], read from front to back
+
+    `panel_layout` says which. The loops of the copy go through the panels in their order, with
+    vectors along the last dimension. Where these would take their lanes from as many rows of the
+    source, the loop along those rows is split by the lanes too, so that a whole tile of the source
+    goes through registers. It runs after the loops that read have their order, and before the inits
+    of reductions are separated. It rejects where a primitive fails.
+    """
+
+    def __init__(self) -> None:
+        self._target: Target | None = None
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        self._target = context.target
+
+    def apply(self, sch: Schedule) -> bool:
+        """Rewrite all packed operands."""
+        target = as_target(self._target)
+        try:
+            for name in functions_with_blocks(sch):
+                for sref in list(sch.state.blocks(name)):
+                    if PACKED in sref.block.annotations:
+                        copy = sch.get_block(sref.block.name_hint, name)
+                        _rewrite(sch, name, copy, target)
+        except ScheduleError:
+            return False
+        return True
+
+
+def _rewrite(sch: Schedule, name: str, copy: BlockRV, target: Target) -> None:
+    jobs = int(sch.get(copy).annotations[PACKED])
+    sch.unannotate(copy, PACKED)
+    cache = sch.get(copy).writes[0].buffer
+    place = last_read(sch.state.blocks(name), cache)
+    layout = None if place is None else panel_layout(*place)
+    filled = _filled(sch, copy)
+    if place is None or layout is None or filled is None:
+        return
+    reader, _ = place
+    index = read_index(reader, cache)
+    assert index is not None
+    # What is beyond the end of a panel is not read.
+    sch.transform_layout(
+        sch.get_block(reader.block.name_hint, name),
+        ("read", index),
+        layout.index_map,
+        assume_injective_transform=True,
+    )
+    _fill(sch, filled, layout.digits, target.vector_lanes(cache.dtype.bits), jobs)
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """A dimension of a copy: the loop that goes along it, in steps of so many iterations."""
+
+    loop: LoopRV | None
+    """None where the dimension has one index only."""
+    step: int
+    moves: int
+    """The number of elements of the source by which one iteration of the loop moves."""
+
+
+def _filled(sch: Schedule, copy: BlockRV) -> list[_Filled] | None:
+    """Return the dimensions of a copy.
+
+    None unless it has a loop of its own, with a constant extent, for each of its axes.
+    """
+    sref = sch.get_sref(copy)
+    store = sref.block.body
+    assert isinstance(store, BufferStore)
+    values = sref.block_realize.iter_values
+    axes = [axis.var for axis in sref.block.iter_vars]
+    own = loops_above(sref)[-len(axes) :]
+    if not isinstance(store.value, BufferLoad) or len(own) != len(axes):
+        return None
+    for loop in own:
+        alone = len(sch.state.child_blocks(loop)) == 1
+        if not alone or not isinstance(loop.loop.extent, IntImm):
+            return None
+    steps = moves(sref, store.value.buffer, store.value.indices)
+    by_axis: dict[Var, tuple[LoopRV, int]] = {}
+    for handle, loop in zip(sch.get_loops(copy)[-len(own) :], own, strict=True):
+        step = steps.get(loop.loop.loop_var, 0)
+        of = [k for k, value in enumerate(values) if uses_var(value, loop.loop.loop_var)]
+        if step is None or len(of) > 1:
+            return None
+        for k in of:
+            by_axis[axes[k]] = handle, step
+    found = []
+    for index in store.indices:
+        step = 1
+        if isinstance(index, FloorDiv) and isinstance(index.b, IntImm):
+            step = index.b.value
+            index = index.a
+        elif isinstance(index, FloorMod):
+            index = index.a
+        if isinstance(index, IntImm) or (isinstance(index, Var) and index not in by_axis):
+            found.append(_Filled(None, 1, 0))
+        elif isinstance(index, Var):
+            found.append(_Filled(by_axis[index][0], step, by_axis[index][1]))
+        else:
+            return None
+    return found
+
+
+def _fill(
+    sch: Schedule, dims: Sequence[_Filled], digits: Sequence[Digit], lanes: int, jobs: int
+) -> None:
+    """Give a copy the loops that fill its layout in order."""
+    parts: dict[LoopRV, dict[int, int]] = {}
+    for place, digit in enumerate(digits):
+        dim = dims[digit.dim]
+        if dim.loop is not None:
+            parts.setdefault(dim.loop, {})[digit.step * dim.step] = place
+    loops: dict[int, LoopRV] = {}
+    apart: dict[int, int] = {}
+    for loop, by_step in parts.items():
+        rest = loop
+        moved = next(dim.moves for dim in dims if dim.loop is loop)
+        *outer, (_, last) = sorted(by_step.items(), reverse=True)
+        for step, place in outer:
+            if step < _extent(sch, rest):
+                loops[place], rest = sch.split(rest, [None, step])
+                apart[place] = step * moved
+        loops[last], apart[last] = rest, moved
+    inside = sorted(loops)
+    order = [loops[place] for place in inside]
+    gap = apart[inside[-1]]
+    rows = next((k for k, place in enumerate(inside) if apart[place] == 1), None)
+    is_column = rows is not None and gap > _NEAR and _extent(sch, order[-1]) > 1
+    if rows is not None and is_column:
+        order[rows], row = sch.split(order[rows], [None, lanes])
+        order.insert(-1, row)
+    sch.reorder(*order)
+    if 0 < gap <= _NEAR or is_column:
+        _write_out(sch, order, lanes)
+    if jobs > 1:
+        _share(sch, order[:-1], jobs)
+
+
+def _write_out(sch: Schedule, order: Sequence[LoopRV], lanes: int) -> None:
+    """Make a vector of the innermost loop, and write out the loops right around it."""
+    extent = _extent(sch, order[-1])
+    if extent == 1:
+        return
+    sch.vectorize(order[-1])
+    written = -(-extent // lanes)
+    for loop in reversed(order[:-1]):
+        written *= _extent(sch, loop)
+        if written > max(_WRITTEN_OUT, lanes):
+            break
+        if _extent(sch, loop) > 1:
+            sch.unroll(loop)
+
+
+def _share(sch: Schedule, loops: Sequence[LoopRV], jobs: int) -> None:
+    """Run the outer loops in parallel, as many as have `jobs` iterations together."""
+    iterations = 1
+    for count, loop in enumerate(loops, 1):
+        iterations *= _extent(sch, loop)
+        if iterations >= jobs or count == len(loops):
+            sch.parallel(sch.fuse(*loops[:count]))
+            return
+
+
+def _extent(sch: Schedule, loop: LoopRV) -> int:
+    extent = sch.get(loop).extent
+    assert isinstance(extent, IntImm)
+    return extent.value

@@ -1,0 +1,160 @@
+"""Copying operands of tiled reductions into panels."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+from codegen.target import as_target
+from schedule import BlockRV, Schedule, ScheduleError
+from schedule.analysis.bindings import loop_iter_types
+from schedule.sref import StmtSRef, loops_above
+from search.analysis.packable import Packable, packable_operands
+from search.analysis.tiling_needs import has_been_tiled
+from search.annotations import AUTO_TENSORIZE, PACKED
+from search.feature_extractor.machine import Machine
+from search.schedule_rule.schedule_rule import ScheduleRule
+from search.target_cores import target_cores
+from tensorir.expr import BufferLoad, IterVar, Var
+from tensorir.index_map import IndexMap
+from tensorir.stmt import BufferStore
+from tensorir.visit import uses_var
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+
+_LOGGER: Final = logging.getLogger("tensorir.search")
+
+
+class PackOperands(ScheduleRule):
+    """Copies an operand of a tiled reduction into panels that its tiles read front to back.
+
+    A row of a large matrix is a page or more away from the next, and rows that are a power of two
+    apart share few lines of a cache. So an operand from which vectors are loaded, and which is read
+    again, is copied in one design as a whole, at the root, in another one in each step of the outer
+    reduction loops, as much as the loops inside read, and in the first, as before, not at all.
+    Where it does not lie along the last axis of the result, as a transposed matrix, the copy does.
+    `RewritePanels` gives the copies their layout when the tile is known.
+
+    An operand of fewer than `min_bytes`, the size of the target's first cache unless given, is not
+    packed, nor one whose copy would take more than `max_bytes`, half of the memory of this machine
+    unless given; that is logged. A block whose results a write cache collects reads its operands as
+    they are.
+
+    Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
+    """
+
+    def __init__(
+        self,
+        max_jobs_per_core: int = 16,
+        min_bytes: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        self.max_jobs_per_core = max_jobs_per_core
+        self.min_bytes = min_bytes
+        self.max_bytes = _memory() // 2 if max_bytes is None else max_bytes
+        self._jobs = 1
+        self._first_cache = 0
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        cores, jobs = target_cores(context), self.max_jobs_per_core
+        self._jobs = 1 if cores == 1 or jobs == -1 else cores * jobs
+        self._first_cache = Machine.of(as_target(context.target)).caches[0]
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the design as it is, then those with a packed operand."""
+        sref = sch.get_sref(block)
+        if sref.parent is None or not has_been_tiled(sref) or _is_collected(sch, block):
+            return [sch]
+        if AUTO_TENSORIZE in sref.block.annotations:
+            return [sch]
+        designs = [sch]
+        least = self._first_cache if self.min_bytes is None else self.min_bytes
+        for operand in packable_operands(sref, least):
+            if operand.nbytes > self.max_bytes:
+                _LOGGER.warning(
+                    "The operand %s of block %r is not packed: its panels would take %s bytes, "
+                    "more than the %s that PackOperands(max_bytes=...) allows",
+                    sref.block.reads[operand.read].buffer.name,
+                    sref.block.name_hint,
+                    f"{operand.nbytes:,}",
+                    f"{self.max_bytes:,}",
+                )
+                continue
+            for place in (None, _inner_place(sch, sref)):
+                designs += self._packed(sch.copy(), block, operand, place)
+        return designs
+
+    def _packed(
+        self, sch: Schedule, block: BlockRV, operand: Packable, place: int | None
+    ) -> list[Schedule]:
+        """Return the design with a copy at one of the loops, or at the root."""
+        try:
+            if operand.axes is None:
+                copy = sch.cache_read(block, operand.read, "global")
+            else:
+                copy = sch.reindex_cache_read(block, operand.read, "global", operand.axes)
+            if place is not None:
+                sch.compute_at(copy, sch.get_loops(block)[place], preserve_unit_loops=True)
+            elif operand.axes is not None:
+                _join_loops(sch, copy)
+            if operand.apart is not None:
+                apart = _residues_apart(sch, block, operand.read, *operand.apart)
+                sch.transform_layout(
+                    block, ("read", operand.read), apart, assume_injective_transform=True
+                )
+        except ScheduleError:
+            # What is read may be written by a block in between, say.
+            return []
+        sch.annotate(copy, PACKED, self._jobs if place is None else 1)
+        return [sch]
+
+
+def _residues_apart(sch: Schedule, block: BlockRV, read: int, dim: int, step: int) -> IndexMap:
+    """Return the layout in which elements of a dimension that are `step` apart are neighbours."""
+    indices = [Var(f"i{k}", n.dtype) for k, n in enumerate(sch.get(block).reads[read].buffer.shape)]
+    others = [index for k, index in enumerate(indices) if k != dim]
+    return IndexMap(indices, [*others, indices[dim] % step, indices[dim] // step])
+
+
+def _join_loops(sch: Schedule, copy: BlockRV) -> None:
+    """Give a copy one loop for each dimension; those that it has are tiled as the reader's are."""
+    sref = sch.get_sref(copy)
+    loops = dict(
+        zip((x.loop.loop_var for x in loops_above(sref)), sch.get_loops(copy), strict=True)
+    )
+    values = sref.block_realize.iter_values
+    groups = [[loops[var] for var in loops if uses_var(value, var)] for value in values]
+    sch.reorder(*itertools.chain.from_iterable(groups))
+    for group in groups:
+        if len(group) > 1:
+            sch.fuse(*group)
+
+
+def _memory() -> int:
+    """Return the bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _is_collected(sch: Schedule, block: BlockRV) -> bool:
+    """Say whether the results of a block go to a cache from which they are copied."""
+    consumers = sch.get_consumers(block)
+    if len(consumers) != 1:
+        return False
+    body = sch.get(consumers[0]).body
+    return isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
+
+
+def _inner_place(sch: Schedule, block: StmtSRef) -> int | None:
+    """Return the place of the last of the outer reduction loops, if there are others inside.
+
+    Else of the loop around the reduction; None where there is none.
+    """
+    kinds = loop_iter_types(sch.state, loops_above(block))
+    reduces = [kind == IterVar.COMM_REDUCE for kind in kinds]
+    first = reduces.index(True)
+    end = reduces.index(False, first) if False in reduces[first:] else len(reduces)
+    place = end - 1 if True in reduces[end:] else first - 1
+    return place if place >= 0 else None
