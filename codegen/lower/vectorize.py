@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -185,14 +186,43 @@ class _Lanes:
             self._must_be_shared(node.value, mask, f"the value of {node.var.name}")
             return s.LetStmt(node.var, node.value, self.stmt(node.body, mask))
         # Written out where it is used, which is right as long as nothing stores in between.
-        if not is_pure(node.value) and (
-            type(node.body) is not s.BufferStore or has_effects(node.value)
+        if is_pure(node.value) or (
+            type(node.body) is s.BufferStore and not has_effects(node.value)
         ):
-            raise _Serial(f"the value of {node.var.name} is loaded and differs between lanes")
-        self._inlined[node.var] = node.value
-        body = self.stmt(substitute(node.body, {node.var: node.value}), mask)
-        del self._inlined[node.var]
-        return body
+            self._inlined[node.var] = node.value
+            body = self.stmt(substitute(node.body, {node.var: node.value}), mask)
+            del self._inlined[node.var]
+            return body
+        return self._bound(node, mask)
+
+    def _bound(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
+        """Return stores of values that are loaded before any of them, as of an index and a value.
+
+        Each piece of the lanes loads its values and stores them.
+        """
+        stores: list[s.BufferStore] = []
+        bits = 0
+        for part in walk(node):
+            if isinstance(part, s.BufferStore):
+                stores.append(part)
+                bits = max(bits, _widest(part))
+            elif isinstance(part, s.LetStmt):
+                if has_effects(part.value):
+                    raise _Serial(f"the value of {part.var.name} is a call for its effect")
+                bits = max(bits, _widest_value(part.value))
+            elif isinstance(part, s.Stmt) and not isinstance(part, s.SeqStmt):
+                raise _Serial(f"the value of {node.var.name} is loaded and differs between lanes")
+        for store in stores:
+            self._must_be_scalar(store)
+            if not self._varies(store.indices[0]):
+                raise _Serial(f"its lanes store to one element of {store.buffer.name}")
+        if any(is_exit(part) for part in walk(node) if isinstance(part, PrimExpr)):
+            raise _Serial("a call may fail after some lanes have stored")
+        self._may_have_stored = True
+        try:
+            return self._pieces(node, stores, mask, max(1, self._vector_bits // bits))
+        except CannotWiden as reason:
+            raise _Serial(str(reason)) from reason
 
     def _attribute(self, node: s.AttrStmt, mask: PrimExpr | None) -> s.Stmt:
         for part in (node.node, node.value):
@@ -212,8 +242,7 @@ class _Lanes:
     # --------------------------------------------------------------------------------------- stores
 
     def _store(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
-        if node.value.dtype.lanes > 1 or node.predicate is not None:
-            raise _Serial(f"a store to {node.buffer.name} is a vector or masked already")
+        self._must_be_scalar(node)
         if not self._is_one_store and any(is_exit(part) for part in walk(node.value)):
             raise _Serial("a call may fail after some lanes have stored")
         self._may_have_stored = True
@@ -222,10 +251,14 @@ class _Lanes:
             return self._shared(node, mask)
         native = max(1, self._vector_bits // _widest(node))
         try:
-            return self._pieces(node, mask, native)
+            return self._pieces(node, [node], mask, native)
         except CannotWiden as reason:
             missed("vectorize", str(reason), self._var, node.buffer.data)
             return self._one_by_one(node, mask)
+
+    def _must_be_scalar(self, node: s.BufferStore) -> None:
+        if node.value.dtype.lanes > 1 or node.predicate is not None:
+            raise _Serial(f"a store to {node.buffer.name} is a vector or masked already")
 
     def _shared(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         """Store to one place from all lanes, which is one store if all store the same."""
@@ -246,10 +279,13 @@ class _Lanes:
         body = substitute(body, {self._var: var})
         return s.For(var, self._low, extent, s.ForKind.SERIAL, body)
 
-    def _pieces(self, node: s.BufferStore, mask: PrimExpr | None, native: int) -> s.Stmt:
+    def _pieces(
+        self, node: s.Stmt, stores: Sequence[s.BufferStore], mask: PrimExpr | None, native: int
+    ) -> s.Stmt:
+        """Return a statement with these stores for all lanes, at most `native` of them at once."""
         if self._lanes <= native:
             whole = self._piece(node, mask, self._low, self._lanes)
-            self._made(node, (self._lanes,))
+            self._made(stores, (self._lanes,))
             return whole
         count, rest = divmod(self._lanes, native)
         parts: list[s.Stmt] = []
@@ -268,31 +304,28 @@ class _Lanes:
         if rest:
             start = add(self._low, const(count * native, self._var.dtype))
             parts.append(self._piece(node, mask, start, rest))
-        self._made(node, (native,) * count + ((rest,) if rest else ()))
+        self._made(stores, (native,) * count + ((rest,) if rest else ()))
         return s.sequence(parts)
 
-    def _made(self, node: s.BufferStore, lanes: tuple[int, ...]) -> None:
-        done("vectorize", "vectors", self._var, node.buffer.data, lanes)
+    def _made(self, stores: Sequence[s.BufferStore], lanes: tuple[int, ...]) -> None:
+        for store in stores:
+            done("vectorize", "vectors", self._var, store.buffer.data, lanes)
 
-    def _piece(
-        self, node: s.BufferStore, mask: PrimExpr | None, start: PrimExpr, lanes: int
-    ) -> s.Stmt:
+    def _piece(self, node: s.Stmt, mask: PrimExpr | None, start: PrimExpr, lanes: int) -> s.Stmt:
         if lanes == 1:
             body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
             return substitute(body, {self._var: start})
         widen = Widener(self._var, start, lanes, self._values)
-        index = widen(node.indices[0])
         if mask is None:
-            return s.BufferStore(node.buffer, widen.to_vector(widen(node.value)), (index,))
+            return _widened(node, widen, None)
         wide = widen.to_vector(widen(mask))
         predicate = Var("mask", wide.dtype) if may_load(wide) else wide
         some = self._some_lane(mask, start, lanes)
         with widen.masked(predicate, some_lane_is_on=some is not None):
-            value = widen.to_vector(widen(node.value))
-        store: s.Stmt = s.BufferStore(node.buffer, value, (index,), predicate)
+            body = _widened(node, widen, predicate)
         if isinstance(predicate, Var):
-            store = s.LetStmt(predicate, wide, store)
-        return store if some is None else s.IfThenElse(some, store)
+            body = s.LetStmt(predicate, wide, body)
+        return body if some is None else s.IfThenElse(some, body)
 
     def _some_lane(self, mask: PrimExpr, start: PrimExpr, lanes: int) -> PrimExpr | None:
         """Return a scalar condition that holds exactly if `mask` holds in some lane.
@@ -314,6 +347,19 @@ class _Lanes:
         return self._varies(side) and not is_index_arithmetic(side, self._values)
 
 
+def _widened(node: s.Stmt, widen: Widener, predicate: PrimExpr | None) -> s.Stmt:
+    """Return stores, and the lets around them, on vectors."""
+    if isinstance(node, s.BufferStore):
+        value = widen.to_vector(widen(node.value))
+        return s.BufferStore(node.buffer, value, (widen(node.indices[0]),), predicate)
+    if isinstance(node, s.SeqStmt):
+        return s.sequence([_widened(part, widen, predicate) for part in node.seq])
+    assert isinstance(node, s.LetStmt)
+    value = widen(node.value)
+    var = node.var if value is node.value else widen.bind(node.var, value)
+    return s.LetStmt(var, value, _widened(node.body, widen, predicate))
+
+
 def _is_one_store(body: s.Stmt) -> bool:
     """Say whether an iteration stores once, so that lanes in order are iterations in order."""
     kinds = [type(part) for part in walk(body) if isinstance(part, s.Stmt)]
@@ -329,8 +375,13 @@ _SPOKEN: Final[dict[type, str]] = {
 
 def _widest(node: s.BufferStore) -> int:
     """Return the bits of the widest element that a statement computes with."""
-    widest = _working_bits(node.buffer.dtype)
-    stack: list[Node] = [node.value]
+    return max(_working_bits(node.buffer.dtype), _widest_value(node.value))
+
+
+def _widest_value(value: PrimExpr) -> int:
+    """Return the bits of the widest element that is loaded or converted to."""
+    widest = 0
+    stack: list[Node] = [value]
     while stack:
         part = stack.pop()
         kind = type(part)

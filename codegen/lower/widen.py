@@ -41,6 +41,12 @@ class Widener:
         self._mask: PrimExpr | None = None
         self._may_share = True
         self._memo: dict[PrimExpr, PrimExpr] = {}
+        self._bound: dict[Var, Var] = {}
+
+    def bind(self, var: Var, value: PrimExpr) -> Var:
+        """Return a variable for the lanes of `value`, which takes the place of a scalar one."""
+        wide = self._bound[var] = Var(var.name, value.dtype)
+        return wide
 
     def __call__(self, node: PrimExpr) -> PrimExpr:
         """Return `node` for all lanes; CannotWiden where that is impossible."""
@@ -74,8 +80,8 @@ class Widener:
     # --------------------------------------------------------------------------------------- rules
 
     def var(self, node: Var) -> PrimExpr:
-        """Return the ramp for the loop variable, others as they are."""
-        return self._ramp if node is self._var else node
+        """Return the ramp for the loop variable, the lanes of a bound one, others as they are."""
+        return self._ramp if node is self._var else self._bound.get(node, node)
 
     def same(self, node: PrimExpr) -> PrimExpr:
         """Return an expression that all lanes share, without a dependence on the loop variable."""

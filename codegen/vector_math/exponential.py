@@ -1,13 +1,13 @@
 """exp, exp2, exp10, and what is built on expm1: tanh and sigmoid.
 
 The argument is reduced to `x = n * log(b) + r` with |r| half a step; a polynomial gives `b**r` and
-2**n is multiplied in twice, in halves, so that overflow and subnormal results come out right.
+`Formula.scaled` multiplies it by 2**n, so that overflow and subnormal results come out right.
 """
 
 from __future__ import annotations
 
 from codegen.vector_math import coefficients as c
-from codegen.vector_math.lanes import Formula, Lane
+from codegen.vector_math.lanes import Exponent, Formula, Lane
 
 _LOG2_E = 1.4426950408889634
 LN2 = {
@@ -22,47 +22,49 @@ LOG10_2 = {
 }
 
 
-def reduced_by_ln2(w: Formula, x: Lane) -> tuple[Lane, Lane]:
+def reduced_by_ln2(w: Formula, x: Lane) -> tuple[Lane, Exponent]:
     """Return r and integer n with `x = n * log(2) + r`, |r| <= log(2)/2."""
-    n, bits = w.nearest(x * _LOG2_E)
+    n = w.exponent(x, _LOG2_E)
     high, low = LN2[w.bits]
-    return w.fma(n, -low, w.fma(n, -high, x)), bits
+    return w.fma(n.value, -low, w.fma(n.value, -high, x)), n
 
 
 def exp(w: Formula, x: Lane) -> Lane:
     """Return e**x."""
     limits = (-104.0, 89.0) if w.bits == 32 else (-746.0, 710.0)
     r, n = reduced_by_ln2(w, w.at_least(w.at_most(x, limits[1]), limits[0]))
-    tail = w.polynomial(r, c.EXP_32 if w.bits == 32 else c.EXP_64)
-    return w.scaled(w.fma(r * r, tail, r) + 1.0, n)
+    return w.scaled(_exp_of_rest(w, r), n)
 
 
 def exp_of_moderate(w: Formula, x: Lane) -> Lane:
     """Return e**x for |x| <= 80, where nothing overflows."""
     r, n = reduced_by_ln2(w, x)
-    tail = w.polynomial(r, c.EXP_32 if w.bits == 32 else c.EXP_64)
-    return (w.fma(r * r, tail, r) + 1.0) * w.power_of_two(n)
+    return _exp_of_rest(w, r) * w.power_of_two(n)
+
+
+def _exp_of_rest(w: Formula, r: Lane) -> Lane:
+    tail = c.EXP_32 if w.bits == 32 else c.EXP_64
+    return w.polynomial(r, (1.0, 1.0, *tail))
 
 
 def exp2(w: Formula, x: Lane) -> Lane:
     """Return 2**x."""
     limits = (-151.0, 129.0) if w.bits == 32 else (-1076.0, 1025.0)
     clamped = w.at_least(w.at_most(x, limits[1]), limits[0])
-    n, bits = w.nearest(clamped)
-    r = clamped - n
-    tail = w.polynomial(r, c.EXP2_32 if w.bits == 32 else c.EXP2_64)
-    return w.scaled(w.fma(r, tail, 1.0), bits)
+    n = w.exponent(clamped)
+    tail = c.EXP2_32 if w.bits == 32 else c.EXP2_64
+    return w.scaled(w.polynomial(clamped - n.value, (1.0, *tail)), n)
 
 
 def exp10(w: Formula, x: Lane) -> Lane:
     """Return 10**x."""
     limits = (-46.0, 39.0) if w.bits == 32 else (-324.0, 309.0)
     clamped = w.at_least(w.at_most(x, limits[1]), limits[0])
-    n, bits = w.nearest(clamped * _LOG2_10)
+    n = w.exponent(clamped, _LOG2_10)
     high, low = LOG10_2[w.bits]
-    r = w.fma(n, -low, w.fma(n, -high, clamped))
-    tail = w.polynomial(r, c.EXP10_32 if w.bits == 32 else c.EXP10_64)
-    return w.scaled(w.fma(r, tail, 1.0), bits)
+    r = w.fma(n.value, -low, w.fma(n.value, -high, clamped))
+    tail = c.EXP10_32 if w.bits == 32 else c.EXP10_64
+    return w.scaled(w.polynomial(r, (1.0, *tail)), n)
 
 
 def _expm1_of_negative(w: Formula, x: Lane) -> Lane:

@@ -9,6 +9,7 @@ processor has one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from codegen.emit.context import FunctionEmitter
@@ -120,6 +121,16 @@ class Lane:
     def is_nan(self) -> Lane:
         """Return a mask of the lanes whose float is NaN."""
         return self._compare("funo", self)
+
+
+@dataclass(frozen=True, slots=True)
+class Exponent:
+    """An integer n in each lane, as the exponent of a power of two."""
+
+    value: Lane
+    """n as a float."""
+    bits: Lane
+    """An integer whose low bits, as many as a float has above its fraction, are n + 2 * bias."""
 
 
 class Formula:
@@ -247,14 +258,69 @@ class Formula:
         text = f"ashr {self.types['i']} {n.text}, {self.operand(amount, 'i').text}"
         return self.value(self.f.op(text), "i")
 
-    def power_of_two(self, n: Lane) -> Lane:
-        """Return 2**n for an integer n within the range of normal floats."""
-        return self.float_of_bits((n + self.bias) << self.mantissa_bits)
+    def exponent(self, x: Lane, factor: float = 1.0) -> Exponent:
+        """Return the integer nearest to `x * factor`, at most 1.4 * `bias`, as an exponent of 2.
 
-    def scaled(self, x: Lane, n: Lane) -> Lane:
-        """Return `x * 2**n` for |n| up to twice the exponent range, into subnormals too."""
-        half = self.shifted_down(n, 1)
-        return x * self.power_of_two(half) * self.power_of_two(n - half)
+        Any for NaN.
+        """
+        magic = 1.5 * 2.0**self.mantissa_bits + 2 * self.bias
+        shifted = x + magic if factor == 1.0 else self.fma(x, factor, magic)
+        return Exponent(shifted - magic, self.bits_of(shifted))
+
+    def power_of_two(self, n: Exponent) -> Lane:
+        """Return 2**n within the range of normal floats."""
+        return self.float_of_bits((n.bits - self.bias) << self.mantissa_bits)
+
+    def scaled(self, x: Lane, n: Exponent) -> Lane:
+        """Return `x * 2**n`, rounded once, into subnormals too.
+
+        Without an instruction for it, 2**n is two factors whose biased exponents add up to what
+        `n.bits` holds, each about half of it, so that both are normal.
+        """
+        width = self._scaling_width()
+        if width:
+            return self.value(self._scaled_by_instruction(x.text, n.value.text, self.lanes, width))
+        half = n.bits >> 1
+        first = self.float_of_bits(half << self.mantissa_bits)
+        second = self.float_of_bits((n.bits - half) << self.mantissa_bits)
+        return x * first * second
+
+    def _scaling_width(self) -> int:
+        """Return the bits of the registers with an instruction to scale, 0 if there is none.
+
+        A vector fills one of them, two, four and so on.
+        """
+        features, bits = self.f.module.features, self.bits * self.lanes
+        for width, needed in ((512, "avx512f"), (256, "avx512vl"), (128, "avx512vl")):
+            count, rest = divmod(bits, width)
+            fits = rest == 0 and count.bit_count() == 1
+            if needed in features and fits and width <= self.f.module.target.vector_bits:
+                return width
+        return 0
+
+    def _scaled_by_instruction(self, x: str, n: str, lanes: int, width: int) -> str:
+        kind = f"<{lanes} x {self.elements['f']}>"
+        if lanes * self.bits == width:
+            operands = [(kind, x), (kind, n), (kind, "zeroinitializer")]
+            operands.append((f"i{max(8, lanes)}", "-1"))
+            if width == 512:
+                operands.append(("i32", "4"))  # round as always
+            name = f"llvm.x86.avx512.mask.scalef.{'ps' if self.bits == 32 else 'pd'}.{width}"
+            return self.f.call_intrinsic(name, kind, operands)
+        half = lanes // 2
+        parts = []
+        for start in (0, half):
+            picked = ", ".join(f"i32 {k}" for k in range(start, start + half))
+            x_part, n_part = (
+                self.f.op(f"shufflevector {kind} {v}, {kind} poison, <{half} x i32> <{picked}>")
+                for v in (x, n)
+            )
+            parts.append(self._scaled_by_instruction(x_part, n_part, half, width))
+        kind = f"<{half} x {self.elements['f']}>"
+        picked = ", ".join(f"i32 {k}" for k in range(lanes))
+        return self.f.op(
+            f"shufflevector {kind} {parts[0]}, {kind} {parts[1]}, <{lanes} x i32> <{picked}>"
+        )
 
     # ------------------------------------------------------------------------------- other widths
 

@@ -33,9 +33,9 @@ def _power_32(w: Formula, size: Lane, y: Lane) -> Lane:
     logarithm = wide.fma(s, wide.polynomial(s * s, c.LOG2_FOR_POW_32), e)
     product = wide.value(exponent.text) * logarithm
     clamped = wide.at_least(wide.at_most(product, 300.0), -300.0)
-    n, bits = wide.nearest(clamped)
-    r = clamped - n
-    result = wide.fma(r, wide.polynomial(r, c.EXP2_FOR_POW_32), 1.0) * wide.power_of_two(bits)
+    n = wide.exponent(clamped)
+    r = clamped - n.value
+    result = wide.fma(r, wide.polynomial(r, c.EXP2_FOR_POW_32), 1.0) * wide.power_of_two(n)
     return w.narrowed(result)
 
 
@@ -47,9 +47,9 @@ def _power_64(w: Formula, size: Lane, y: Lane) -> Lane:
     inside = w.abs(product) < 800.0
     product = w.at_least(w.at_most(product, 800.0), -800.0)
     rest = w.select(inside, rest, 0.0)
-    n, bits = w.nearest(product * _LOG2_E)
-    r = w.fma(n, -LN2[64][1], w.fma(n, -LN2[64][0], product)) + rest
-    return w.scaled(w.fma(r * r, w.polynomial(r, c.EXP_64), r) + 1.0, bits)
+    n = w.exponent(product, _LOG2_E)
+    r = w.fma(n.value, -LN2[64][1], w.fma(n.value, -LN2[64][0], product)) + rest
+    return w.scaled(w.fma(r * r, w.polynomial(r, c.EXP_64), r) + 1.0, n)
 
 
 def _logarithm_in_two(w: Formula, x: Lane) -> tuple[Lane, Lane]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels import Array, elementwise
+from kernels import Array, elementwise, elementwise_program
 
 import codegen
 import tensorir
 from codegen import vector_math
+from codegen.compile import llvm_source
 from tensorir.errors import TensorIRError
 from tensorir.ops import cast, const, intrinsic
 
@@ -105,6 +106,33 @@ def test_scalar_and_vector_calls_agree(name: str) -> None:
     (vector,) = compiled(name, "float32", 16, "llvm")(x)
     (scalar,) = compiled(name, "float32", 1, "llvm")(x)
     assert np.array_equal(vector, scalar, equal_nan=True)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16, 24, 64])
+def test_vectors_of_any_length_are_scaled_alike(lanes: int) -> None:
+    x = np.resize(samples("exp", np.float32, 512), 1536)
+    (vector,) = compiled("exp", "float32", lanes, "llvm")(x)
+    (scalar,) = compiled("exp", "float32", 1, "llvm")(x)
+    assert np.array_equal(vector, scalar, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "lanes", "scaling"),
+    [
+        ("llvm -mcpu=skylake-avx512", 16, {"vscalefps": 1}),
+        ("llvm -mcpu=skylake-avx512", 64, {"vscalefps": 4}),
+        ("llvm -mcpu=skylake-avx512 -vector-width=256", 8, {"vscalefps": 1}),
+        ("llvm -mcpu=haswell", 8, {"vpslld": 2, "vpsrld": 1, "vpsubd": 1, "vmulps": 2}),
+    ],
+)
+def test_exp_scales_by_one_instruction_or_six(
+    target: str, lanes: int, scaling: dict[str, int]
+) -> None:
+    func = elementwise_program(lambda x: intrinsic("exp", x), ["float32"], lanes)
+    lines = llvm_source(func, target).assembly().splitlines()
+    body = [line.split()[0] for line in lines if line.startswith("\tv")]
+    names = ("vscalefps", "vpslld", "vpsrad", "vpsrld", "vpsubd", "vpaddd", "vmulps")
+    assert {name: body.count(name) for name in names if name in body} == scaling
 
 
 def test_zeros_keep_their_sign() -> None:
