@@ -125,7 +125,7 @@ def test_parameters(
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake", "vnni"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -mattr=+avxvnni", "vnni"),
         ("llvm -mtriple=aarch64-linux-gnu", "asimd"),
-        ("llvm -mtriple=arm64-apple-darwin -mcpu=apple-m1", "asimd"),
+        ("llvm -mtriple=arm64-apple-darwin -mcpu=apple-m1", "dotprod"),
         ("llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod", "dotprod"),
     ],
 )
