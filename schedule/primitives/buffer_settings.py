@@ -146,7 +146,7 @@ class _ChangeDType(_ChangeBuffer):
     def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
         load = node.value
         if isinstance(load, BufferLoad):
-            wide = self(load)
+            wide = self.rewrite_BufferLoad(load)
             if isinstance(wide, Cast) and isinstance(wide.value, BufferLoad):
                 stored = wide.value
                 if stored.buffer is not load.buffer and holds_values_of(stored.dtype, load.dtype):
