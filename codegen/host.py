@@ -46,6 +46,8 @@ _KERNEL_TO_LLVM: Final = {
     "sse4_2": "sse4.2",
     "abm": "lzcnt",
     "bmi1": "bmi",
+    "avx_vnni": "avxvnni",
+    "avx_vnni_int8": "avxvnniint8",
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "avx512_fp16": "avx512fp16",
@@ -53,6 +55,8 @@ _KERNEL_TO_LLVM: Final = {
     "amx_int8": "amx-int8",
     "amx_bf16": "amx-bf16",
     "asimd": "neon",
+    "asimddp": "dotprod",
+    "asimdhp": "fullfp16",
 }
 """Features whose name in /proc/cpuinfo is not the one LLVM uses."""
 

@@ -8,6 +8,7 @@ features that they need. Code that uses them is not loaded on a machine without.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from codegen.target import Target
@@ -19,59 +20,88 @@ from tensorir.visit import walk
 PREFIXES: Final = ("llvm.x86.", "llvm.aarch64.", "llvm.arm.")
 """The beginnings of the names of instructions of particular machines."""
 
-FEATURES: Final[dict[str, tuple[str, ...]]] = {
-    "llvm.x86.avx512.vpdpbusd.512": ("avx512f", "avx512vnni"),
-    "llvm.x86.avx512.pmaddw.d.512": ("avx512f", "avx512bw"),
-    "llvm.x86.ldtilecfg": ("amx-tile",),
-    "llvm.x86.tilerelease": ("amx-tile",),
-    "llvm.x86.tilezero": ("amx-tile",),
-    "llvm.x86.tileloadd64": ("amx-tile",),
-    "llvm.x86.tilestored64": ("amx-tile",),
-    "llvm.x86.tdpbusd": ("amx-tile", "amx-int8"),
-    "llvm.x86.tdpbf16ps": ("amx-tile", "amx-bf16"),
-    "llvm.aarch64.neon.sdot.v4i32.v16i8": ("neon", "dotprod"),
-    "llvm.aarch64.neon.udot.v4i32.v16i8": ("neon", "dotprod"),
-    "llvm.aarch64.neon.smull.v8i16": ("neon",),
-    "llvm.aarch64.neon.saddlp.v4i32.v8i16": ("neon",),
-    "llvm.aarch64.neon.addp.v4i32": ("neon",),
-}
-"""The features, by LLVM's names, that each instruction needs."""
-
 _TILE: Final = "tile"
 """The type of an operand that is the number of a tile register: a constant from 0 to 7."""
-_PRODUCT: Final = ("void", (_TILE, _TILE, _TILE))
-_TRANSFER: Final = ("void", (_TILE, "handle", "int64"))
-_SIGNATURES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "llvm.x86.avx512.vpdpbusd.512": ("int32x16", ("int32x16", "int32x16", "int32x16")),
-    "llvm.x86.avx512.pmaddw.d.512": ("int32x16", ("int16x32", "int16x32")),
-    "llvm.x86.ldtilecfg": ("void", ("handle",)),
-    "llvm.x86.tilerelease": ("void", ()),
-    "llvm.x86.tilezero": ("void", (_TILE,)),
-    "llvm.x86.tileloadd64": _TRANSFER,
-    "llvm.x86.tilestored64": _TRANSFER,
-    "llvm.x86.tdpbusd": _PRODUCT,
-    "llvm.x86.tdpbf16ps": _PRODUCT,
-    "llvm.aarch64.neon.sdot.v4i32.v16i8": ("int32x4", ("int32x4", "int8x16", "int8x16")),
-    "llvm.aarch64.neon.udot.v4i32.v16i8": ("uint32x4", ("uint32x4", "uint8x16", "uint8x16")),
-    "llvm.aarch64.neon.smull.v8i16": ("int16x8", ("int8x8", "int8x8")),
-    "llvm.aarch64.neon.saddlp.v4i32.v8i16": ("int32x4", ("int16x8",)),
-    "llvm.aarch64.neon.addp.v4i32": ("int32x4", ("int32x4", "int32x4")),
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    """An instruction: the types of its result and operands, and what a CPU needs to have it."""
+
+    result: str
+    operands: tuple[str, ...]
+    features: tuple[tuple[str, ...], ...]
+    """Sets of features by LLVM's names, any of which is enough."""
+
+
+def _dot(sums: str, a: str, b: str, *features: tuple[str, ...]) -> _Instruction:
+    return _Instruction(sums, (sums, a, b), features)
+
+
+def _tiles(operands: tuple[str, ...], *more: str) -> _Instruction:
+    return _Instruction("void", operands, (("amx-tile", *more),))
+
+
+_TRANSFER: Final = (_TILE, "handle", "int64")
+_PRODUCT: Final = (_TILE, _TILE, _TILE)
+_INSTRUCTIONS: Final[dict[str, _Instruction]] = {
+    "llvm.x86.avx512.vpdpbusd.512": _dot(
+        "int32x16", "int32x16", "int32x16", ("avx512f", "avx512vnni")
+    ),
+    "llvm.x86.avx512.vpdpbusd.256": _dot(
+        "int32x8", "int32x8", "int32x8", ("avx2", "avxvnni"), ("avx512vl", "avx512vnni")
+    ),
+    "llvm.x86.avx2.vpdpbssd.256": _dot("int32x8", "int32x8", "int32x8", ("avx2", "avxvnniint8")),
+    "llvm.x86.avx512.pmaddw.d.512": _Instruction(
+        "int32x16", ("int16x32", "int16x32"), (("avx512f", "avx512bw"),)
+    ),
+    "llvm.x86.avx2.pmadd.wd": _Instruction("int32x8", ("int16x16", "int16x16"), (("avx2",),)),
+    "llvm.x86.avx512bf16.dpbf16ps.512": _dot(
+        "float32x16", "bfloat16x32", "bfloat16x32", ("avx512f", "avx512bf16")
+    ),
+    "llvm.x86.avx512bf16.dpbf16ps.256": _dot(
+        "float32x8", "bfloat16x16", "bfloat16x16", ("avx512vl", "avx512bf16")
+    ),
+    "llvm.x86.ldtilecfg": _tiles(("handle",)),
+    "llvm.x86.tilerelease": _tiles(()),
+    "llvm.x86.tilezero": _tiles((_TILE,)),
+    "llvm.x86.tileloadd64": _tiles(_TRANSFER),
+    "llvm.x86.tilestored64": _tiles(_TRANSFER),
+    "llvm.x86.tdpbusd": _tiles(_PRODUCT, "amx-int8"),
+    "llvm.x86.tdpbssd": _tiles(_PRODUCT, "amx-int8"),
+    "llvm.x86.tdpbf16ps": _tiles(_PRODUCT, "amx-bf16"),
+    "llvm.aarch64.neon.sdot.v4i32.v16i8": _dot(
+        "int32x4", "int8x16", "int8x16", ("neon", "dotprod")
+    ),
+    "llvm.aarch64.neon.udot.v4i32.v16i8": _dot(
+        "uint32x4", "uint8x16", "uint8x16", ("neon", "dotprod")
+    ),
+    "llvm.aarch64.neon.usdot.v4i32.v16i8": _dot("int32x4", "uint8x16", "int8x16", ("neon", "i8mm")),
+    "llvm.aarch64.neon.bfdot.v4f32.v8bf16": _dot(
+        "float32x4", "bfloat16x8", "bfloat16x8", ("neon", "bf16")
+    ),
+    "llvm.aarch64.neon.smull.v8i16": _Instruction("int16x8", ("int8x8", "int8x8"), (("neon",),)),
+    "llvm.aarch64.neon.saddlp.v4i32.v8i16": _Instruction("int32x4", ("int16x8",), (("neon",),)),
+    "llvm.aarch64.neon.addp.v4i32": _Instruction("int32x4", ("int32x4", "int32x4"), (("neon",),)),
 }
-"""The types of the result and of the operands of each instruction."""
+
+FEATURES: Final = {name: known.features for name, known in _INSTRUCTIONS.items()}
+"""The sets of features, by LLVM's names, any of which is enough for each instruction."""
 
 
 def refusal(name: str, target: Target) -> str | None:
     """Return why an instruction cannot be compiled for a target, if so."""
-    needed = FEATURES.get(name)
-    if needed is None:
+    known = _INSTRUCTIONS.get(name)
+    if known is None:
         return f"{name} is none of the machine instructions known: {', '.join(sorted(FEATURES))}"
-    missing = [feature for feature in needed if feature not in target.features]
-    if missing:
+    missing = [[f for f in needed if f not in target.features] for needed in known.features]
+    if all(missing):
+        said = " or ".join(", ".join(features) for features in missing)
         return (
-            f"{name} needs {', '.join(missing)}, which the target does not have; "
+            f"{name} needs {said}, which the target does not have; "
             f"name a CPU that has it, as in {_example(name)!r}"
         )
-    width = max(map(_vector_bits, (_SIGNATURES[name][0], *_SIGNATURES[name][1])))
+    width = max(map(_vector_bits, (known.result, *known.operands)))
     if width > target.vector_bits:
         # LLVM ends the process when it is to split one.
         return (
@@ -83,8 +113,10 @@ def refusal(name: str, target: Target) -> str | None:
 
 def _example(name: str) -> str:
     if name.startswith("llvm.x86."):
-        return "llvm -mcpu=sapphirerapids"
-    return "llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod"
+        model = "arrowlake" if name.startswith("llvm.x86.avx2.vpdpb") else "sapphirerapids"
+        return f"llvm -mcpu={model}"
+    feature = FEATURES[name][0][-1]
+    return f"llvm -mtriple=aarch64-linux-gnu -mattr=+{feature}"
 
 
 def _vector_bits(kind: str) -> int:
@@ -107,7 +139,7 @@ def refusal_of(func: PrimFunc, target: Target) -> str | None:
 
 def misuse(name: str, result: DataType, operands: Sequence[PrimExpr]) -> str | None:
     """Return why a known instruction cannot be called like this, if so."""
-    gives, takes = _SIGNATURES[name]
+    gives, takes = _INSTRUCTIONS[name].result, _INSTRUCTIONS[name].operands
     fits = len(operands) == len(takes) and result == gives
     if not fits or not all(map(_is_operand, operands, takes)):
         found = ", ".join(str(operand.dtype) for operand in operands)

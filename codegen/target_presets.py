@@ -9,10 +9,15 @@ _V2: Final = _SSE | {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"}
 _AVX: Final = _V2 | {"avx"}
 _V3: Final = _AVX | {"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}
 _V4: Final = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_AVX_VNNI: Final = _V3 | {"avxvnni"}
+_AVX_VNNI_INT8: Final = _AVX_VNNI | {"avxvnniint8"}
 _VNNI: Final = _V4 | {"avx512vnni"}
-_AMX: Final = _VNNI | {"amx-tile", "amx-int8", "amx-bf16"}
+_BF16: Final = _VNNI | {"avx512bf16"}
+_AMX: Final = _BF16 | {"avxvnni", "avx512fp16", "amx-tile", "amx-int8", "amx-bf16"}
 _KNL: Final = _V3 | {"avx512f", "avx512cd"}
 _NEON: Final = frozenset({"neon", "fma", "f16c"})
+_DOTPROD: Final = _NEON | {"dotprod", "fullfp16"}
+_I8MM: Final = _DOTPROD | {"i8mm", "bf16"}
 
 
 def _models(features: frozenset[str], names: str) -> dict[str, frozenset[str]]:
@@ -26,22 +31,25 @@ CPU_FEATURES: Final[dict[str, frozenset[str]]] = {
     **_models(_AVX | {"f16c"}, "ivybridge"),
     **_models(
         _V3,
-        "x86-64-v3 haswell core-avx2 broadwell skylake alderlake raptorlake meteorlake arrowlake "
-        "lunarlake gracemont sierraforest grandridge clearwaterforest pantherlake "
-        "znver1 znver2 znver3",
+        "x86-64-v3 haswell core-avx2 broadwell skylake znver1 znver2 znver3",
+    ),
+    **_models(_AVX_VNNI, "alderlake raptorlake meteorlake gracemont"),
+    **_models(
+        _AVX_VNNI_INT8,
+        "arrowlake lunarlake sierraforest grandridge clearwaterforest pantherlake",
     ),
     **_models(_KNL, "knl knm"),
     **_models(_V4, "x86-64-v4 skylake-avx512 skx cannonlake"),
     **_models(
         _VNNI,
-        "cascadelake cooperlake icelake-client icelake-server tigerlake rocketlake znver4 znver5",
+        "cascadelake icelake-client icelake-server tigerlake rocketlake",
     ),
+    **_models(_BF16, "cooperlake znver4"),
+    **_models(_BF16 | {"avxvnni"}, "znver5"),
     **_models(_AMX, "sapphirerapids emeraldrapids graniterapids"),
-    **_models(
-        _NEON,
-        "cortex-a53 cortex-a57 cortex-a72 cortex-a76 neoverse-n1 neoverse-n2 neoverse-v1 "
-        "neoverse-v2 apple-m1 apple-m2 apple-m3 apple-m4",
-    ),
+    **_models(_NEON, "cortex-a53 cortex-a57 cortex-a72"),
+    **_models(_DOTPROD, "cortex-a76 neoverse-n1 apple-m1"),
+    **_models(_I8MM, "neoverse-n2 neoverse-v1 neoverse-v2 apple-m2 apple-m3 apple-m4"),
 }
 """The features, as far as code generation asks for them, of CPU models by LLVM's name."""
 
@@ -51,7 +59,7 @@ ARCHITECTURES: Final[dict[str, str]] = {
 """The architecture of each of these CPU models."""
 
 KNOWN_FEATURES: Final[dict[str, frozenset[str]]] = {
-    "x86_64": _AMX | {"avx512bf16", "avx512fp16", "avxvnni"},
+    "x86_64": _AMX | _AVX_VNNI_INT8,
     "aarch64": frozenset({"neon", "dotprod", "fullfp16", "i8mm", "bf16"}),
 }
 """Features by LLVM's names that need no asking."""

@@ -133,11 +133,24 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
         ) or machine_intrinsics.misuse(name.value, node.dtype, operands)
         if reason is not None:
             f.fail(reason)
+        arguments = [
+            _instruction_operand(f, a.dtype, v)
+            for a, (_, v) in zip(operands, arguments, strict=True)
+        ]
         return f.call_intrinsic(name.value, result, arguments)
     # Two overloads of a name need two declarations; LLVM corrects the suffix when it reads them.
     suffix = "".join(f".{mangled(a.dtype)}" for a in operands[:1])
     full = name.value if suffix and name.value.endswith(suffix) else name.value + suffix
     return f.call_intrinsic(full, result, arguments)
+
+
+def _instruction_operand(f: FunctionEmitter, dtype: DataType, value: str) -> tuple[str, str]:
+    """Return an operand with its type, bfloat16 under LLVM's own type and not as integers."""
+    kind = register_type(dtype)
+    if dtype.code != "bfloat":
+        return kind, value
+    own = f"<{dtype.lanes} x bfloat>"
+    return own, f.op(f"bitcast {kind} {value} to {own}")
 
 
 # ----------------------------------------------------------------------------- control, hints

@@ -15,6 +15,7 @@ from schedule.state import ScheduleState
 from tensorir.buffer import Buffer, MatchBufferRegion
 from tensorir.dtype import DataType
 from tensorir.expr import BufferLoad, Cast, IntImm, PointerType, PrimExpr, PrimType, Var
+from tensorir.float_format import holds_values_of
 from tensorir.ops import cast
 from tensorir.stmt import Block, BufferStore, Stmt, normalize_annotation
 
@@ -102,7 +103,9 @@ def set_scope(
 def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, dtype: str) -> None:
     """Store a buffer that the block writes in another data type, which may lose precision.
 
-    Stores convert to `dtype`, loads convert back.
+    Stores convert to `dtype`, loads convert back. Where `dtype` has every number of the old type,
+    nothing is lost, and a load that is converted further is converted from `dtype` at once: what
+    the buffer holds are numbers of the old type, as long as every store goes to it by its name.
     Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError; ValueError for text
     that names no type.
     """
@@ -140,6 +143,16 @@ class _ChangeBuffer(RedirectBuffers):
 
 
 class _ChangeDType(_ChangeBuffer):
+    def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
+        load = node.value
+        if isinstance(load, BufferLoad):
+            wide = self.rewrite_BufferLoad(load)
+            if isinstance(wide, Cast) and isinstance(wide.value, BufferLoad):
+                stored = wide.value
+                if stored.buffer is not load.buffer and holds_values_of(stored.dtype, load.dtype):
+                    return cast(node.dtype, stored)
+        return self.generic(node)
+
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         new = self.generic(node)
         return cast(node.dtype, new) if node.buffer in self.changed else new

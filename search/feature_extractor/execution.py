@@ -44,7 +44,8 @@ class Execution:
     fused: Array
     """The number of loops of several iterations that the parallel one is made of [programs]."""
     register: int
-    """The elements of the widest accessed type that a vector register holds."""
+    """The elements of the widest accessed type that a vector register holds; of the narrowest in an
+    intrinsic."""
 
     def of_loops(self, places: Sequence[int]) -> Execution:
         """Return the use of the iterations of some of the loops."""
@@ -78,9 +79,14 @@ class Execution:
 
 def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
     """Return the execution of a nest on a CPU with such vector registers."""
-    widest = max(nest.item_bytes, default=4)
-    register = max(1, vector_bits // (8 * widest))
     is_parallel, lanes = _parallel_and_lanes(nest)
+    within = nest.store.intrinsic_from
+    is_intrinsic = within < len(nest.loops)
+    item_bytes = (min if is_intrinsic else max)(nest.item_bytes, default=4)
+    register = max(1, vector_bits // (8 * item_bytes))
+    if is_intrinsic:
+        # What it does at once counts as one vector, of the narrow numbers that it multiplies.
+        lanes[:within], lanes[within:] = 1, nest.extents[within:]
     if nest.packed[0]:
         _fill_panels(nest, is_parallel, lanes, register)
     inner = np.ones_like(nest.extents)
@@ -93,7 +99,7 @@ def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
     result = Execution(
         nest.extents, run, inner, lanes, nest.extents, parallel.prod(0), fused, register
     )
-    if nest.store.updates and nest.store.intrinsic_from == len(nest.loops):
+    if nest.store.updates:
         tile_reduction(nest, result, is_parallel, vector_registers)
     _vectorize_innermost(nest, result)
     result.outer = result.padded / (result.run * result.inner * result.lanes)

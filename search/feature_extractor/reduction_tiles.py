@@ -37,7 +37,7 @@ def tile_reduction(nest: Nest, result: Execution, is_parallel: Mask, registers: 
             np.where(reduces, extents, 1),
             reduces,
             pieces,
-            tuple(_operand(strides, lanes, pieces) for strides in operands),
+            tuple(_operand(strides, _own_lanes(nest, lanes), pieces) for strides in operands),
         ),
         room,
     )
@@ -50,6 +50,12 @@ def tile_reduction(nest: Nest, result: Execution, is_parallel: Mask, registers: 
     result.padded = np.where(done, padded, result.padded)
 
 
+def _own_lanes(nest: Nest, lanes: Array) -> Array:
+    """Return the lanes that have accumulators of their own: those of an intrinsic's sums."""
+    reduces = np.array([drives is Drives.REDUCTION for drives in nest.drives])
+    return np.where(reduces[:, None], 1, lanes)
+
+
 def _operand(strides: Array, lanes: Array, pieces: Array) -> Operand:
     is_vector = np.asarray(((strides > 0) & (lanes > 1)).any(0))
     return Operand(strides > 0, np.where(is_vector, pieces, 1.0), is_vector)
@@ -59,7 +65,7 @@ def _perfect(nest: Nest, is_parallel: Mask) -> Mask:
     """Return a mask of the loops in the perfect nest around the store whose order may change."""
     inside = np.zeros(nest.extents.shape, bool)
     alive = np.ones(nest.count, bool)
-    for place in reversed(nest.loops):
+    for place in reversed(range(nest.store.intrinsic_from)):
         if nest.drives[place] is Drives.OTHER or not nest.store.single[place]:
             break
         if nest.kinds[place] not in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED):

@@ -27,7 +27,8 @@ class RewriteLayout(Postproc):
     Without `at_build` the copy is a part of the program like any other: each call makes it, in
     parallel, and what is measured has it.
 
-    Buffers with a layout that cannot be improved stay; a primitive that fails rejects the schedule.
+    Buffers with a layout that cannot be improved stay, and those that a rule copies so already; a
+    primitive that fails rejects the schedule.
     """
 
     def __init__(self, *, at_build: bool = True) -> None:
@@ -64,6 +65,8 @@ def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> Non
     if place is None:
         return
     consumer, load = place
+    if LAYOUT_REWRITE_PREPROC in consumer.block.annotations:
+        return  # a rule has brought it into the layout that an intrinsic reads
     index = read_index(consumer, used)
     index_map = suggested_layout(consumer, load)
     if index is None or index_map is None:

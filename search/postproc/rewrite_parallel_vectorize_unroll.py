@@ -14,6 +14,7 @@ from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from search.annotations import (
+    AUTO_TENSORIZE,
     PACKED,
     PARALLEL,
     PRAGMA_AUTO_UNROLL_MAX_STEP,
@@ -113,7 +114,9 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     all_free = _any_order(sch.state, srefs[0], srefs)
     if wish.parallel != -1 and all_free and _stores(srefs[0].loop) > wish.one_core:
         n_parallel = _count_parallel(loops, wish.parallel)
-    if wish.vectorize != -1 and (all_free or _any_order(sch.state, srefs[-1], srefs)):
+    # The lanes of a block that is to become an intrinsic are inside of it.
+    is_scalar = not sch.get(block).annotations.get(AUTO_TENSORIZE)
+    if is_scalar and wish.vectorize != -1 and (all_free or _any_order(sch.state, srefs[-1], srefs)):
         n_vector = _count_vector(loops, wish.vectorize, fusible)
     count = len(loops)
     if n_parallel != -1 and n_vector != -1:

@@ -17,9 +17,10 @@ from search.analysis.moves import moves
 from search.annotations import AUTO_TENSORIZE, REGISTER_TILE
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
-from tensorir.expr import BufferLoad, IntImm, IterVar, Var
+from tensorir.buffer import Buffer, BufferRegion
+from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int
-from tensorir.stmt import BufferStore, For, ForKind, SeqStmt
+from tensorir.stmt import Block, BufferStore, For, ForKind, SeqStmt
 from tensorir.visit import walk
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class RewriteRegisterTile(Postproc):
     stays or moves by one element. Every element gets its updates in the order it had before.
 
     Looked at is the perfect nest of constant extents around each block with an `init` that stores
-    one element. Blocks that are to become intrinsics stay as they are. It never rejects.
+    one element, or that is to become an intrinsic: then an update is what the intrinsic does at
+    once. It never rejects.
     """
 
     def __init__(self) -> None:
@@ -81,15 +83,17 @@ class _Update:
     operands: tuple[dict[Var, int | None], ...]
     register: int
     """The elements that a vector register of the target holds."""
+    fills: tuple[int, ...] = ()
+    """The registers of the accumulators and operands of an intrinsic; empty for one element."""
 
 
 def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | None:
     """Return a reduction that can be tiled, None for any other block."""
     node = block.block
-    store = node.body
-    if node.init is None or AUTO_TENSORIZE in node.annotations:
+    if node.init is None or not is_affine_binding(sch.state, block):
         return None
-    if not isinstance(store, BufferStore) or not is_affine_binding(sch.state, block):
+    accesses = _accesses(node, target)
+    if accesses is None:
         return None
     around = loops_above(block)
     kinds = loop_iter_types(sch.state, around)
@@ -98,9 +102,7 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
         start -= 1
     if IterVar.COMM_REDUCE not in kinds[start:]:
         return None
-    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
-    operands = [load for load in loads if load.buffer is not store.buffer]
-    accumulator = moves(block, store.buffer, store.indices)
+    accumulator = moves(block, *accesses.accumulator)
     loops = tuple(sref.loop for sref in around[start:])
     reduces = tuple(kind == IterVar.COMM_REDUCE for kind in kinds[start:])
     for loop, reducing in zip(loops, reduces, strict=True):
@@ -112,9 +114,48 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
         loops,
         reduces,
         accumulator,
-        tuple(moves(block, load.buffer, load.indices) for load in operands),
-        target.vector_lanes(max(load.dtype.bits for load in loads)),
+        tuple(moves(block, *operand) for operand in accesses.operands),
+        accesses.register,
+        accesses.fills,
     )
+
+
+_Access = tuple[Buffer, Sequence[PrimExpr]]
+
+
+@dataclass(frozen=True)
+class _Accesses:
+    """What an update accesses: buffers, and the first element that it touches of each."""
+
+    accumulator: _Access
+    operands: tuple[_Access, ...]
+    register: int
+    fills: tuple[int, ...] = ()
+
+
+def _accesses(node: Block, target: Target) -> _Accesses | None:
+    """Return what a block accesses; None unless it updates one element or becomes an intrinsic."""
+    store = node.body
+    if node.annotations.get(AUTO_TENSORIZE) and len(node.writes) == 1:
+        (written,) = node.writes
+        reads = [read for read in node.reads if read.buffer is not written.buffer]
+        first, *others = (
+            (region.buffer, [dim.min for dim in region.region]) for region in (written, *reads)
+        )
+        fills = [_registers(region, target) for region in (written, *reads)]
+        return _Accesses(first, tuple(others), 1, tuple(fills))
+    if not isinstance(store, BufferStore):
+        return None
+    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+    operands = [(a.buffer, a.indices) for a in loads if a.buffer is not store.buffer]
+    register = target.vector_lanes(max(load.dtype.bits for load in loads))
+    return _Accesses((store.buffer, store.indices), tuple(operands), register)
+
+
+def _registers(region: BufferRegion, target: Target) -> int:
+    """Return how many vector registers a region of constant extents fills."""
+    extents = [r.extent.value if isinstance(r.extent, IntImm) else 1 for r in region.region]
+    return -(-math.prod(extents) * region.buffer.dtype.bits // target.vector_bits)
 
 
 def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -> bool:
@@ -144,6 +185,8 @@ class _Vector:
 def _vector(update: _Update) -> _Vector | None:
     """Return the vector that a nest has, or that it can get; None if there is neither."""
     last = update.loops[-1]
+    if update.fills:
+        return None
     if last.kind is ForKind.VECTORIZED:
         return _Vector(len(update.loops) - 1, _extent(last), is_marked=True)
     for place in reversed(range(len(update.loops))):
@@ -166,17 +209,20 @@ def _extent(loop: For) -> int:
 def _nest(update: _Update, vector: _Vector | None) -> Nests:
     """Return the one nest as those that tiles are chosen for."""
     extents = [_extent(loop) for loop in update.loops]
-    pieces = 1
+    pieces = update.fills[0] if update.fills else 1
     lane_var = None
     if vector is not None:
         extents[vector.place] = -(-extents[vector.place] // vector.lanes)
         pieces = -(-vector.lanes // update.register)
         lane_var = update.loops[vector.place].loop_var
     operands = []
-    for steps in update.operands:
+    for k, steps in enumerate(update.operands):
         moves = np.array([[loop.loop_var in steps] for loop in update.loops])
-        is_vector = np.array([lane_var in steps])
-        operands.append(Operand(moves, np.where(is_vector, float(pieces), 1.0), is_vector))
+        is_vector, registers = lane_var in steps, pieces if lane_var in steps else 1
+        if update.fills:
+            registers = update.fills[1 + k]
+            is_vector = registers * 2 > pieces
+        operands.append(Operand(moves, np.array([float(registers)]), np.array([is_vector])))
     counts, reduces = np.array(extents, float)[:, None], np.array(update.reduces)[:, None]
     spatial, reduction = np.where(reduces, 1, counts), np.where(reduces, counts, 1)
     return Nests(spatial, reduction, reduces, np.array([float(pieces)]), tuple(operands))

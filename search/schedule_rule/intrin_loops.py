@@ -11,10 +11,11 @@ from schedule.sref import StmtSRef, loops_above
 from tensorir.buffer import Buffer
 from tensorir.dtype import DataType
 from tensorir.equal import expr_deep_equal
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.expr import BufferLoad, Cast, IntImm, PrimExpr, Var
+from tensorir.float_format import holds_values_of
 from tensorir.function import PrimFunc
 from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.visit import Rewriter
+from tensorir.visit import Rewriter, walk
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,12 @@ def intrin_loops(block: StmtSRef, desc: PrimFunc) -> list[IntrinLoop]:
     """Return the loops around a block for the loops of a description, in the latter's order.
 
     Block and description must compute the same; where they read it may differ still, since that
-    depends on how the loops are divided. The last axis of a kind (spatial, reduction) in the
-    description takes the last of the block, the one before that the one before, and so on. Raises
-    Mismatch where the computations differ, or axes are missing or no multiples.
+    depends on how the loops are divided. An operand may be narrower than the description's if it is
+    converted where it is read, as int8 for int16. The last axis of a kind (spatial, reduction) in
+    the description takes the last of the block, the one before that the one before, and so on.
+    Raises Mismatch where the computations differ, or axes are missing or no multiples.
     """
-    extents, described = _described_nest(desc)
+    extents, described = described_nest(desc)
     node = block.block
     if not is_trivial_binding(block):
         raise Mismatch("an axis of the block is not bound to a loop of its own", node, described)
@@ -64,7 +66,7 @@ def intrin_loops(block: StmtSRef, desc: PrimFunc) -> list[IntrinLoop]:
     return found
 
 
-def _described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
+def described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
     """Return the extents of the loops of a description, and the one block inside them."""
     assert isinstance(desc.body, BlockRealize)
     stmt: Stmt = desc.body.block.body
@@ -83,6 +85,13 @@ def _described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
     )
 
 
+def operand_loads(body: Stmt) -> list[BufferLoad]:
+    """Return the loads in a store, those of the stored buffer left out."""
+    assert isinstance(body, BufferStore)
+    loads = [part for part in walk(body.value) if isinstance(part, BufferLoad)]
+    return [load for load in loads if load.buffer is not body.buffer]
+
+
 def _check_computation(found: Stmt, expected: Stmt) -> None:
     """Raise unless two bodies store the same function of the same number of buffers."""
     if not isinstance(found, BufferStore) or not isinstance(expected, BufferStore):
@@ -93,16 +102,35 @@ def _check_computation(found: Stmt, expected: Stmt) -> None:
     )
     if not expr_deep_equal(computed, described):
         raise Mismatch("the expressions differ", found, expected)
+    for load, wanted in zip(operand_loads(found), operand_loads(expected), strict=True):
+        if not holds_values_of(wanted.dtype, load.dtype):
+            raise Mismatch(
+                f"{load.buffer.name} holds {load.dtype}, which {wanted.dtype} does not have all "
+                f"values of",
+                found,
+                expected,
+            )
 
 
 class _WithoutIndices(Rewriter):
-    """Replaces loads by variables, one for each buffer: the n-th one by the n-th variable."""
+    """Replaces loads by variables, one for each buffer: the n-th one by the n-th variable.
+
+    A load that is converted to a type that has all of its values is one of that type.
+    """
 
     def __init__(self, stored: Buffer, shared: dict[tuple[int, DataType], Var]) -> None:
         self._numbers = {stored: 0}
         self._shared = shared
 
+    def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
+        load = node.value
+        if isinstance(load, BufferLoad) and holds_values_of(node.dtype, load.dtype):
+            return self._variable(load.buffer, node.dtype)
+        return self.generic(node)
+
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        number = self._numbers.setdefault(node.buffer, len(self._numbers))
-        key = (number, node.dtype)
-        return self._shared.setdefault(key, Var(f"buffer_{number}", node.dtype))
+        return self._variable(node.buffer, node.dtype)
+
+    def _variable(self, buffer: Buffer, dtype: DataType) -> Var:
+        number = self._numbers.setdefault(buffer, len(self._numbers))
+        return self._shared.setdefault((number, dtype), Var(f"buffer_{number}", dtype))

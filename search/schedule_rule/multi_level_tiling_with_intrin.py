@@ -12,6 +12,7 @@ from schedule.analysis.intrin_match import Mismatch
 from search.annotations import AUTO_TENSORIZE
 from search.auto_tensorize import refusal_reason
 from search.schedule_rule.intrin_loops import intrin_loops
+from search.schedule_rule.intrin_operands import repack, repacked_operands
 from search.schedule_rule.multi_level_tiling import (
     BlockFilter,
     MultiLevelTiling,
@@ -31,10 +32,11 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
     a block of their own in a block annotated with `intrin_name`, which `RewriteTensorize` replaces
     in the end. That outer block is tiled as `MultiLevelTiling` does it, with the same arguments.
 
-    A block stays as it is, for the rules that follow, where the intrinsic does not compute the
-    same, where it could not take the block's place because a buffer has another layout than its
-    implementation needs, and where the target does not have the instructions that it uses.
-    Otherwise all designs use the intrinsic. Raises IRValueError if there is no such intrinsic.
+    An operand that lies otherwise in memory than the intrinsic reads it, or is narrower, is copied
+    first (`intrin_operands`). A block stays as it is, for the rules that follow, where the
+    intrinsic does not compute the same, where an operand cannot be brought into its form, and where
+    the target does not have the instructions that it uses. Otherwise all designs use it. Raises
+    IRValueError if there is no such intrinsic.
     """
 
     def __init__(
@@ -92,8 +94,13 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         """Make the intrinsic's part an inner block, so that the outer one is to be tiled."""
         sch, block = state.sch, state.block
         try:
+            for operand in repacked_operands(sch.get_sref(block), self._intrin):
+                repack(sch, block, operand)
             outer = sch.blockize(self._innermost(sch, block))
             sch.copy().tensorize(outer, self.intrin_name)
+        except Mismatch as difference:
+            self._log(sch, block, difference.reason)
+            return []
         except ScheduleError as error:
             self._log(sch, block, refusal_reason(error))
             return []

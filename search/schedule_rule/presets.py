@@ -34,7 +34,7 @@ class CpuNumbers(TypedDict, total=False):
     structure: str
     """The levels of tiles, such as `"SSRSRS"`."""
     intrins: Sequence[str]
-    """Blocks are tiled for the first of these intrinsics that fits."""
+    """Blocks are tiled for the first of these intrinsics that fits and that the target can run."""
 
 
 _X86: Final[CpuNumbers] = {
@@ -53,16 +53,27 @@ def llvm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     return _cpu_rules({**_X86, **changed})
 
 
+_PAIRS: Final = ["dot_16x2_i16i16s32_avx512", "dot_8x2_i16i16s32_avx2"]
+_BFLOATS: Final = ["dot_16x2_bf16bf16f32_avx512", "dot_8x2_bf16bf16f32_avx512"]
+_BYTES: Final = ["dot_16x4_vnni", "dot_8x4_vnni", "dot_8x4_i8i8s32_vnniint8"]
+
+
 @ScheduleRule.kinds.register("vnni")
 def vnni_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     """Return the rules for x86 with an instruction for dot products of bytes."""
-    return _cpu_rules({**_X86, "intrins": ["dot_16x4_vnni"], **changed})
+    return _cpu_rules({**_X86, "intrins": [*_BYTES, *_BFLOATS, *_PAIRS], **changed})
 
 
 @ScheduleRule.kinds.register("avx512")
 def avx512_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for x86 with AVX-512, whose dot products of bytes take four instructions."""
-    return _cpu_rules({**_X86, "intrins": ["dot_16x4_avx512"], **changed})
+    """Return the rules for x86 with AVX-512, whose dot products of bytes take two instructions."""
+    return _cpu_rules({**_X86, "intrins": [*_PAIRS, "dot_16x4_avx512"], **changed})
+
+
+@ScheduleRule.kinds.register("avx2")
+def avx2_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
+    """Return the rules for x86 with AVX2, which multiplies pairs of 16-bit integers."""
+    return _cpu_rules({**_X86, "intrins": _PAIRS, **changed})
 
 
 _ARM: Final[CpuNumbers] = {
@@ -84,7 +95,13 @@ def arm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
 @ScheduleRule.kinds.register("dotprod")
 def dotprod_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     """Return the rules for ARM with instructions for dot products of bytes."""
-    dots = ["dot_4x4_i8i8s32_sdot", "dot_4x4_u8u8u32_udot", "dot_4x4_u8u8i32_hdot"]
+    dots = [
+        "dot_4x4_i8i8s32_sdot",
+        "dot_4x4_u8u8u32_udot",
+        "dot_4x4_u8u8i32_hdot",
+        "dot_4x4_u8i8s32_usdot",
+        "dot_4x2_bf16bf16f32_bfdot",
+    ]
     return _cpu_rules({**_ARM, "intrins": dots, **changed})
 
 

@@ -154,14 +154,16 @@ PySpaceGenerator = SpaceGenerator
 def preset_kind(target: Target) -> str:
     """Return the name of the presets that suit a target.
 
-    By instruction set: `vnni` or `avx512` on x86 with those extensions and vectors of 512 bits in
-    use, `dotprod` or `asimd` on ARM, else `llvm`.
+    By instruction set: `vnni`, `avx512` or `avx2` on x86 with those extensions and vectors as long
+    in use, `dotprod` or `asimd` on ARM, else `llvm`.
     """
-    features, is_wide = target.features, target.vector_bits >= 512
-    if "avxvnni" in features or (is_wide and "avx512vnni" in features):
+    features, bits = target.features, target.vector_bits
+    if bits >= 256 and ("avxvnni" in features or "avx512vnni" in features):
         return "vnni"
-    if is_wide and "avx512bw" in features:
+    if bits >= 512 and "avx512bw" in features:
         return "avx512"
+    if bits >= 256 and "avx2" in features:
+        return "avx2"
     if "dotprod" in features:
         return "dotprod"
     if "neon" in features:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.dtype import INT32, DataType
-from tensorir.semantics import wrapping
+from tensorir.dtype import FLOAT32, INT32, DataType
+from tensorir.semantics import rounding, wrapping
 
+_to_float32 = rounding(FLOAT32)
 _to_int32 = wrapping(INT32)
 _to_uint32 = wrapping(DataType("uint32"))
 
@@ -23,6 +24,16 @@ def _vpdpbusd(total: int, a: int, b: int) -> int:
     return _to_int32(total + sum(x * y for x, y in pairs))
 
 
+def _vpdpbssd(total: int, a: int, b: int) -> int:
+    pairs = zip(_bytes(a, signed=True), _bytes(b, signed=True), strict=True)
+    return _to_int32(total + sum(x * y for x, y in pairs))
+
+
+def _dpbf16ps(total: float, a0: float, a1: float, b0: float, b1: float) -> float:
+    """Add the product of the upper halves first; subnormals are not flushed here."""
+    return _to_float32(_to_float32(total + a1 * b1) + a0 * b0)
+
+
 def _pmaddwd(a0: int, a1: int, b0: int, b1: int) -> int:
     return _to_int32(a0 * b0 + a1 * b1)
 
@@ -33,6 +44,11 @@ def _sdot(total: int, *factors: int) -> int:
 
 def _udot(total: int, *factors: int) -> int:
     return _to_uint32(total + _product(factors))
+
+
+def _bfdot(total: float, a0: float, a1: float, b0: float, b1: float) -> float:
+    """Add the sum of the products; CPUs may round it to odd before, or not at all."""
+    return _to_float32(total + (a0 * b0 + a1 * b1))
 
 
 def _product(factors: tuple[int, ...]) -> int:
@@ -46,9 +62,16 @@ def _addp(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 _INSTRUCTIONS: Final[dict[str, tuple[tuple[int, ...], Callable[..., Any]]]] = {
     "llvm.x86.avx512.vpdpbusd.512": ((1, 1, 1), _vpdpbusd),
+    "llvm.x86.avx512.vpdpbusd.256": ((1, 1, 1), _vpdpbusd),
+    "llvm.x86.avx2.vpdpbssd.256": ((1, 1, 1), _vpdpbssd),
     "llvm.x86.avx512.pmaddw.d.512": ((2, 2), _pmaddwd),
+    "llvm.x86.avx2.pmadd.wd": ((2, 2), _pmaddwd),
+    "llvm.x86.avx512bf16.dpbf16ps.512": ((1, 2, 2), _dpbf16ps),
+    "llvm.x86.avx512bf16.dpbf16ps.256": ((1, 2, 2), _dpbf16ps),
     "llvm.aarch64.neon.sdot.v4i32.v16i8": ((1, 4, 4), _sdot),
     "llvm.aarch64.neon.udot.v4i32.v16i8": ((1, 4, 4), _udot),
+    "llvm.aarch64.neon.usdot.v4i32.v16i8": ((1, 4, 4), _sdot),
+    "llvm.aarch64.neon.bfdot.v4f32.v8bf16": ((1, 2, 2), _bfdot),
     "llvm.aarch64.neon.smull.v8i16": ((1, 1), lambda a, b: a * b),
     "llvm.aarch64.neon.saddlp.v4i32.v8i16": ((2,), lambda a, b: a + b),
 }

@@ -1,12 +1,13 @@
-"""Dot products of bytes: a sum of 4 products in each 32-bit lane of a vector.
+"""Dot products of narrow numbers: a sum of 4 or 2 products in each 32-bit lane of a vector.
 
-Vectors of x86 have 16 lanes (AVX-512), those of ARM 4.
+Vectors of x86 have 16 lanes (AVX-512) or 8 (AVX2), those of ARM 4. Four bytes or two 16-bit numbers
+fill a lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -17,31 +18,57 @@ from tensorir.tensor_intrin import TensorIntrin
 _SIGNATURE = """
 @T.prim_func
 def main(
-    A: T.Buffer((4,), "{a}", offset_factor=1),
-    B: T.Buffer(({lanes}, 4), "{b}", offset_factor=1{strides}),
+    A: T.Buffer(({depth},), "{a}", offset_factor=1),
+    B: T.Buffer(({lanes}, {depth}), "{b}", offset_factor=1{strides}),
     C: T.Buffer(({lanes},), "{c}", offset_factor=1),
 ):
     with T.block("root"):
-        T.reads(C[0:{lanes}], A[0:4], B[0:{lanes}, 0:4])
+        T.reads(C[0:{lanes}], A[0:{depth}], B[0:{lanes}, 0:{depth}])
         T.writes(C[0:{lanes}])
 """
 _DESCRIPTION = """
         for i in range({lanes}):
-            for k in range(4):
+            for k in range({depth}):
                 with T.block("update"):
                     vi, vk = T.axis.remap("SR", [i, k])
                     C[vi] = C[vi] + T.Cast("{c}", A[vk]) * T.Cast("{c}", B[vi, vk])
 """
-# One instruction multiplies unsigned by signed bytes and adds the four products of each 32-bit lane
-# to the accumulator.
-_VNNI = """
-        C[T.ramp(0, 1, 16)] = T.call_llvm_pure_intrin(
-            "int32x16",
-            "llvm.x86.avx512.vpdpbusd.512",
+# One instruction multiplies the parts of each 32-bit lane and adds the products to the accumulator.
+_INTO_LANES = """
+        C[T.ramp(0, 1, {lanes})] = T.call_llvm_pure_intrin(
+            "{c}x{lanes}",
+            "llvm.x86.{instruction}.{bits}",
             T.uint32(0),
-            C[T.ramp(0, 1, 16)],
-            T.broadcast(T.reinterpret("int32", A.vload([0], dtype="uint8x4")), 16),
-            T.reinterpret("int32x16", B.vload([0, 0], dtype="int8x64")),
+            C[T.ramp(0, 1, {lanes})],
+            T.broadcast(T.reinterpret("int32", A.vload([0], dtype="{a}x{depth}")), {lanes}),
+            T.reinterpret("int32x{lanes}", B.vload([0, 0], dtype="{b}x{parts}")),
+        )
+"""
+_INTO_LANES_OF_PARTS = """
+        C[T.ramp(0, 1, {lanes})] = T.call_llvm_pure_intrin(
+            "{c}x{lanes}",
+            "llvm.{instruction}",
+            T.uint32(0),
+            C[T.ramp(0, 1, {lanes})],
+            T.reinterpret(
+                "{a}x{parts}",
+                T.broadcast(T.reinterpret("int32", A.vload([0], dtype="{a}x{depth}")), {lanes}),
+            ),
+            B.vload([0, 0], dtype="{b}x{parts}"),
+        )
+"""
+# One multiplies pairs of 16-bit numbers, and another one adds. The sum of two products wraps only
+# where all four factors are -32768, as sums of 32 bits do.
+_PAIRS = """
+        C[T.ramp(0, 1, {lanes})] = C[T.ramp(0, 1, {lanes})] + T.call_llvm_pure_intrin(
+            "{c}x{lanes}",
+            "llvm.x86.{instruction}",
+            T.uint32(0),
+            T.reinterpret(
+                "{a}x{parts}",
+                T.broadcast(T.reinterpret("int32", A.vload([0], dtype="{a}x{depth}")), {lanes}),
+            ),
+            B.vload([0, 0], dtype="{b}x{parts}"),
         )
 """
 # Without that instruction: the even and the odd bytes of each lane as 16-bit numbers, multiplied in
@@ -139,16 +166,25 @@ _HALF = """T.call_llvm_pure_intrin(
 
 @dataclass(frozen=True)
 class _Kind:
-    """The dtypes of both factors and of the sums, and how many sums there are."""
+    """The dtypes of both factors and of the sums, how many sums there are, and terms of each."""
 
     a: str
     b: str
     c: str
     lanes: int
+    depth: int = 4
 
-    def program(self, body: str, strides: str = "") -> PrimFunc:
-        numbers = {"a": self.a, "b": self.b, "c": self.c, "lanes": self.lanes}
-        text = (_SIGNATURE + body).format(**numbers, strides=strides)
+    def program(self, body: str, strides: str = "", instruction: str = "") -> PrimFunc:
+        numbers = {
+            "a": self.a,
+            "b": self.b,
+            "c": self.c,
+            "lanes": self.lanes,
+            "depth": self.depth,
+            "parts": self.lanes * self.depth,
+            "bits": self.lanes * 32,
+        }
+        text = (_SIGNATURE + body).format(**numbers, strides=strides, instruction=instruction)
         func = parse(text)
         assert isinstance(func, PrimFunc)
         return func
@@ -160,22 +196,48 @@ _UNSIGNED: Final = _Kind("uint8", "uint8", "uint32", 4)
 _UNSIGNED_TO_SIGNED: Final = _Kind("uint8", "uint8", "int32", 4)
 
 
+def _halves(lanes: int) -> _Kind:
+    return _Kind("int16", "int16", "int32", lanes, 2)
+
+
+def _bfloats(lanes: int) -> _Kind:
+    return _Kind("bfloat16", "bfloat16", "float32", lanes, 2)
+
+
 @cache
 def _description(kind: _Kind) -> PrimFunc:
     return kind.program(_DESCRIPTION)
 
 
-def _with(kind: _Kind, body: str, strides: str = "") -> Callable[[], TensorIntrin]:
-    return lambda: TensorIntrin(_description(kind), kind.program(body, strides))
+def _with(
+    kind: _Kind, body: str, instruction: str = "", strides: str = ""
+) -> Callable[[], TensorIntrin]:
+    return lambda: TensorIntrin(_description(kind), kind.program(body, strides, instruction))
 
 
 INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
-    "dot_16x4_vnni": _with(_X86, _VNNI),
+    "dot_16x4_vnni": _with(_X86, _INTO_LANES, "avx512.vpdpbusd"),
+    "dot_8x4_vnni": _with(replace(_X86, lanes=8), _INTO_LANES, "avx512.vpdpbusd"),
+    "dot_8x4_i8i8s32_vnniint8": _with(replace(_SIGNED, lanes=8), _INTO_LANES, "avx2.vpdpbssd"),
     "dot_16x4_avx512": _with(_X86, _AVX512),
-    "dot_16x4_portable": _with(_X86, _PORTABLE, ', strides=["row", "column"]'),
+    "dot_16x4_portable": _with(_X86, _PORTABLE, strides=', strides=["row", "column"]'),
+    "dot_16x2_i16i16s32_avx512": _with(_halves(16), _PAIRS, "avx512.pmaddw.d.512"),
+    "dot_8x2_i16i16s32_avx2": _with(_halves(8), _PAIRS, "avx2.pmadd.wd"),
+    "dot_16x2_bf16bf16f32_avx512": _with(
+        _bfloats(16), _INTO_LANES_OF_PARTS, "x86.avx512bf16.dpbf16ps.512"
+    ),
+    "dot_8x2_bf16bf16f32_avx512": _with(
+        _bfloats(8), _INTO_LANES_OF_PARTS, "x86.avx512bf16.dpbf16ps.256"
+    ),
     "dot_4x4_i8i8s32_sdot": _with(_SIGNED, _SDOT),
     "dot_4x4_u8u8u32_udot": _with(_UNSIGNED, _UDOT),
     "dot_4x4_u8u8i32_hdot": _with(_UNSIGNED_TO_SIGNED, _UDOT_OF_INT32),
+    "dot_4x4_u8i8s32_usdot": _with(
+        replace(_X86, lanes=4), _INTO_LANES_OF_PARTS, "aarch64.neon.usdot.v4i32.v16i8"
+    ),
+    "dot_4x2_bf16bf16f32_bfdot": _with(
+        _bfloats(4), _INTO_LANES_OF_PARTS, "aarch64.neon.bfdot.v4f32.v8bf16"
+    ),
     "dot_4x4_i8i8s32_neon": _with(
         _SIGNED, _NEON.format(lower=_HALF.format(row=0), upper=_HALF.format(row=2))
     ),

@@ -13,7 +13,8 @@ from schedule import Schedule
 from tensorir import parse
 from tensorir.tensor_intrin import TensorIntrin
 
-ARM_WITH_DOT_PRODUCTS = "llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod"
+ARM_WITH_DOT_PRODUCTS = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v2"
+ARROW_LAKE = "llvm -mcpu=arrowlake"
 SAPPHIRE_RAPIDS = "llvm -mcpu=sapphirerapids"
 
 VECTOR = """\
@@ -161,7 +162,7 @@ def test_tiles_are_refused_on_this_machine():
     [
         "llvm.x86.avx512.vpdpwssd.512",
         "llvm.x86.no.such.instruction",
-        "llvm.aarch64.neon.usdot.v4i32.v16i8",
+        "llvm.aarch64.neon.smmla.v4i32.v16i8",
         "llvm.arm.neon.vpadd.v4i32",
     ],
 )
@@ -257,9 +258,53 @@ def test_instructions_are_no_wider_than_the_target_may_use(name, width):
     assert codegen.compile_object(impl, "llvm -mcpu=cascadelake -vector-width=512")
 
 
-def test_every_instruction_is_listed_with_features():
-    machines = {"llvm.x86.": SAPPHIRE_RAPIDS, "llvm.aarch64.": ARM_WITH_DOT_PRODUCTS}
-    for name, needed in FEATURES.items():
-        (machine,) = [target for prefix, target in machines.items() if name.startswith(prefix)]
-        assert set(needed) <= codegen.Target(machine).features
-        assert needed
+def test_every_instruction_is_listed_with_features_that_a_cpu_has():
+    machines = [codegen.Target(t) for t in (SAPPHIRE_RAPIDS, ARROW_LAKE, ARM_WITH_DOT_PRODUCTS)]
+    for name, alternatives in FEATURES.items():
+        assert alternatives
+        for needed in alternatives:
+            assert needed
+            assert any(set(needed) <= target.features for target in machines), name
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "instruction"),
+    [
+        ("dot_8x4_vnni", "llvm -mcpu=alderlake", "vpdpbusd"),
+        ("dot_8x4_vnni", "llvm -mcpu=cascadelake -vector-width=256", "vpdpbusd"),
+        ("dot_8x4_i8i8s32_vnniint8", ARROW_LAKE, "vpdpbssd"),
+        ("dot_8x2_i16i16s32_avx2", "llvm -mcpu=haswell", "vpmaddwd"),
+        ("dot_16x2_i16i16s32_avx512", "llvm -mcpu=skylake-avx512", "vpmaddwd"),
+        ("dot_16x2_i16i16s32_avx512", "llvm -mcpu=cascadelake", "vpdpwssd"),
+        ("dot_16x2_bf16bf16f32_avx512", "llvm -mcpu=cooperlake", "vdpbf16ps"),
+        ("dot_8x2_bf16bf16f32_avx512", "llvm -mcpu=znver4 -vector-width=256", "vdpbf16ps"),
+    ],
+)
+def test_dot_products_of_narrow_numbers_are_one_instruction_or_two(name, target, instruction):
+    """The operand that all lanes share is a broadcast from memory or one of the instruction's."""
+    text = assembly_of(TensorIntrin.get(name).impl, f"{target} -mtriple=x86_64-linux-gnu")
+    text = text.split(".Lfunc_end0:")[0]
+    assert text.count(instruction) == 1
+    assert "vpinsr" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("dot_8x4_vnni", "haswell"),
+        ("dot_8x4_i8i8s32_vnniint8", "alderlake"),
+        ("dot_16x2_bf16bf16f32_avx512", "cascadelake"),
+        ("dot_16x2_bf16bf16f32_avx512", "znver4 -vector-width=256"),
+    ],
+)
+def test_targets_that_lack_them_are_refused(name, target):
+    with pytest.raises(CodegenError, match=r"needs (avx|vectors)|works on vectors of 512 bits"):
+        codegen.compile_object(TensorIntrin.get(name).impl, f"llvm -mcpu={target}")
+
+
+def test_one_of_several_features_is_enough():
+    impl = TensorIntrin.get("dot_8x4_vnni").impl
+    with pytest.raises(CodegenError, match="needs avxvnni or avx512vl, avx512vnni, which"):
+        codegen.compile_object(impl, "llvm -mcpu=haswell")
+    for features in ("+avxvnni", "+avx512f,+avx512vl,+avx512vnni"):
+        assert "vpdpbusd" in assembly_of(impl, f"llvm -mcpu=haswell -mattr={features}")

@@ -145,12 +145,12 @@ def test_constants_are_folded_here_whatever_the_model_is_built_for() -> None:
     ("options", "bits", "registers", "preset"),
     [
         ("-mcpu=cascadelake", 512, 32, "vnni"),
-        ("-mcpu=cascadelake -vector-width=256", 256, 32, "llvm"),
+        ("-mcpu=cascadelake -vector-width=256", 256, 32, "vnni"),
         ("-mcpu=skylake-avx512", 512, 32, "avx512"),
         ("-mcpu=skylake-avx512 -vector-width=128", 128, 32, "llvm"),
-        ("-mcpu=knl -vector-width=256", 256, 16, "llvm"),
-        ("-mcpu=haswell", 256, 16, "llvm"),
-        ("-mcpu=haswell -vector-width=512", 256, 16, "llvm"),
+        ("-mcpu=knl -vector-width=256", 256, 16, "avx2"),
+        ("-mcpu=haswell", 256, 16, "avx2"),
+        ("-mcpu=haswell -vector-width=512", 256, 16, "avx2"),
         ("-mcpu=x86-64", 128, 16, "llvm"),
     ],
 )

@@ -173,3 +173,49 @@ def test_the_buffer_is_given_by_number():
     block = sch.get_block("B")
     with pytest.raises(TypeError, match="`buffer_index` takes int"):
         sch.unsafe_set_dtype(block, "B", "float16")
+
+
+WIDENED = """\
+@T.prim_func
+def main(A: T.Buffer((8, 4), "int8"), C: T.Buffer((8, 4), "int32")):
+    B = T.alloc_buffer((8, 4), "{b}")
+    for i, j in T.grid(8, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = {stored}
+    for i, j in T.grid(8, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = {loaded}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "loaded"),
+    [
+        ("int16", 'T.Cast("int32", B[vi, vj])'),
+        ("int32", "B[vi, vj]"),
+        ("uint8", 'T.Cast("int32", T.Cast("int8", B[vi, vj]))'),
+        ("float32", 'T.Cast("int32", T.Cast("int8", B[vi, vj]))'),
+    ],
+)
+def test_what_a_wider_type_holds_is_converted_once(dtype, loaded):
+    before = WIDENED.format(b="int8", stored="A[vi, vj]", loaded='T.Cast("int32", B[vi, vj])')
+    after = WIDENED.format(b=dtype, stored=f'T.Cast("{dtype}", A[vi, vj])', loaded=loaded)
+    sch = apply(before, set_dtype("B", 0, dtype), after)
+    a = np.arange(-16, 16, dtype="int8").reshape(8, 4)
+    c = np.zeros((8, 4), "int32")
+    interpret(sch.mod, a, c)
+    np.testing.assert_array_equal(c, a)
+
+
+def test_arithmetic_in_the_narrow_type_still_wraps():
+    before = WIDENED.format(
+        b="int8", stored="A[vi, vj] * T.int8(2)", loaded='T.Cast("int32", B[vi, vj] + T.int8(1))'
+    )
+    after = WIDENED.format(
+        b="int16",
+        stored='T.Cast("int16", A[vi, vj] * T.int8(2))',
+        loaded='T.Cast("int32", T.Cast("int8", B[vi, vj]) + T.int8(1))',
+    )
+    apply(before, set_dtype("B", 0, "int16"), after)

@@ -140,6 +140,12 @@ def test_presets_say_which() -> None:
         return [r.intrin_name for r in rules if isinstance(r, MultiLevelTilingWithIntrin)]
 
     assert intrins("asimd") == ["dot_4x4_i8i8s32_neon"]
-    assert intrins("dotprod") == [name for name, target, *_ in INTRINSICS if target == DOTPROD]
+    assert intrins("dotprod") == [
+        "dot_4x4_i8i8s32_sdot",
+        "dot_4x4_u8u8u32_udot",
+        "dot_4x4_u8u8i32_hdot",
+        "dot_4x4_u8i8s32_usdot",
+        "dot_4x2_bf16bf16f32_bfdot",
+    ]
     for kind in ("asimd", "dotprod"):
         assert "RewriteTensorize" in " ".join(map(str, Postproc.create(kind)))

@@ -179,13 +179,6 @@ def test_the_init_is_unrolled_and_vectorised_like_the_update() -> None:
             program(["k in range(32)", "j in T.vectorized(48)"], i="0"),
             "there is nothing to make a tile of but the vector, which is marked",
         ),
-        (
-            program(["k in range(32)", "i in range(16)", "j in T.vectorized(48)"]).replace(
-                "with T.init",
-                'T.block_attr({"meta_schedule.auto_tensorize": "dot"})\n                    with T.init',
-            ),
-            "the block is to become an intrinsic",
-        ),
     ],
 )
 def test_other_nests_stay_as_they_are(text: str, why: str) -> None:

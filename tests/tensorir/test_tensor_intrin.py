@@ -13,10 +13,19 @@ from tensorir.tensor_intrin import TensorIntrin
 BUILT_IN = [
     "amx_16x16x32_bf16bf16f32",
     "amx_16x16x64_u8i8i32",
+    "dot_16x2_bf16bf16f32_avx512",
+    "dot_16x2_i16i16s32_avx512",
     "dot_16x4_avx512",
     "dot_16x4_portable",
     "dot_16x4_vnni",
+    "dot_4x2_bf16bf16f32_bfdot",
+    "dot_4x4_u8i8s32_usdot",
+    "dot_8x2_bf16bf16f32_avx512",
+    "dot_8x2_i16i16s32_avx2",
+    "dot_8x4_i8i8s32_vnniint8",
+    "dot_8x4_vnni",
 ]
+INTEGER_DOTS = [name for name in BUILT_IN if name.startswith("dot") and "bf16" not in name]
 
 COPY = """\
 @T.prim_func
@@ -64,20 +73,44 @@ def test_both_programs_are_well_formed_and_survive_printing(name):
     assert intrin.desc.body.block.name_hint == "root"
 
 
-@pytest.mark.parametrize("name", [name for name in BUILT_IN if name.startswith("dot")])
+@pytest.mark.parametrize("name", INTEGER_DOTS)
 def test_implementations_compute_what_is_described(name):
+    """Exactly, also where products are as large as they get."""
     intrin = TensorIntrin.get(name)
+    a_type, b_type = (np.dtype(str(b.dtype)) for b in list(intrin.desc.buffer_map.values())[:2])
+    lanes, depth = (int(n) for n in intrin.desc.buffer_map[intrin.desc.params[1]].shape)
     rng = np.random.default_rng(3)
-    for low_a, high_a, low_b, high_b in ((0, 256, -128, 128), (255, 256, -128, -127)):
-        a = rng.integers(low_a, high_a, 4).astype(np.uint8)
-        b = rng.integers(low_b, high_b, (16, 4)).astype(np.int8)
-        c = rng.integers(-(2**31), 2**31, 16).astype(np.int32)
+    ends = [(np.iinfo(t).min, np.iinfo(t).max) for t in (a_type, b_type)]
+    for choice in ("any", (0, 0), (1, 0), (1, 1)):
+        a, b = (
+            rng.integers(low, high, shape, endpoint=True).astype(kind)
+            if choice == "any"
+            else np.full(shape, (low, high)[choice[k]], kind)
+            for k, ((low, high), shape, kind) in enumerate(
+                zip(ends, ((depth,), (lanes, depth)), (a_type, b_type), strict=True)
+            )
+        )
+        c = rng.integers(-(2**31), 2**31, lanes).astype(np.int32)
         made, described = c.copy(), c.copy()
         interpret(intrin.impl, a, b, made)
         interpret(intrin.desc, a, b, described)
         wanted = (c.astype(np.int64) + b.astype(np.int64) @ a.astype(np.int64)).astype(np.int32)
         np.testing.assert_array_equal(made, wanted)
         np.testing.assert_array_equal(described, wanted)
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if "dot" in name and "bf16" in name])
+def test_pairs_of_bfloat16_are_added_in_float32(name):
+    intrin = TensorIntrin.get(name)
+    lanes = int(intrin.desc.buffer_map[intrin.desc.params[2]].shape[0])
+    rng = np.random.default_rng(3)
+    wide = [rng.integers(-8, 8, shape).astype(np.float32) for shape in ((2,), (lanes, 2))]
+    a, b = ((x.view(np.uint32) >> 16).astype(np.uint16) for x in wide)
+    made, described = np.full(lanes, 0.5, np.float32), np.full(lanes, 0.5, np.float32)
+    interpret(intrin.impl, a, b, made)
+    interpret(intrin.desc, a, b, described)
+    np.testing.assert_array_equal(made, 0.5 + wide[1] @ wide[0])
+    np.testing.assert_array_equal(described, made)
 
 
 def test_tiles_of_bytes_have_their_second_operand_interleaved():

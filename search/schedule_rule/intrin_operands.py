@@ -1,0 +1,180 @@
+"""Bringing what a block reads into the form in which a tensor intrinsic reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from schedule import BlockRV, LoopRV, Schedule
+from schedule.analysis.intrin_match import Mismatch
+from schedule.sref import StmtSRef
+from search.annotations import LAYOUT_REWRITE_PREPROC
+from search.schedule_rule.intrin_loops import described_nest, intrin_loops, operand_loads
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, Range
+from tensorir.dtype import DataType
+from tensorir.equal import expr_deep_equal
+from tensorir.expr import BufferLoad, FloorMod, IntImm, IterVar, Var
+from tensorir.index_map import IndexMap
+from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.ops import const
+from tensorir.tensor_intrin import TensorIntrin
+from tensorir.visit import collect_vars, substitute
+
+_LANES: Final = 64
+"""The most iterations of a loop of a copy that becomes one vector."""
+
+
+@dataclass(frozen=True)
+class Repacked:
+    """An operand that an intrinsic reads in another form than the program has it in."""
+
+    buffer: Buffer
+    dtype: DataType
+    """The dtype that it gets, which has every number of the one that it has."""
+    layout: Layout | None
+    """The layout that it gets; None for the one that it has."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout that ends in the dimensions of an intrinsic's operand."""
+
+    index_map: IndexMap
+    tiles: tuple[int, ...]
+    """How much of each dimension the intrinsic takes at once; 1 where it takes none of it."""
+    outer: tuple[int, ...]
+    """The dimensions in the order in which the rest of them lies in front."""
+    inner: tuple[int, ...]
+    """The dimensions that it takes parts of, the one whose parts lie side by side last."""
+
+
+def repacked_operands(block: StmtSRef, intrin: TensorIntrin) -> list[Repacked]:
+    """Return the operands of a block that have to get another form for an intrinsic to read them.
+
+    The dimensions that the intrinsic walks through become the last ones, in the order and with the
+    extents of its description. A right operand `B[k, n]` of a dot product of 4 bytes in 16 lanes
+    becomes `B[n // 16, k // 4, n % 16, k % 4]`. Raises Mismatch where the computations differ, and
+    where an axis that the intrinsic takes over drives no dimension of its own.
+    """
+    tiles = intrin_loops(block, intrin.desc)
+    _, described = described_nest(intrin.desc)
+    axes = [block.block.iter_vars[tile.position] for tile in tiles]
+    taken = {axis.var: tile.extent for axis, tile in zip(axes, tiles, strict=True)}
+    named = dict(
+        zip((a.var for a in described.block.iter_vars), (a.var for a in axes), strict=True)
+    )
+    spatial = {axis.var for axis in axes if axis.iter_type == IterVar.DATA_PAR}
+    implemented = {
+        intrin.desc.buffer_map[a]: intrin.impl.buffer_map[b]
+        for a, b in zip(intrin.desc.params, intrin.impl.params, strict=True)
+    }
+    found = []
+    pairs = zip(operand_loads(block.block.body), operand_loads(described.block.body), strict=True)
+    for load, wanted in pairs:
+        here = BufferLoad(wanted.buffer, tuple(substitute(i, named) for i in wanted.indices))
+        is_compact = not any(isinstance(n, Var) for n in implemented[wanted.buffer].strides)
+        layout = None
+        if not _is_laid_out(load, here, is_compact, taken):
+            layout = _layout(load, here, taken, spatial)
+        if layout is not None or load.dtype is not wanted.dtype:
+            found.append(Repacked(load.buffer, wanted.dtype, layout))
+    return found
+
+
+def _is_laid_out(
+    load: BufferLoad, wanted: BufferLoad, is_compact: bool, taken: Mapping[Var, int]
+) -> bool:
+    """Say whether the last dimensions of a load are those of an intrinsic's operand."""
+    analyzer = Analyzer()
+    count = len(wanted.indices)
+    if len(load.indices) < count:
+        return False
+    lengths = zip(load.buffer.shape[-count:], wanted.buffer.shape, strict=True)
+    indices = zip(load.indices[-count:], wanted.indices, strict=True)
+    for k, ((index, place), (has, needs)) in enumerate(zip(indices, lengths, strict=True)):
+        if not expr_deep_equal(index, FloorMod(place, needs)):
+            offset = analyzer.simplify(index - place)
+            if not taken.keys().isdisjoint(collect_vars(offset)):
+                return False
+        if k > 0 and is_compact and not expr_deep_equal(has, needs):
+            return False
+    return True
+
+
+def _layout(
+    load: BufferLoad, wanted: BufferLoad, taken: Mapping[Var, int], spatial: set[Var]
+) -> Layout:
+    """Return the layout in which a load reads as an intrinsic does; Mismatch without one."""
+    dim_of: dict[Var, int] = {}
+    for dim, index in enumerate(load.indices):
+        for axis in collect_vars(index):
+            if axis in taken and (index is not axis or axis in dim_of):
+                raise Mismatch(f"{load.buffer.name} is indexed in another way", load, wanted)
+            if axis in taken:
+                dim_of[axis] = dim
+    walked = list(dict.fromkeys(v for index in wanted.indices for v in collect_vars(index)))
+    if set(walked) != set(dim_of):
+        raise Mismatch(f"{load.buffer.name} is indexed in another way", load, wanted)
+    lanes = [dim_of[axis] for axis in walked if axis in spatial]
+    depths = [dim_of[axis] for axis in walked if axis not in spatial]
+    others = [k for k in range(len(load.indices)) if k not in dim_of.values()]
+    outer = (*lanes, *others, *depths)
+    places = [Var(f"i{k}", length.dtype) for k, length in enumerate(load.buffer.shape)]
+    analyzer = Analyzer()
+    for place, length in zip(places, load.buffer.shape, strict=True):
+        analyzer.bind(place, Range(length))
+    tiles = [1] * len(places)
+    parts = {}
+    for axis, dim in dim_of.items():
+        tiles[dim] = taken[axis]
+        parts[axis] = places[dim] % const(taken[axis], places[dim].dtype)
+    rest = [places[dim] // tiles[dim] for dim in outer]
+    inside = [substitute(index, parts) for index in wanted.indices]
+    index_map = IndexMap(places, [analyzer.simplify(index) for index in (*rest, *inside)])
+    return Layout(index_map, tuple(tiles), outer, tuple(dim_of[axis] for axis in walked))
+
+
+def repack(sch: Schedule, block: BlockRV, operand: Repacked) -> None:
+    """Copy an operand of a block into the form in which an intrinsic reads it.
+
+    A weight whose layout is free is copied once, when a model is built.
+    """
+    index = [read.buffer for read in sch.get(block).reads].index(operand.buffer)
+    copy = sch.cache_read(block, index, "global")
+    func = sch.state.func(sch.state.func_name_of(sch.get_sref(block)))
+    free = [int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())]
+    if any(func.buffer_map.get(func.params[k]) is operand.buffer for k in free):
+        sch.annotate(copy, LAYOUT_REWRITE_PREPROC, True)
+    if operand.dtype is not operand.buffer.dtype:
+        sch.unsafe_set_dtype(copy, 0, operand.dtype)
+    if operand.layout is not None:
+        sch.transform_layout(block, ("read", index), operand.layout.index_map)
+        _in_order(sch, copy, operand.layout)
+
+
+def _in_order(sch: Schedule, copy: BlockRV, layout: Layout) -> None:
+    """Bring the loops of a copy into the order of its layout, vectors along what is read.
+
+    The vectors of a part that the intrinsic takes together are interleaved: the loop over what
+    lies side by side in the copy is written out around them.
+    """
+    outer: list[LoopRV] = []
+    inner: dict[int, LoopRV] = {}
+    for dim, loop in enumerate(sch.get_loops(copy)):
+        rest = loop
+        if layout.tiles[dim] > 1:
+            rest, inner[dim] = sch.split(loop, [None, layout.tiles[dim]])
+        outer.append(rest)
+    last = len(outer) - 1
+    tiles = [inner[dim] for dim in layout.inner if dim != last]
+    vector = inner.get(last)
+    lanes = [] if vector is None else [vector]
+    sch.reorder(*(outer[dim] for dim in layout.outer), *tiles, *lanes)
+    if vector is not None and layout.tiles[last] <= _LANES:
+        sch.vectorize(vector)
+        for tile in tiles:
+            extent = sch.get(tile).extent
+            if isinstance(extent, IntImm) and extent.value * len(tiles) <= _LANES:
+                sch.unroll(tile)
