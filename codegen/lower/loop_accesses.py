@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.lower.purity import is_exit
-from codegen.lower.ramps import run_of, split_constant
+from codegen.lower.ramps import leading_lanes, run_of, split_constant
 from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
 from tensorir.buffer import Buffer
@@ -57,6 +57,11 @@ class Place:
     is_always_stored: bool = False
     """True if each iteration stores to it."""
 
+    @property
+    def end(self) -> int:
+        """The end of the elements that are accessed: lanes behind a constant mask are not."""
+        return self.first + leading_lanes(self.predicate, self.lanes)
+
     def is_stored_by(self, stmt: s.Stmt, pointer: Var) -> bool:
         """Say whether a statement before the loop surely stores to it."""
         if isinstance(stmt, s.BufferStore):
@@ -104,7 +109,7 @@ class Accesses:
         if len({place.base for place in places}) > 1:
             return False
         pairs = itertools.pairwise(places)
-        return all(a.first + a.lanes <= b.first for a, b in pairs)
+        return all(a.end <= b.first for a, b in pairs)
 
 
 class Collector:

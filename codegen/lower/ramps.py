@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorir.expr import Add, Broadcast, IntImm, PrimExpr, Ramp, Sub
-from tensorir.ops import add
+from tensorir.expr import LT, Add, And, Broadcast, IntImm, PrimExpr, Ramp, Sub
+from tensorir.ops import add, is_const_int
 
 
 def as_ramp(index: PrimExpr) -> PrimExpr:
@@ -35,3 +35,18 @@ def split_constant(index: PrimExpr) -> tuple[PrimExpr | None, int]:
     if kind is Sub and type(index.b) is IntImm:  # type: ignore[attr-defined]
         return index.a, -index.b.value  # type: ignore[attr-defined]
     return index, 0
+
+
+def leading_lanes(mask: PrimExpr | None, lanes: int) -> int:
+    """Return a number of lanes after which a mask is false, all of them where that is not known."""
+    if isinstance(mask, And):
+        return min(leading_lanes(mask.a, lanes), leading_lanes(mask.b, lanes))
+    if isinstance(mask, LT) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast):
+        first, limit = mask.a.base, mask.b.value
+        if (
+            isinstance(first, IntImm)
+            and isinstance(limit, IntImm)
+            and is_const_int(mask.a.stride, 1)
+        ):
+            return max(0, min(lanes, limit.value - first.value))
+    return lanes

@@ -76,6 +76,7 @@ def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"),
         (34, 4, 17, "the last rows are missing"),
         (37, 5, 24, "rows and columns are missing"),
         (31, 5, 24, "all columns are in the last tile"),
+        (13, 4, 16, "the last vector of a row would reach into the next row"),
     ],
 )
 @pytest.mark.parametrize(("steps", "fused"), [(0, False), (0, True), (4, False), (5, True)])
