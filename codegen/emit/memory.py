@@ -341,14 +341,12 @@ def _scatter(
 
 @emits_stmt(Allocate)
 def _allocate(f: FunctionEmitter, node: Allocate) -> None:
-    f.local_pointers.add(node.buffer_var)
     on_stack = stack_bytes(node, f.stack_bytes)
-    if on_stack is not None:
+    if on_stack is None:
+        allocate_on_heap(f, node, lambda: f.stmt(node.body))
+    else:
+        f.local_pointers.add(node.buffer_var)
         _allocate_on_stack(f, node, on_stack)
-        return
-    nbytes = constant_bytes(node)
-    padded = None if nbytes is None else str(-(-nbytes // CACHE_LINE) * CACHE_LINE)
-    _allocate_on_heap(f, node, padded or _dynamic_size(f, node))
 
 
 def _allocate_on_stack(f: FunctionEmitter, node: Allocate, nbytes: int) -> None:
@@ -376,7 +374,12 @@ def _dynamic_size(f: FunctionEmitter, node: Allocate) -> str:
     return f.math_intrinsic("smax", INT64, rounded, str(CACHE_LINE))
 
 
-def _allocate_on_heap(f: FunctionEmitter, node: Allocate, size: str) -> None:
+def allocate_on_heap(f: FunctionEmitter, node: Allocate, write_body: Callable[[], None]) -> None:
+    """Write an allocation around what `write_body` writes."""
+    f.local_pointers.add(node.buffer_var)
+    nbytes = constant_bytes(node)
+    padded = None if nbytes is None else str(-(-nbytes // CACHE_LINE) * CACHE_LINE)
+    size = padded or _dynamic_size(f, node)
     text = f.module.text
     text.declare("aligned_alloc", "declare noalias ptr @aligned_alloc(i64, i64) nounwind")
     text.declare("free", "declare void @free(ptr) nounwind")
@@ -390,7 +393,7 @@ def _allocate_on_heap(f: FunctionEmitter, node: Allocate, size: str) -> None:
     f.start(ready)
     f.values[node.buffer_var] = pointer
     f.cleanups.append(pointer)
-    f.stmt(node.body)
+    write_body()
     f.cleanups.pop()
     f.do(f"call void @free(ptr {pointer})")
 

@@ -1,9 +1,10 @@
 """Parallel loops, run by an OpenMP runtime.
 
 The body becomes a function over a range of iterations. A second function, which the runtime calls
-once a thread, takes that thread's even share of the range. `GOMP_parallel` is a weak symbol: where
-no runtime is present the body runs over the whole range in the calling thread. A parallel loop
-inside another is a serial one.
+once a thread, takes that thread's even share of the range; memory from the heap that the body
+begins with is allocated once for a share. `GOMP_parallel` is a weak symbol: where no runtime is
+present the body runs over the whole range in the calling thread. A parallel loop inside another is
+a serial one.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from codegen.emit.context import FunctionEmitter
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import register_type
 from codegen.emit.loop import counted_loop
+from codegen.emit.memory import allocate_on_heap
+from codegen.lower.stack_memory import constant_bytes, stack_bytes
 from tensorir.arith.const_interval import Interval
 from tensorir.expr import BufferLoad, Var
-from tensorir.stmt import BufferStore, For, Stmt
+from tensorir.stmt import Allocate, BufferStore, For, Stmt
 from tensorir.visit import walk
 
 _DECLARATIONS: Final = {
@@ -83,7 +86,17 @@ def _write_body(
             kind = register_type(dtype)
             wide = f"%c{k}" if dtype.bits == 64 else body.op(f"{extend} {kind} %c{k} to i64")
             body.wide[var] = wide
-    counted_loop(body, node.loop_var, "%low", "%end", interval, True, lambda: body.stmt(node.body))
+
+    def write(stmt: Stmt) -> None:
+        """Write the loop over a statement, inside the memory from the heap that it begins with."""
+        if isinstance(stmt, Allocate) and _is_large(stmt):
+            allocate_on_heap(body, stmt, lambda: write(stmt.body))
+        else:
+            counted_loop(
+                body, node.loop_var, "%low", "%end", interval, True, lambda: body.stmt(stmt)
+            )
+
+    write(node.body)
     body.return_status("0")
     f.written |= body.written
     f.vector_ops += body.vector_ops
@@ -93,6 +106,11 @@ def _write_body(
     f.module.text.functions.append(
         body.finish(f"define internal i32 {name}.body({header}) noinline #0")
     )
+
+
+def _is_large(node: Allocate) -> bool:
+    """Say whether memory is from the heap in any case, and as large in all iterations."""
+    return constant_bytes(node) is not None and stack_bytes(node, 0) is None
 
 
 def _are_distinct(f: FunctionEmitter, captured: Iterable[Var]) -> bool:

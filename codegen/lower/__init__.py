@@ -19,6 +19,7 @@ from codegen.lower.drop_partial_strides import drop_partial_strides
 from codegen.lower.errors import LoweringError
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.forms import verify_form
+from codegen.lower.hoist_allocations import hoist_allocations
 from codegen.lower.hoist_conditions import hoist_conditions
 from codegen.lower.lower_init import lower_init
 from codegen.lower.lower_match_buffers import lower_match_buffers
@@ -58,6 +59,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         remove_blocks,
         flatten_buffers,
         simplify_control,
+        hoist_allocations,
         hoist_conditions,
         vectorize_innermost,
         vectorize,

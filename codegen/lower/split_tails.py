@@ -14,6 +14,7 @@ from itertools import pairwise
 from math import gcd
 from typing import Final
 
+from codegen.lower.hoist_allocations import MAX_REGISTER_BYTES
 from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import done, missed, stands_for
@@ -33,8 +34,6 @@ from tensorir.visit import Rewriter, children
 MAX_ADDED: Final = 512
 """The most statements (unrolled loops written out) that versions for tails add to a function: LLVM
 takes 0.1 to 0.2 ms for each."""
-MAX_REGISTER_BYTES: Final = 4096
-"""The most bytes that vector registers of a machine have."""
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 _TOO_MUCH: Final = "whole tiles keep their conditions: versions would be too much code"
 _NOTHING: Final = s.sequence([])

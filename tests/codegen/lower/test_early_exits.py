@@ -172,7 +172,9 @@ def test_what_was_stored_before_memory_runs_out() -> None:
     assert c[:2].tolist() == [0 + 1 + 2 + 3 + 4, 49 + 36 + 25 + 16]
 
 
-@pytest.mark.parametrize(("size", "kept"), [("8", True), ("8192", True), ("8193", False)])
-def test_memory_on_the_stack_does_not_run_out(size: str, kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("size", "kept"), [("8", True), ("8192", True), ("8193", True), ("k + 8", False)]
+)
+def test_memory_of_a_constant_size_does_not_run_out_in_the_loop(size: str, kept: bool) -> None:
     lowered = codegen.lower(parse(HEAD + SCRATCH.format(size=size)), "llvm")
     assert ("C_reg" in lowered.script()) is kept

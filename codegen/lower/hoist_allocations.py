@@ -1,0 +1,78 @@
+"""Scratch memory that is there once, not once for each iteration of the loops around it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from codegen.lower.stack_memory import constant_bytes
+from codegen.target import as_target
+from tensorir import stmt as s
+from tensorir.expr import PrimExpr
+from tensorir.function import PrimFunc
+from tensorir.visit import Rewriter
+
+MAX_REGISTER_BYTES: Final = 4096
+"""The most bytes that vector registers of a machine have: what is no larger may become registers,
+which it does the better the fewer iterations know it."""
+
+
+def hoist_allocations(func: PrimFunc) -> PrimFunc:
+    """Allocate what is too large for registers outside of the loops that run on one thread.
+
+    Before: for i in T.parallel(4): for j in 8: allocate B; B[...] = A[...]; C[...] = B[...]
+    After:  for i in T.parallel(4): allocate B; for j in 8: B[...] = A[...]; C[...] = B[...]
+
+    What then begins the body of a parallel loop is allocated once by each thread, if it comes from
+    the heap (`codegen.emit.parallel`).
+    `place_allocations` has moved memory inwards as far as its contents allow, for then the least of
+    it is live. Sizes that are not constant stay where they are: a loop that does not run needs no
+    memory. What runs out of memory does so before the loop.
+    """
+    return func.with_body(_Hoist(as_target(None).num_cores == 1)(func.body))
+
+
+class _Hoist(Rewriter):
+    def __init__(self, runs_alone: bool) -> None:
+        self._runs_alone = runs_alone
+        self._hoisted: list[s.Allocate] | None = None
+        """What goes in front of the loop around; None outside of loops."""
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        return node
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        if node.kind is not s.ForKind.PARALLEL or self._runs_alone:
+            return self._around(node)
+        outer, self._hoisted = self._hoisted, None
+        self._runs_alone = True
+        body = self._around(node.body)
+        self._runs_alone = False
+        self._hoisted = outer
+        return node if body is node.body else node.with_(body=body)
+
+    def rewrite_While(self, node: s.While) -> s.Stmt:  # noqa: N802
+        return self._around(node)
+
+    def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
+        size = constant_bytes(node)
+        if self._hoisted is None or size is None or size <= MAX_REGISTER_BYTES:
+            return self.generic(node)
+        self._hoisted.append(node)
+        return self(node.body)
+
+    def _around(self, stmt: s.Stmt) -> s.Stmt:
+        """Return a statement with the memory in front that its loops allocate."""
+        if self._hoisted is not None:
+            return self.generic(stmt)
+        hoisted: list[s.Allocate] = []
+        self._hoisted = hoisted
+        result = self.generic(stmt)
+        self._hoisted = None
+        for node in reversed(hoisted):
+            result = s.Allocate(
+                node.buffer_var, node.dtype, node.extents, node.condition, result, node.annotations
+            )
+        return result
