@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError, Trace
-from tensorir import IRModule, T, parse
+from tensorir import IRModule, T, parse, workloads
 from tensorir.function import PrimFunc
 from tests.recorded import RECORDED, recorded
 
@@ -111,6 +111,9 @@ def dot_products(
         with T.block("relu"):
             vi, vj = T.axis.remap("SS", [i, j])
             R[vi, vj] = T.max(C[vi, vj], 0)
+
+
+transposed = workloads.create("T2D", 0)
 
 
 # -------------------------------------------------------------------------------------- the calls
@@ -239,6 +242,7 @@ CASES: dict[str, list[Case]] = {
     "SamplePerfectTile": [Case(convolution, lambda s: [s.loop("conv", 1), 4, 64])],
     "SetAxisSeparator": [Case(convolution, lambda s: [s.block("conv"), ("write", 0), [2]])],
     "SetScope": [Case(convolution, lambda s: [s.block("conv"), 0, "shared"])],
+    "SkipNeutralTerms": [Case(transposed, lambda s: [s.loop("conv2d_transpose_nhwc", 4)])],
     "Split": [
         Case(convolution, lambda s: [s.loop("conv", 1), [None, 8]]),
         Case(convolution, lambda s: [s.loop("conv", 1), [None, 16]], "with a remainder"),

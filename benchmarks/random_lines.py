@@ -245,6 +245,7 @@ LINES: tuple[tuple[float, str], ...] = (
     (0.2, "sch.set_axis_separator({block}, {buffer}, {separators})"),
     (1, "sch.decompose_padding({block}, {loop})"),
     (0.7, "sch.pad_einsum({block}, {paddings})"),
+    (0.3, "sch.skip_neutral_terms({loop})"),
     (0.7, "sch.rolling_buffer({block}, {position})"),
     (0.3, "sch.{query}({block})"),
     (0.3, "mutate({number})"),

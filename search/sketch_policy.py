@@ -23,6 +23,7 @@ trace, and the holes are its sampling instructions.
 | TileSize, ComputeLocation, AutoUnroll, Parallel mutation | `MutateTileSize`, ... |
 | SP, RE, FU, AN, PR, CA, CI, CHW, CHR, RF, SA | `split`, `reorder`, `fuse`, ...: see `STEPS` |
 | tiling for an instruction | not in Ansor: `MultiLevelTilingWithIntrin` |
+| transposed convolutions without their zeros | not in Ansor: `SkipNeutralTerms` |
 | sums in the lanes of vectors, register tiles | not in Ansor: `RFactorOverLanes`, ... |
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedule.sref import StmtSRef
@@ -32,14 +33,17 @@ class AccessPattern:
 
 def access_pattern(read: BufferRegion, write: BufferRegion) -> AccessPattern | None:
     """Return the pattern, None where the regions are not points of the described kind."""
-    extents = [r.extent for r in (*read.region, *write.region)]
-    if not all(isinstance(extent, IntImm) for extent in extents):
+    if not all(isinstance(dim.extent, IntImm) for dim in write.region):
         return None
-    dimension: dict[Var, int] = {}
-    for k, written in enumerate(write.region):
-        if not isinstance(written.min, Var):
-            return None
-        dimension[written.min] = k
+    written = [dim.min for dim in write.region if isinstance(dim.min, Var)]
+    return _followed(read, written) if len(written) == len(write.region) else None
+
+
+def _followed(read: BufferRegion, written: Sequence[Var]) -> AccessPattern | None:
+    """Return the relation of a read region to dimensions that are written at variables."""
+    if not all(isinstance(dim.extent, IntImm) for dim in read.region):
+        return None
+    dimension = {var: k for k, var in enumerate(written)}
     followed: list[int] = []
     no_const = no_shift = True
     for r in read.region:
@@ -51,7 +55,7 @@ def access_pattern(read: BufferRegion, write: BufferRegion) -> AccessPattern | N
             return None
         no_shift = no_shift and not shifted
         followed.append(dimension[var])
-    counts = [followed.count(k) for k in range(len(write.region))]
+    counts = [followed.count(k) for k in range(len(written))]
     return AccessPattern(
         surjective=all(count >= 1 for count in counts),
         injective=all(count <= 1 for count in counts),
@@ -64,12 +68,14 @@ def access_pattern(read: BufferRegion, write: BufferRegion) -> AccessPattern | N
 def is_elementwise_consumer(block: StmtSRef) -> bool:
     """Say whether a block writes one buffer and reads all others in the same order of dimensions.
 
-    Such a block (a copy, a bias, an activation) can take the place of a write cache.
+    Such a block (a copy, a bias, an activation) can take the place of a write cache. What it writes
+    at `2 * i + j` it may read in two dimensions, at `[i, j]`.
     """
     node = block.block
     if len(node.writes) != 1:
         return False
-    patterns = [access_pattern(read, node.writes[0]) for read in node.reads]
+    written = [var for dim in node.writes[0].region for var in collect_vars(dim.min)]
+    patterns = [_followed(read, written) for read in node.reads]
     return all(p is not None and p.injective and p.ordered for p in patterns)
 
 

@@ -13,6 +13,7 @@ from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.sample_register_tile import SampleRegisterTile
 from search.schedule_rule.schedule_rule import PyScheduleRule, ScheduleRule
+from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 
 __all__ = [
     "AddRFactor",
@@ -29,6 +30,7 @@ __all__ = [
     "ReuseType",
     "SampleRegisterTile",
     "ScheduleRule",
+    "SkipNeutralTerms",
     "presets",
     "register_custom_rule",
 ]

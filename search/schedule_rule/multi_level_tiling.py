@@ -14,7 +14,10 @@ from search.analysis.tiling_needs import needs_multi_level_tiling
 from search.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
+from tensorir.buffer import BufferRegion
 from tensorir.expr import IntImm, IterVar, StringImm
+from tensorir.ops import is_const_int
+from tensorir.visit import collect_vars
 
 BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
 
@@ -168,7 +171,12 @@ class MultiLevelTiling(ScheduleRule):
         return [state.copy(), *self._cached(state, levels)]
 
     def _cached(self, state: TilingState, levels: Sequence[int]) -> list[TilingState]:
-        copy_out = state.sch.cache_write(state.block, 0, self.reuse_write.scope)
+        sch, scope = state.sch, self.reuse_write.scope
+        if scope == "global" and _mixes_axes(sch.get(state.block).writes[0]):
+            # Tiles of such a block are no boxes of what it writes, and could not be copied out.
+            copy_out = sch.reindex(state.block, ("write", 0))
+        else:
+            copy_out = sch.cache_write(state.block, 0, scope)
         return _computed_at(state, copy_out, levels)
 
     def add_read_reuse(self, state: TilingState) -> list[TilingState]:
@@ -203,6 +211,12 @@ def _computed_at(state: TilingState, block: BlockRV, levels: Sequence[int]) -> l
             continue
         designs.append(design)
     return designs
+
+
+def _mixes_axes(region: BufferRegion) -> bool:
+    """Say whether a region is a point, and an index of it consists of several axes."""
+    is_point = all(is_const_int(dim.extent, 1) for dim in region.region)
+    return is_point and any(len(collect_vars(dim.min)) > 1 for dim in region.region)
 
 
 def _levels(asked: Any) -> list[int]:

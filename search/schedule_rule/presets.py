@@ -16,6 +16,7 @@ from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.sample_register_tile import SampleRegisterTile
 from search.schedule_rule.schedule_rule import ScheduleRule
+from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 
 
 class CpuNumbers(TypedDict, total=False):
@@ -106,6 +107,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
             require_ordered=True,
             disallow_op=["tir.exp"],
         ),
+        SkipNeutralTerms(),
         AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
         *(MultiLevelTilingWithIntrin(intrin, **tiling) for intrin in numbers["intrins"]),
         RFactorOverLanes(),

@@ -37,6 +37,7 @@ def test_order(kind: str) -> None:
         "ApplyCustomRule()",
         "InlineConstantScalars()",
         "AutoInline()",
+        "SkipNeutralTerms()",
         "AddRFactor()",
         *["MultiLevelTilingWithIntrin()"] * intrinsics,
         "RFactorOverLanes()",

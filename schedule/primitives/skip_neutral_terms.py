@@ -1,0 +1,134 @@
+"""Leaving out the steps of a reduction that a periodic condition makes neutral."""
+
+from __future__ import annotations
+
+from schedule.analysis.bindings import axis_domain
+from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
+from schedule.analysis.neutral_terms import period_of
+from schedule.analysis.rebuild import ReplaceAxes
+from schedule.analysis.reducer import find_reduction
+from schedule.errors import Problem, check, fail
+from schedule.instruction import LoopArg, primitive
+from schedule.primitives.loop_problems import check_starts_at_zero
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.buffer import Range
+from tensorir.expr import BufferLoad, IntImm, IterVar
+from tensorir.ops import const, if_then_else
+from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.visit import Rewriter, uses_var
+
+NOT_ONE_BLOCK = Problem(
+    "NotSingleChildBlockError",
+    "the body of {0} is more than loops around a single block",
+    "move the other statements out first",
+)
+NOT_AN_AXIS = Problem(
+    "NotTrivialBindingError",
+    "{0} of constant extent does not run over one reduction axis of {1}, and nothing else",
+    "give the loop of a reduction axis before it is split, fused or predicated",
+)
+NO_INIT = Problem(
+    "NotReductionBlockError",
+    "{0} has no init, so what its steps start from is not known",
+    "skip the terms before decompose_reduction",
+)
+NO_PERIOD = Problem(
+    "NoPeriodError",
+    "no condition leaves terms of {0} out at a period of reduction axis {axis}",
+    "the value that is combined, or a factor of one that is summed up, must be an if_then_else of "
+    "a condition such as `(i + {axis}) % 2 == 0` whose other side is the neutral element",
+)
+
+
+@primitive("SkipNeutralTerms")
+def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
+    """Run a reduction loop only for terms that a periodic condition does not make neutral.
+
+    Before: for h, r in T.grid(16, 4):
+                C[h] += T.if_then_else((h + r) % 2 == 0, A[(h + r) // 2], 0) * W[r]
+    After:  for h, r in T.grid(16, 2): C[h] += A[h - h // 2 + r] * W[r * 2 + h % 2]
+
+    One of the conditions that must hold for a term of the sum to be anything but zero (of the
+    maximum: anything but the lowest value, and so on) is `(a * r + rest) % m == c` with constants
+    `a` and `m` that have no common divisor. Then `r % m` follows from the other axes, and the loop
+    runs over `r // m`. Where `m` does not divide the extent, the last step gets a condition. The
+    terms that remain keep their order.
+
+    A zero times another number counts as zero, also where that is infinite or NaN, which makes the
+    sum a NaN before, and not after.
+
+    Raises ScheduleError: LoopNotStartWithZeroError, NotSingleChildBlockError,
+    NotTrivialBindingError, NotReductionBlockError, RFactorNotApplicableError,
+    NoMatchedReducerError, NoPeriodError.
+    """
+    # Preconditions.
+    check_starts_at_zero(loop)
+    realize = _only_block(loop)
+    block = state.get_sref(realize.block)
+    axis, extent = _axis(loop, block)
+    check(realize.block.init is not None, NO_INIT, block)
+    reduction = find_reduction(block)
+    period = period_of(axis.var, reduction)
+    if period is None:
+        fail(NO_PERIOD, block, axis=axis.var.name)
+
+    # Rewrite.
+    old, modulus = realize.block, period.modulus
+    (term,), buffers, indices = reduction.values, reduction.buffers, reduction.indices
+    if extent % modulus:
+        (neutral,) = reduction.reducer.identity([term.dtype])
+        term = if_then_else(axis.var < extent, term, neutral)
+    steps = Range(const(-(-extent // modulus), axis.var.dtype))
+    analyzer = Analyzer()
+    for var, values in {**axis_domain(old.iter_vars), axis.var: steps}.items():
+        analyzer.bind(var, values)
+    value = axis.var * modulus + analyzer.simplify(period.remainder)
+    rewriter = ReplaceAxes({axis.var: value}, analyzer)
+    # Only the term is rewritten: the accumulator is to be found in it again by later primitives.
+    term = rewriter(BufferStore(buffers[0], term, indices)).value
+    body = reduction.update([BufferLoad(buffers[0], indices)], [term], buffers, indices)
+    axes = [IterVar(steps, a.var, a.iter_type) if a is axis else a for a in old.iter_vars]
+    new = old.with_(iter_vars=axes, reads=rewriter.each(old.reads), body=body)
+    if extent % modulus:
+        new = with_derived_regions(new, visible_buffers(state, state.scope_root(block)))
+    shorter = loop.loop.with_(extent=steps.extent.astype(loop.loop.extent.dtype))
+    inside = BlockRealize(realize.iter_values, realize.predicate, new)
+    state.replace(loop, _Replace(realize, inside)(shorter), {old: new})
+
+
+class _Replace(Rewriter):
+    """Replaces the block in a nest of loops."""
+
+    def __init__(self, old: BlockRealize, new: BlockRealize) -> None:
+        self._old = old
+        self._new = new
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        return self._new if node is self._old else node
+
+
+def _only_block(loop: StmtSRef) -> BlockRealize:
+    inner: Stmt = loop.loop
+    while isinstance(inner, For):
+        inner = inner.body
+    if not isinstance(inner, BlockRealize):
+        fail(NOT_ONE_BLOCK, loop)
+    return inner
+
+
+def _axis(loop: StmtSRef, block: StmtSRef) -> tuple[IterVar, int]:
+    """Return the reduction axis that a loop runs over, and its extent."""
+    realize, var, extent = block.block_realize, loop.loop.loop_var, loop.loop.extent
+    bound = list(zip(realize.block.iter_vars, realize.iter_values, strict=True))
+    axes = [axis for axis, value in bound if value is var]
+    uses = [value for _, value in bound if uses_var(value, var)]
+    alone = len(axes) == len(uses) == 1 and axes[0].iter_type == IterVar.COMM_REDUCE
+    inner = [sref.loop for sref in loops_above(block) if sref is not loop]
+    free = not any(
+        uses_var(part, var) for part in (realize.predicate, *(lp.extent for lp in inner))
+    )
+    if not (alone and free and isinstance(extent, IntImm)):
+        fail(NOT_AN_AXIS, loop, block)
+    return axes[0], extent.value
