@@ -81,11 +81,11 @@ def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
     widest = max(nest.item_bytes, default=4)
     register = max(1, vector_bits // (8 * widest))
     is_parallel, lanes = _parallel_and_lanes(nest)
-    inner = np.ones_like(nest.extents)
+    inner, run = np.ones_like(nest.extents), np.ones_like(nest.extents)
     for place in nest.loops:
         if nest.kinds[place] is ForKind.UNROLLED:
-            inner[place] = nest.extents[place]
-    run = np.ones_like(nest.extents)
+            reduces = nest.drives[place] is Drives.REDUCTION
+            (run if reduces else inner)[place] = nest.extents[place]
     parallel = np.where(is_parallel, nest.extents, 1)
     fused = (is_parallel & (nest.extents > 1)).sum(0)
     result = Execution(
