@@ -89,11 +89,11 @@ def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
         lanes[:within], lanes[within:] = 1, nest.extents[within:]
     if nest.packed[0]:
         _fill_panels(nest, is_parallel, lanes, register)
-    inner = np.ones_like(nest.extents)
+    inner, run = np.ones_like(nest.extents), np.ones_like(nest.extents)
     for place in nest.loops:
         if nest.kinds[place] is ForKind.UNROLLED:
-            inner[place] = nest.extents[place]
-    run = np.ones_like(nest.extents)
+            reduces = nest.drives[place] is Drives.REDUCTION
+            (run if reduces else inner)[place] = nest.extents[place]
     parallel = np.where(is_parallel, nest.extents, 1)
     fused = (is_parallel & (nest.extents > 1)).sum(0)
     result = Execution(

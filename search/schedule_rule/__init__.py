@@ -15,6 +15,7 @@ from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.sample_register_tile import SampleRegisterTile
 from search.schedule_rule.schedule_rule import PyScheduleRule, ScheduleRule
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
+from search.schedule_rule.stream_rows import StreamRows
 
 __all__ = [
     "AddRFactor",
@@ -33,6 +34,7 @@ __all__ = [
     "SampleRegisterTile",
     "ScheduleRule",
     "SkipNeutralTerms",
+    "StreamRows",
     "presets",
     "register_custom_rule",
 ]

@@ -18,6 +18,7 @@ from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.sample_register_tile import SampleRegisterTile
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
+from search.schedule_rule.stream_rows import StreamRows
 
 
 class CpuNumbers(TypedDict, total=False):
@@ -129,6 +130,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
         AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
         *(MultiLevelTilingWithIntrin(intrin, **tiling) for intrin in numbers["intrins"]),
         RFactorOverLanes(),
+        StreamRows(),
         MultiLevelTiling(**tiling),
         PackOperands(max_jobs_per_core=jobs),
         ParallelizeVectorizeUnroll(

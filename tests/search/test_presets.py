@@ -41,6 +41,7 @@ def test_order(kind: str) -> None:
         "AddRFactor()",
         *["MultiLevelTilingWithIntrin()"] * intrinsics,
         "RFactorOverLanes()",
+        "StreamRows()",
         "MultiLevelTiling()",
         "PackOperands()",
         "ParallelizeVectorizeUnroll()",

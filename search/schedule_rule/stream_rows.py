@@ -1,0 +1,164 @@
+"""Reductions over the rows of a matrix that is read once."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from codegen.target import as_target
+from schedule import BlockRV, Schedule, ScheduleError
+from schedule.analysis.bindings import loop_iter_types
+from schedule.analysis.block_kind import is_spatial
+from schedule.sref import StmtSRef, loops_above
+from search.analysis.access_pattern import is_elementwise_consumer
+from search.analysis.lane_axis import vector_lanes
+from search.analysis.moves import moves
+from search.analysis.tiling_needs import needs_multi_level_tiling, needs_rfactor
+from search.annotations import RANDOM_COMPUTE_PRODUCER, REGISTER_TILE, TILING_STRUCTURE
+from search.schedule_rule.schedule_rule import ScheduleRule
+from tensorir.buffer import Buffer
+from tensorir.expr import BufferLoad, IntImm, IterVar
+from tensorir.ops import is_const_int
+from tensorir.stmt import BufferStore
+from tensorir.visit import walk
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.context import TuneContext
+
+
+_STRUCTURE: Final = "SRSRS"
+
+
+class StreamRows(ScheduleRule):
+    """Adds up a few rows of a matrix at a time, for reductions that read it once.
+
+    A product of a vector and a matrix, or the sums of its columns, takes as long as it takes to
+    read the matrix. A tile of accumulators that stays in registers for all rows would read a piece
+    of each row, and the next piece only when it has been through all of them, which memory is slow
+    at. So there is one design more for the only reduction of a function:
+
+        for j_0, k_0, j_1 in T.grid(...):
+            for k_1 in T.unroll(8): for j_2 in T.unroll(4): for j_3 in T.vectorized(16):
+                y[j] += x[k] * A[k, j]
+
+    A few rows are read side by side from end to end, and the sums of a row stay in the first cache.
+    The numbers of rows and of vectors are sampled, up to `max_rows` and `max_vectors`. No register
+    tile is looked for in such a function: the loops are in their final order.
+    """
+
+    def __init__(self, max_rows: int = 8, max_vectors: int = 8) -> None:
+        self.max_rows = max_rows
+        self.max_vectors = max_vectors
+        self._target: Target | None = None
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        self._target = context.target
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the design that streams rows, if there is one, and the one before."""
+        sref = sch.get_sref(block)
+        if sref.parent is None or RANDOM_COMPUTE_PRODUCER in sref.block.annotations:
+            return [sch]
+        if not needs_multi_level_tiling(sref) and not needs_rfactor(sch.state, sref, None):
+            return [sch]
+        rows = _rows(sch, sref, as_target(self._target))
+        if rows is None or not _is_only_reduction(sch, sref):
+            return [sch]
+        plain = sch.copy()
+        self._stream(sch, block, rows)
+        return [sch, plain]
+
+    def _stream(self, sch: Schedule, block: BlockRV, rows: _Rows) -> None:
+        sch.annotate(block, TILING_STRUCTURE, _STRUCTURE)
+        loops = sch.get_loops(block)
+        vectors, lane = sch.split(loops[rows.column], [None, rows.lanes])
+        factors = sch.sample_perfect_tile(vectors, 3, self.max_vectors)
+        part, step, vector = sch.split(vectors, factors)
+        factors = sch.sample_perfect_tile(loops[rows.row], 2, self.max_rows)
+        group, row = sch.split(loops[rows.row], factors)
+        spatial = [loops[k] for k in rows.spatial]
+        reduction = [loops[k] for k in rows.reduction]
+        sch.reorder(*spatial, part, *reduction, group, step, row, vector, lane)
+        sch.unroll(row)
+        sch.unroll(vector)
+        sch.vectorize(lane)
+        consumers = sch.get_consumers(block)
+        if len(consumers) == 1 and is_elementwise_consumer(sch.get_sref(consumers[0])):
+            with contextlib.suppress(ScheduleError):
+                sch.reverse_compute_at(consumers[0], part, preserve_unit_loops=True)
+        name = sch.state.func_name_of(sch.get_sref(block))
+        root = sch.get_block(sch.state.root(name).block.name_hint, name)
+        sch.annotate(root, REGISTER_TILE, 0)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The places of the loops over a matrix: two along and across its rows, and all others."""
+
+    column: int
+    row: int
+    spatial: tuple[int, ...]
+    reduction: tuple[int, ...]
+    lanes: int
+
+
+def _rows(sch: Schedule, block: StmtSRef, target: Target) -> _Rows | None:
+    """Return the loops of a reduction each of whose updates reads an element of its own.
+
+    Accumulators and that operand lie one after the other along the column loop, and no operand
+    moves otherwise there; the row loop is the longest over the reduction. None for other blocks.
+    """
+    store = block.block.body
+    if block.block.init is None or not isinstance(store, BufferStore):
+        return None
+    around = loops_above(block)
+    kinds = loop_iter_types(sch.state, around)
+    extents = [loop.loop.extent for loop in around]
+    lengths = [extent.value for extent in extents if isinstance(extent, IntImm)]
+    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+    operands = [load for load in loads if load.buffer is not store.buffer]
+    result = moves(block, store.buffer, store.indices)
+    steps = [moves(block, load.buffer, load.indices) for load in operands]
+    running = [loop.loop.loop_var for loop in around if not is_const_int(loop.loop.extent, 1)]
+    if len(lengths) < len(extents) or not any(
+        _size(load.buffer) == prod(lengths) and all(var in moved for var in running)
+        for load, moved in zip(operands, steps, strict=True)
+    ):
+        return None
+    register = target.vector_lanes(max(load.dtype.bits for load in loads))
+    column, lanes = None, 1
+    spatial, reduction = [], []
+    for place, (loop, kind) in enumerate(zip(around, kinds, strict=True)):
+        var = loop.loop.loop_var
+        if kind == IterVar.COMM_REDUCE:
+            reduction.append(place)
+            continue
+        if kind != IterVar.DATA_PAR:
+            return None
+        spatial.append(place)
+        if result.get(var) == 1 and all(operand.get(var, 0) in (0, 1) for operand in steps):
+            column, lanes = place, vector_lanes(lengths[place], register)
+    if column is None or lanes == 1 or not reduction:
+        return None
+    row = max(reduction, key=lambda place: lengths[place])
+    return _Rows(
+        column,
+        row,
+        tuple(place for place in spatial if place != column),
+        tuple(place for place in reduction if place != row),
+        lanes,
+    )
+
+
+def _size(buffer: Buffer) -> int | None:
+    """Return the number of elements of a buffer, None if it is not constant."""
+    extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
+    return prod(extents) if len(extents) == len(buffer.shape) else None
+
+
+def _is_only_reduction(sch: Schedule, block: StmtSRef) -> bool:
+    others = sch.state.blocks(sch.state.func_name_of(block))
+    return all(other is block or is_spatial(other) for other in others)
