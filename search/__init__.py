@@ -42,7 +42,12 @@ if TYPE_CHECKING:
     from search.database import Database, compatible_factor
     from search.design_space import DesignSpace
     from search.dispatch.anchor_trace import schedule_using_anchor_trace
-    from search.dispatch.apply_database import apply_database, find_schedules
+    from search.dispatch.apply_database import (
+        apply_database,
+        apply_default_schedules,
+        find_schedules,
+    )
+    from search.dispatch.default_schedules import default_schedule
     from search.dispatch.find_schedule import FoundSchedule, find_schedule
     from search.dispatch.history import History
     from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
@@ -92,12 +97,14 @@ __all__ = [
     "TuningError",
     "WorkerError",
     "apply_database",
+    "apply_default_schedules",
     "arg_info",
     "builder",
     "compatible_factor",
     "compile_tir",
     "cost_model",
     "database",
+    "default_schedule",
     "derived_object",
     "design_spaces",
     "feature_extractor",

@@ -61,6 +61,12 @@ class Site:
             return False
         return numbers is None or known is None or len(numbers) == len(known)
 
+    def numbers(self, decision: Any) -> tuple[float, ...] | None:
+        """Return the numbers that a decision gives the program, None if it gives its structure."""
+        if not self.is_sampling:
+            return (decision,)
+        return None if self.domain is None else self.domain.numbers(decision)
+
     def decision_in(self, decisions: Mapping[Instruction, Any], inst: Instruction) -> Any:
         """Return the decision of `inst`, which stands at this site; None if it has none."""
         value = decisions.get(inst) if self.is_sampling else annotated_number(inst)

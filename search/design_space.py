@@ -65,6 +65,12 @@ class DesignSpace:
         """The number of points; a site whose alternatives are not known counts once."""
         return prod(site.size or 1 for site in self.sites)
 
+    @property
+    def structural_sites(self) -> list[int]:
+        """The sites whose decisions are no numbers of the program but change its structure."""
+        decided = zip(self.sites, self.decisions, strict=True)
+        return [k for k, (site, own) in enumerate(decided) if site.numbers(own) is None]
+
     # --------------------------------------------------------------------------- points and traces
 
     def trace_of(self, decisions: Decisions) -> Trace:

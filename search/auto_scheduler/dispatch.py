@@ -70,9 +70,9 @@ class ApplyHistoryBest(History):
 class ApplyHistoryBestOrSample(ApplyHistoryBest):
     """The best schedules of logs; where they have none, programs are sampled.
 
-    Of 64 random programs the first is taken that can be built, in the order of a cost model: that
-    in `cost_model_file` (an `XGBModel`), else an estimate. With `num_measure` above 0 so many of
-    them are measured, and the fastest is taken. Functions without a reduction are sampled only with
+    Taken is the program that a cost model expects most of: that in `cost_model_file` (an
+    `XGBModel`), else an estimate. With `num_measure` above 0 so many are measured, and the fastest
+    is taken. Functions without a reduction are sampled only with
     `sample_simple_workloads`. `records` None is no log.
     """
 

@@ -6,7 +6,9 @@ import logging
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
+from search.database.memory_database import MemoryDatabase
 from search.dispatch.history import History
+from search.dispatch.sample_on_miss import SampleOnMiss
 from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
@@ -48,6 +50,15 @@ def apply_database(
     `transform.SplitLayoutRewritePreproc` takes that out, and `codegen.vm_build` runs it.
     """
     return apply_history(mod, History(database, **options), target)
+
+
+def apply_default_schedules(mod: IRModule, target: str | Target | None = None) -> IRModule:
+    """Return a module in which each function has the schedule that `default_schedule` gives it.
+
+    Nothing is measured. Functions that cannot be sampled (with symbolic shapes, or with parameters
+    that are numbers) stay as they are; otherwise as `apply_database` without any record.
+    """
+    return apply_database(mod, MemoryDatabase(), target, sample_on_miss=SampleOnMiss())
 
 
 def apply_history(mod: IRModule, history: History, target: str | Target | None = None) -> IRModule:

@@ -1,24 +1,24 @@
-"""A schedule for a program of which nothing is known: the most promising of a random sample."""
+"""A schedule for a program of which nothing is known: the most promising, or the best of a few."""
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from codegen.history import without_history
 from search.arg_info import ArgInfo
-from search.builder import Builder, BuilderInput
+from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.cost_model.saved_model import OutdatedModelError
 from search.cost_model.xgb_model import XGBModel
 from search.database.memory_database import MemoryDatabase
 from search.database.records import TuningRecord, Workload
+from search.dispatch.default_schedules import default_designs
 from search.errors import TuningError
 from search.runner import Runner
 from search.search_strategy.evolutionary_search import EvolutionarySearch
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule
 
 logger = logging.getLogger("tensorir.search")
-
-_MOST_BUILDS: Final = 8
-"""The most programs that are built until one succeeds."""
 
 
 class Sampler(ABC):
@@ -50,84 +47,48 @@ class Sampler(ABC):
 class SampleOnMiss(Sampler):
     """Makes up a schedule of a program that no record is known of.
 
-    This is the first batch of an `EvolutionarySearch`, without evolution: `population` points of
-    the design spaces of the program are drawn, a cost model orders them, and a few are taken at
-    random (`eps_greedy=eps`). With `num_measure` above 0 so many of the best are measured, and the
-    fastest is taken; else the first that can be built.
+    It is that of `default_schedule`: of many points of the design spaces of the program, the one
+    that a cost model expects to be the fastest. With `num_measure` above 0 so many are measured, of
+    which most are the next best and some random, and the fastest is taken.
 
     `cost_model` is a model, or the path of a saved `XGBModel`; without one it is an `XGBModel` that
     has seen nothing, whose scores are estimates. One that is given learns from what is measured.
-    The same `seed` draws the same programs.
+    The same `seed` measures the same programs.
     """
 
     cost_model: CostModel | str | os.PathLike[str] | None = None
     num_measure: int = -1
-    population: int = 64
-    eps: float = 0.01
     seed: int = 1
     builder: str | Builder = "local"
     runner: str | Runner = "local"
 
-    def __post_init__(self) -> None:
-        if self.population < 1:
-            raise TuningError(f"population is at least 1, got {self.population}")
-        if not 0 <= self.eps <= 1:
-            raise TuningError(f"eps lies between 0 and 1, got {self.eps}")
-
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
-        """Return a record of the program that was chosen; None if none could be built or measured.
+        """Return a record of the program that was chosen; None if none could be measured.
 
         None, too, for a program whose arguments cannot be made up: one with symbolic shapes or with
         parameters that are numbers.
         """
         try:
-            ArgInfo.from_entry_func(mod)
+            arguments = ArgInfo.from_entry_func(mod)
         except TuningError as error:
             logger.info('Function "%s" is not sampled: %s', task_name, error)
             return None
-        count = self.num_measure if self.num_measure > 0 else min(_MOST_BUILDS, self.population)
         context = TuneContext(
             mod,
             target=target,
             space_generator="post-order-apply",
-            search_strategy=EvolutionarySearch(
-                population_size=self.population,
-                init_measured_ratio=0,
-                init_min_unmeasured=self.population,
-                genetic_num_iters=0,
-                eps_greedy=self.eps,
-                first_batch=count,
-            ),
+            search_strategy=EvolutionarySearch(first_batch=max(1, self.num_measure)),
             task_name=task_name,
             rand_state=self.seed,
         )
-        with without_history():
-            return self._measured(context) if self.num_measure > 0 else self._built(context, count)
-
-    def _built(self, context: TuneContext, count: int) -> TuningRecord | None:
-        """Return a record of the most promising program that can be built."""
-        assert context.target is not None
-        assert context.mod is not None
-        context.pre_tuning(count, count, cost_model=self._model())
-        candidates = context.generate_measure_candidates() or []
-        context.post_tuning()
-        scores = [-math.inf if c.predicted is None else c.predicted for c in candidates]
-        builder = Builder.create(self.builder)
-        try:
-            for place in sorted(range(len(scores)), key=lambda k: -scores[k]):
-                chosen = candidates[place]
-                (built,) = builder.build([BuilderInput(chosen.mod, context.target)])
-                if built.artifact_path is not None:
-                    builder.remove_artifact(built.artifact_path)
-                    return TuningRecord(
-                        chosen.sch.trace,
-                        Workload(context.mod),
-                        target=context.target,
-                        args_info=chosen.args_info,
-                    )
-        finally:
-            if builder is not self.builder:
-                builder.close()
+        if self.num_measure > 0:
+            with without_history():
+                return self._measured(context)
+        for sch in default_designs(context, self._model()):
+            assert context.mod is not None
+            return TuningRecord(
+                sch.trace, Workload(context.mod), target=context.target, args_info=arguments
+            )
         return None
 
     def _measured(self, context: TuneContext) -> TuningRecord | None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from schedule import Instruction, Schedule, ScheduleError, TraceError
 from schedule.decision_domain import Decision
 from schedule.random_state import RandomState
-from search.decision_site import LOCATION, Site
+from search.decision_site import LOCATION
 from search.feature_extractor.compute_places import PlaceRule, Reach
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
 from search.feature_extractor.number_expressions import Expressions, Factors, fitting
@@ -84,12 +84,10 @@ class CompiledSpace:
         """The count of numbers that each site decides; sites that decide most come first."""
         self._plain: set[int] = set()
         """The sites whose decisions are the numbers."""
-        self._structural: list[int] = []
+        self._structural = space.structural_sites
         for k, site in enumerate(space.sites):
-            numbers = _numbers(site, space.decisions[k])
-            if numbers is None:
-                self._structural.append(k)
-            else:
+            numbers = site.numbers(space.decisions[k])
+            if numbers is not None:
                 self._counts[k] = len(numbers)
                 if numbers is space.decisions[k]:
                     self._plain.add(k)
@@ -151,7 +149,7 @@ class CompiledSpace:
             decided: Sequence[Any] = by_site[k]
             if k not in self._plain:
                 site = self._space.sites[k]
-                numbers = {decision: _numbers(site, decision) for decision in set(decided)}
+                numbers = {decision: site.numbers(decision) for decision in set(decided)}
                 decided = [numbers[decision] for decision in decided]
             rows.extend(np.array(decided, np.float64).T)
         return np.array(rows, np.float64).reshape(len(rows), len(points))
@@ -310,10 +308,3 @@ def _common(probes: Sequence[_Probe]) -> ProgramShape | None:
     if any(replace(probe.program, drives=common.drives) != common for probe in probes):
         return None
     return common
-
-
-def _numbers(site: Site, decision: Any) -> tuple[float, ...] | None:
-    """Return the numbers that a decision gives the program, None if it gives its structure."""
-    if not site.is_sampling:
-        return (decision,)
-    return None if site.domain is None else site.domain.numbers(decision)

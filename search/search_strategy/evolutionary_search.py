@@ -21,6 +21,7 @@ from search.profiler import Profiler
 from search.search_strategy.batch_choice import choose_batch
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.evolution import Evolution, front_place
+from search.search_strategy.first_designs import first_designs
 from search.search_strategy.individual import Individual, Key
 from search.search_strategy.measured import Measured
 from search.search_strategy.scoring import Scoring
@@ -69,10 +70,13 @@ class EvolutionarySearch(SearchStrategy):
     time that one trial takes, and only what is to be measured is replayed; for another model every
     individual is replayed, and there are fewer.
 
-    While the model knows nothing, batches of `first_batch` are random points, half of them steps
-    away from the best measured ones as soon as there are any. Then each batch comes from a
-    population: the best measured ones (a share of `init_measured_ratio`), the most promising of
-    the population before, the rest random but at least `init_min_unmeasured` of them.
+    A model whose scores mean something before it has seen any time chooses the first batch, of
+    `first_batch`, too: the schedule of `default_schedule` first. While a model knows nothing,
+    batches are random points, half of them steps away from the best measured ones as soon as there
+    are any. Then each batch comes from a population: the best measured ones (a share of
+    `init_measured_ratio`), the most promising of the population before, the rest random but at
+    least `init_min_unmeasured` of them.
+
     `genetic_num_iters` generations follow, each of children of the best seen so far: with
     probability `genetic_mutate_prob` a mutation, else a cross of two, in up to
     `genetic_max_fail_count + 1` attempts to get one that was not seen. The batch is chosen by
@@ -260,7 +264,8 @@ class EvolutionarySearch(SearchStrategy):
 
     def _guided(self, search: _Search, wanted: int) -> list[Individual]:
         """Return the most promising candidates of an evolution, and random ones."""
-        pool = self._evolve(search, wanted)
+        begins = self.population_size is None and not len(search.measured)
+        pool = self._first(search) if begins else self._evolve(search, wanted)
         with Profiler.timeit("EvoSearch/PickWithEpsGreedy"):
             share = self.eps_greedy * (1 if len(search.measured) else _RANDOM_AT_FIRST)
             search.random_due += wanted * share
@@ -278,6 +283,15 @@ class EvolutionarySearch(SearchStrategy):
         search.promising = promising[: max(1, len(pool) // (2 * self.genetic_num_iters + 2))]
         missing = wanted - len(best) - len(lucky)
         return [*best, *lucky, *self._random(search, missing)]
+
+    def _first(self, search: _Search) -> list[Individual]:
+        """Return what a search of which nothing was measured begins with, the default first."""
+        assert self.context is not None
+        breeding = search.breeding
+        with Profiler.timeit("EvoSearch/FirstDesigns"):
+            return first_designs(
+                self.context, breeding.spaces, breeding.application, search.cost_model
+            )
 
     def _random(self, search: _Search, count: int) -> list[Individual]:
         """Return up to `count` random candidates, none measured before.

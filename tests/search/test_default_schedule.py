@@ -1,0 +1,93 @@
+"""The schedule that rules and estimates give a program without a search."""
+
+import pytest
+
+import search as ms
+from schedule import Schedule
+from search.cost_model import XGBModel
+from search.errors import TuningError
+from search.postproc import Postproc
+from search.search_strategy import EvolutionarySearch
+from search.space_generator import PostOrderApply
+from tensorir import IRModule, assert_structural_equal
+from tests.search.anchored_programs import TARGET, assert_same_results
+from tests.search.compatible_programs import product
+
+MOD = product(32, 48, 64)
+
+
+class Refuses(Postproc):
+    """Rejects the first so many schedules that it sees."""
+
+    def __init__(self, first: int) -> None:
+        self.left = first
+        self.seen: list[str] = []
+
+    def apply(self, sch: Schedule) -> bool:
+        self.seen.append(str(sch.trace))
+        self.left -= 1
+        return self.left < 0
+
+
+def refusing(first: int) -> tuple[Refuses, PostOrderApply]:
+    postproc = Refuses(first)
+    return postproc, PostOrderApply(postprocs=[postproc])
+
+
+def test_a_product_gets_tiles_vectors_and_the_same_results() -> None:
+    sch = ms.default_schedule(MOD, TARGET)
+    assert_same_results(sch.mod, MOD)
+    assert "T.vectorized" in sch.mod.script()
+    sampled = [inst for inst in sch.trace.insts if inst.kind.has_decision]
+    assert len(sampled) >= 3
+    again = Schedule(MOD)
+    sch.trace.apply_to_schedule(again, remove_postproc=False)
+    assert_structural_equal(again.mod, sch.mod)
+
+
+def test_the_same_program_gets_the_same_schedule_whatever_was_drawn_before() -> None:
+    first = ms.default_schedule(MOD, TARGET)
+    ms.default_schedule(product(16, 16, 16), TARGET)
+    assert str(ms.default_schedule(MOD["main"], TARGET).trace) == str(first.trace)
+
+
+def test_where_a_postprocessor_rejects_the_best_the_next_best_is_taken() -> None:
+    none, accepting = refusing(0)
+    best = ms.default_schedule(MOD, TARGET, accepting)
+    postproc, space = refusing(2)
+    third = ms.default_schedule(MOD, TARGET, space)
+    assert postproc.seen[0] == none.seen[0] == str(best.trace)
+    assert postproc.seen[2] == str(third.trace)
+    assert len(set(postproc.seen)) == 3
+
+
+def test_where_all_are_rejected_the_program_stays() -> None:
+    _, space = refusing(1 << 30)
+    sch = ms.default_schedule(MOD, TARGET, space)
+    assert not sch.trace.insts
+    assert_structural_equal(sch.mod, MOD)
+
+
+def test_a_search_measures_it_first() -> None:
+    context = ms.TuneContext(
+        MOD,
+        target=TARGET,
+        space_generator="post-order-apply",
+        search_strategy=EvolutionarySearch(),
+        rand_state=7,
+    )
+    context.pre_tuning(16, 16, cost_model=XGBModel())
+    batch = context.generate_measure_candidates()
+    assert batch
+    assert_structural_equal(batch[0].sch.mod, ms.default_schedule(MOD, TARGET).mod)
+
+
+def test_a_module_of_several_functions_is_scheduled_function_by_function() -> None:
+    mod = IRModule({"first": product(16, 16, 16)["main"], "second": MOD["main"]})
+    with pytest.raises(TuningError, match="this module has 2"):
+        ms.default_schedule(mod, TARGET)
+    scheduled = ms.apply_default_schedules(mod, TARGET)
+    assert_structural_equal(
+        scheduled["second"].body, ms.default_schedule(MOD, TARGET).mod["main"].body
+    )
+    assert scheduled["first"].attrs["tir.is_scheduled"]
