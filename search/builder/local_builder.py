@@ -58,7 +58,7 @@ class LocalBuilder(Builder):
         self.timeout_sec = timeout_sec
         self.f_build = f_build
         self.f_export = f_export
-        self._pool = WorkerPool(self.max_workers, initializer)
+        self._pool = WorkerPool(self.max_workers, initializer, loads=build_and_export)
         self._directory: ArtifactDirectory | None = None
         self._seconds: list[float] = []
         """The wall times of the builds that succeeded."""

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 
 class Scores(NamedTuple):
-    """The scores that a model gives to candidates; two arrays [candidates].
+    """The scores that a model gives to candidates; arrays [candidates].
 
     A higher `mean` is faster. `std`, 0 or more, says how far the predictors of the model disagree.
+    Candidates that are all the same to the model have the same number in `twins`, for good, or 0
+    where it does not say.
     """
 
     mean: NDArray[np.float64]
     std: NDArray[np.float64]
+    twins: NDArray[np.int64] | None = None
 
 
 class CostModel(ABC):
@@ -47,6 +50,9 @@ class CostModel(ABC):
     def trained(self) -> bool:
         """True if predictions mean something."""
         return True
+
+    def warm_up(self) -> None:
+        """Begin to load what training needs, beside the first batch; others work meanwhile."""
 
     def knows(self, context: TuneContext, trace: Trace) -> bool:
         """Say whether there is nothing to learn from the measurement of a trace.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -99,6 +102,18 @@ class XGBModel(CostModel):
         """True if there were enough measurements, or scores are estimates at least."""
         return bool(self._ensemble.members) or self.extractor.estimates
 
+    def warm_up(self) -> None:
+        """Begin to import XGBoost, which takes half a second, with scikit-learn installed a whole.
+
+        Training waits for the end of it, and says what is wrong if that fails.
+        """
+
+        def load() -> None:
+            with contextlib.suppress(ImportError):
+                importlib.import_module("xgboost")
+
+        threading.Thread(target=load, name="import of xgboost").start()
+
     def knows(self, context: TuneContext, trace: Trace) -> bool:
         """Say whether the model was shown a measurement of a trace."""
         return self._measurements.knows(_key(context), _trace_key(trace))
@@ -134,7 +149,7 @@ class XGBModel(CostModel):
         if len(described):
             scores = self._scores(PackedFeatures(packed.rows, numbers, len(described)))
             means[described], stds[described] = scores.mean, scores.std
-        return Scores(means, stds)
+        return Scores(means, stds, packed.twins())
 
     def _scores(self, packed: PackedFeatures) -> Scores:
         return self._ensemble.scores(packed, self.extractor.estimate(packed))

@@ -36,6 +36,16 @@ class PackedFeatures:
         rows = np.concatenate(list(candidates)).astype(np.float32, copy=False)
         return PackedFeatures(rows, np.repeat(np.arange(len(counts)), counts), len(counts))
 
+    def twins(self) -> NDArray[np.int64]:
+        """Return a number for each candidate that all with the same rows share, 0 without rows.
+
+        Rows that differ by less than a thousandth are the same.
+        """
+        found = np.zeros(self.count, np.int64)
+        for owner, row in zip(self.owner.tolist(), np.round(self.rows, 3), strict=True):
+            found[owner] = hash((int(found[owner]), row.tobytes()))
+        return found
+
     def summed(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return for each candidate the sum over its rows of `values` [rows]."""
         sums = np.bincount(self.owner, weights=values, minlength=self.count)

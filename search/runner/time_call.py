@@ -16,7 +16,7 @@ _SLICES: Final = 8
 _MOST_SLICES: Final = 64
 _NOISE: Final = 0.03
 """The distance between the quartiles of the slices, relative to their median, that is noise."""
-_LONGEST: Final = 4
+_LONGEST: Final = 2
 """The factor to the usual time for which a rival in noise is timed."""
 _RIVAL: Final = 1.1
 """The factor to the best time up to which a candidate is a rival."""
@@ -42,7 +42,7 @@ def times(
     """Return `config.repeat` times per call in seconds, of a call that took `first` before.
 
     The calls of one result are timed in slices, and the median of the slices is the result, which a
-    pause of the machine does not reach. A candidate that may be the best is timed up to 4 times as
+    pause of the machine does not reach. A candidate that may be the best is timed up to twice as
     long while the slices differ much. One that is certainly slower than `best` seconds is not timed
     any longer: after n slices, one whose fastest slice is 1 + 1/n times as slow; a first call of
     some length is a slice.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,28 +15,35 @@ def choose_batch(
     wanted: int,
     exploration: float,
     accept: Callable[[Individual], bool],
+    measured: Collection[int] = (),
 ) -> list[Individual]:
     """Return up to `wanted` individuals, the one that is to be measured first at the front.
 
     The next one is always that with the greatest upper confidence bound, `mean + exploration *
     std`. What is chosen will tell about its like: the deviation of each other individual shrinks
     by the share of decisions that it has in common with a chosen one, so that a batch is not made
-    of near copies (the idea of GP-BUCB: Desautels, Krause and Burdick, JMLR 2014). `accept` is
-    asked about one individual after the other and may refuse it.
+    of near copies (the idea of GP-BUCB: Desautels, Krause and Burdick, JMLR 2014). Those
+    that the model cannot tell from a chosen one, or from one in `measured` (`Individual.twins`),
+    come when there are no others: nearly all have the same machine code. `accept` is asked about
+    one individual after the other and may refuse it.
     """
     mean = np.array([x.mean for x in pool])
     std = np.array([x.std for x in pool])
     codes = _codes(pool)
     likeness = np.zeros(len(pool))
+    twins = np.array([x.twins for x in pool], np.int64)
+    is_new = ~np.isin(twins, [number for number in measured if number])
     free = np.ones(len(pool), np.bool_)
     chosen: list[Individual] = []
     while len(chosen) < wanted and free.any():
-        bound = np.where(free, mean + exploration * std * (1 - likeness), -np.inf)
-        place = int(bound.argmax())
+        bound = mean + exploration * std * (1 - likeness)
+        open_ = free & is_new
+        place = int(np.where(open_ if open_.any() else free, bound, -np.inf).argmax())
         free[place] = False
         if accept(pool[place]):
             chosen.append(pool[place])
             likeness = np.maximum(likeness, _likeness(codes, place))
+            is_new &= (twins != twins[place]) | (twins == 0)
     return chosen
 
 

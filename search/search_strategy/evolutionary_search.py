@@ -51,7 +51,7 @@ _GUIDED_BATCHES: Final = 8
 _LEAST_BATCH: Final = 3
 _POINTS_A_SECOND: Final = 1000
 """The points that may be bred for each second of measuring; it takes a tenth of that or less."""
-_TRIAL_SECONDS: Final = 0.2
+_TRIAL_SECONDS: Final = 0.1
 """The time of a trial of a fast program; a program is called `_CALLS` times in a trial."""
 _CALLS: Final = 5
 _PROGRAMS_A_TRIAL: Final = 16
@@ -276,6 +276,7 @@ class EvolutionarySearch(SearchStrategy):
                 wanted - len(lucky),
                 _EXPLORATION,
                 lambda individual: self._accept(search, individual),
+                search.measured.twins,
             )
         self._log("Predicted scores of the best %d candidates:\n%s", len(best), _scores(best))
         self._log("Candidates found by evolution: %d", len(best))

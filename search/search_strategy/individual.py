@@ -37,6 +37,8 @@ class Individual:
     """The score that the cost model expects; higher is better, NaN before it was asked."""
     std: float = 0.0
     """The uncertainty of the model about it."""
+    twins: int = 0
+    """The number that it shares with all that are the same to the model, 0 if it is not known."""
 
     @staticmethod
     def at(space: DesignSpace, decisions: Decisions) -> Individual:

@@ -12,11 +12,14 @@ class Measured:
 
     def __init__(self) -> None:
         self._entries: dict[Key, tuple[float, Individual]] = {}
+        self.twins: set[int] = set()
+        """The numbers that others share which are the same to the model; see `Individual.twins`."""
 
     def add(self, individual: Individual, seconds: float) -> None:
         """Enter an individual; its program is dropped, since few are asked for again."""
         individual.sch, individual.is_complete = None, False
         self._entries[individual.key] = (seconds, individual)
+        self.twins.add(individual.twins)
 
     def best(self, count: int) -> list[Individual]:
         """Return the `count` fastest, those that are as fast in the order of their measurement."""

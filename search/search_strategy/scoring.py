@@ -73,10 +73,11 @@ class Scoring:
         if scores is None:
             unread.extend(group)
             return
-        for individual, mean, std in zip(
-            group, scores.mean.tolist(), scores.std.tolist(), strict=True
+        twins = [0] * len(group) if scores.twins is None else scores.twins.tolist()
+        for individual, mean, std, number in zip(
+            group, scores.mean.tolist(), scores.std.tolist(), twins, strict=True
         ):
-            individual.mean, individual.std = mean, std
+            individual.mean, individual.std, individual.twins = mean, std, number
             (unread if math.isnan(mean) else scored).append(individual)
 
     def _score_programs(self, made: Sequence[Individual]) -> None:

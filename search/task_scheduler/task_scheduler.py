@@ -177,6 +177,8 @@ class TaskScheduler(ABC):
             run.progress.phase(f"building {len(candidates)} candidates")
             self.logger.debug("Sending %d sample(s) to builder", len(candidates))
             task.batch = Batch(task, candidates, run.builder, run.runner)
+            if left > 0 and run.cost_model is not None:
+                run.cost_model.warm_up()
         for index, task in enumerate(self.tasks):
             if task.batch is not None:
                 self.join_running_task(index)

@@ -40,9 +40,10 @@ Functions and classes of a notebook or a script travel by value, those of module
 class WorkerPool:
     """Up to `size` worker processes, started when there is work and kept for the next.
 
-    `initializer` is called once in each. A process that dies or overruns its time is replaced, at
-    once if there are `spares`: idle processes beside the `size` that work. Processes start on
-    `cores`, where the system can bind them; a job may bind its process elsewhere.
+    `initializer` is called once in each, after the module of `loads`, a function that jobs will
+    call, was imported. A process that dies or overruns its time is replaced, at once if there are
+    `spares`: idle processes beside the `size` that work, which start when the first job is done.
+    Processes start on `cores`, where the system can bind them; a job may bind its own elsewhere.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class WorkerPool:
         initializer: Callable[[], object] | None = None,
         spares: int = 0,
         cores: Collection[int] | None = None,
+        loads: Callable[..., object] | None = None,
     ) -> None:
         self.size = size
-        self._dispatcher = _Dispatcher(size, spares, _pickled(initializer), cores)
+        self._dispatcher = _Dispatcher(size, spares, _pickled((loads, initializer)), cores)
         self._finalizer = weakref.finalize(self, self._dispatcher.stop)
 
     def submit(self, job: Job, timeout_sec: float) -> Future[Outcome]:
@@ -134,6 +136,8 @@ class _Dispatcher:
         self._killed = 0
         """The number of workers in a row that were killed while they started."""
         self._stopping = False
+        self._has_worked = False
+        """True once a job was done: before, starting spares would delay it."""
 
     # ------------------------------------------------------------------------ called by any thread
 
@@ -224,7 +228,8 @@ class _Dispatcher:
         """Start the workers that are missing and give tasks to those that are idle."""
         self._idle = [worker for worker in self._idle if worker.alive]
         if self._wanted:
-            missing = self._wanted + self._spares - len(self._workers())
+            spares = self._spares if self._has_worked else 0
+            missing = self._wanted + spares - len(self._workers())
             self._starting += [Worker(self._initializer, self._cores) for _ in range(missing)]
         while self._todo and self._idle and len(self._busy) < self._size:
             worker, task = self._idle.pop(0), self._todo.popleft()
@@ -258,6 +263,7 @@ class _Dispatcher:
             return
         if outcome is not None:
             task = self._busy.pop(worker)
+            self._has_worked = True
             if worker.alive:
                 self._idle.insert(0, worker)
             if outcome.status == "lost" and not task.future.done():

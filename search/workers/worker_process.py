@@ -20,7 +20,8 @@ _PR_SET_PDEATHSIG: Final = 1
 def serve(file_descriptor: int) -> None:
     """Serve jobs that arrive on a socket: pickled `(function, args)`; the first is run at once.
 
-    The first message is the initializer (or None). The arrival of each job is confirmed, so that
+    The first message is a function that jobs will call, whose module unpickling imports, and the
+    initializer; each may be None. The arrival of each job is confirmed, so that
     the other end knows whether a worker died of a job or before it. What a job raises is answered
     as text, and the next one is awaited.
     """
@@ -29,7 +30,7 @@ def serve(file_descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(file_descriptor)
     try:
-        initializer = pickle.loads(connection.recv_bytes())
+        _, initializer = pickle.loads(connection.recv_bytes())
         if initializer is not None:
             initializer()
         _answer(connection, ("ready", os.getpid()))

@@ -50,6 +50,14 @@ def test_the_same_decisions_in_another_space_are_nothing_alike() -> None:
     assert found == [near, other]
 
 
+def test_what_the_model_cannot_tell_from_a_chosen_or_a_measured_one_comes_last() -> None:
+    pool = [point((k, k), 0.9 - 0.1 * k) for k in range(5)]
+    for individual, number in zip(pool, (11, 11, 12, 13, 0), strict=True):
+        individual.twins = number
+    found = choose_batch(pool, 5, 1.0, lambda _: True, measured={12, 0})
+    assert [x.decisions for x in found] == [(0, 0), (3, 3), (4, 4), (1, 1), (2, 2)]
+
+
 def test_who_is_refused_leaves_the_place_to_the_next() -> None:
     pool = [point((0, 0), 0.9), point((1, 1), 0.8), point((2, 2), 0.7)]
     found = choose_batch(pool, 2, 1.0, lambda x: x.mean < 0.9)

@@ -76,9 +76,9 @@ class HalfBlind(InnerTiles):
         return super().predict(context, candidates)
 
     def score_points(self, context, space, decisions):
-        mean, std = super().score_points(context, space, decisions)
+        scores = super().score_points(context, space, decisions)
         odd = np.array([point[0][0] % 2 == 1 for point in decisions])
-        return Scores(np.where(odd, np.nan, mean), std)
+        return scores._replace(mean=np.where(odd, np.nan, scores.mean))
 
 
 class Search:

@@ -187,11 +187,13 @@ def test_a_system_without_processes_left_is_an_error_of_the_set_up(
         WorkerPool(1).run([(square, (1,))], timeout_sec=30)
 
 
-def test_a_spare_takes_over_from_a_killed_worker() -> None:
-    pool = WorkerPool(1, spares=1)
-    pool.run([(square, (1,))], timeout_sec=30)
-    assert len(pool.pids) == 2
-    working, spare = pool.pids
+def test_a_spare_starts_after_the_first_job_and_takes_over_from_a_killed_worker() -> None:
+    pool = WorkerPool(1, spares=1, loads=square)
+    (first,) = pool.run([(os.getpid, ())], timeout_sec=30)
+    working = first.value
+    while len(pool._dispatcher._idle) < 2:
+        time.sleep(1e-3)
+    (spare,) = set(pool.pids) - {working}
     (crash,) = pool.run([(end_process, (signal.SIGKILL,))], timeout_sec=30)
     assert crash.ended_by == signal.SIGKILL
     assert pool.run([(os.getpid, ())], timeout_sec=30)[0].value == spare
