@@ -45,8 +45,9 @@ class LocalRunner(Runner):
     A candidate that takes longer than `timeout_sec` altogether is killed, one that brings the
     process down costs a new process, which waits ready; both are results with an error. One whose
     first call takes 10 times as long as the best known time (and 50 ms) is ended then: its result
-    is `stopped`. Without `evaluator_config` each is timed for 20 ms. `alloc_repeat` sets of
-    arguments are made and timed. Where the input names a reference, results are checked.
+    is `stopped`. Without `evaluator_config` each is timed for 20 ms, and for a call beside the
+    first. `alloc_repeat` sets of arguments are made and timed. Where the input names a reference,
+    results are checked.
 
     A candidate for a target of one core runs on a core that nothing else of the search runs on,
     where this machine has several and the system can bind processes.
@@ -72,7 +73,9 @@ class LocalRunner(Runner):
         initializer: Callable[[], object] | None = None,
     ) -> None:
         self.timeout_sec = timeout_sec
-        self.evaluator_config = evaluator_config or EvaluatorConfig(min_repeat_ms=_REPEAT_MS)
+        self.evaluator_config = evaluator_config or EvaluatorConfig(
+            number=1, min_repeat_ms=_REPEAT_MS
+        )
         self.cooldown_sec = cooldown_sec
         self.alloc_repeat = alloc_repeat
         self.f_alloc_argument = f_alloc_argument

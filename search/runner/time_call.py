@@ -16,6 +16,9 @@ _SLICES: Final = 8
 _MOST_SLICES: Final = 64
 _NOISE: Final = 0.03
 """The distance between the quartiles of the slices, relative to their median, that is noise."""
+_FEW: Final = 3
+"""The slices without which there is no telling whether a rival is in noise: the middle of two is
+the slower one."""
 _LONGEST: Final = 2
 """The factor to the usual time for which a rival in noise is timed."""
 _RIVAL: Final = 1.1
@@ -57,7 +60,8 @@ def times(
             if _hopeless(slices, best):
                 return [_median(slices)] * config.repeat
             enough = runs >= config.number and spent >= wanted
-            if enough and not (spent < _LONGEST * wanted and _noisy_rival(slices, best)):
+            goes_on = len(slices) < _FEW or spent < _LONGEST * wanted
+            if enough and not (goes_on and _noisy_rival(slices, best)):
                 break
             if config.enable_cpu_cache_flush:
                 if len(slices) >= _MOST_SLICES:

@@ -53,7 +53,7 @@ _POINTS_A_SECOND: Final = 1000
 """The points that may be bred for each second of measuring; it takes a tenth of that or less."""
 _TRIAL_SECONDS: Final = 0.1
 """The time of a trial of a fast program; a program is called `_CALLS` times in a trial."""
-_CALLS: Final = 5
+_CALLS: Final = 4
 _PROGRAMS_A_TRIAL: Final = 16
 """The programs that are made for each trial, for a model that cannot do without."""
 _LEAST_PROGRAMS: Final = 4

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from search.search_strategy.breeding import Breeding
 
 
-_FEWER_PROGRAMS: Final = 4
+_FEWER_PROGRAMS: Final = 8
 """The factor by which fewer programs are made if the model could read other points."""
 
 

@@ -153,7 +153,7 @@ def test_nothing_was_expected_of_a_candidate_that_was_drawn_at_random() -> None:
 
 def test_points_that_were_rejected_are_not_tried_again() -> None:
     postproc = Counting(picky=True)
-    found = Search(InnerTiles(), 40, postproc=postproc).run()
+    found = Search(InnerTiles(), 40, postproc=postproc, eps_greedy=0.3).run()
     assert len(found) == 40
     assert len(postproc.seen) == len(set(postproc.seen)) > 40
 

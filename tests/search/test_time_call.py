@@ -65,6 +65,15 @@ def test_a_rival_is_timed_longer_while_its_slices_differ() -> None:
     assert sum(noisy.batches) > 1.7 * sum(steady.batches)
 
 
+def test_a_rival_of_long_calls_that_differ_is_called_once_more_than_twice() -> None:
+    config = EvaluatorConfig(number=1, min_repeat_ms=20)
+    steady, noisy, slow = Call(0.1), Call(0.13, 0.1), Call(0.15)
+    assert timed(steady, config, 0.1, best=0.1) == [0.1]
+    assert timed(noisy, config, 0.1, best=0.1) == [0.1]
+    assert timed(slow, config, 0.15, best=0.1) == [0.15]
+    assert [len(call.batches) for call in (steady, noisy, slow)] == [1, 2, 1]
+
+
 def test_the_arguments_leave_the_caches_before_each_slice() -> None:
     call = Call(1e-4)
     timed(call, EvaluatorConfig(number=2, min_repeat_ms=1, enable_cpu_cache_flush=True), 1e-4)
