@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from search.search_strategy.trace_application import TraceApplication
 
 _SEED: Final = 1
-_POINTS: Final = 128
+_POINTS: Final = 96
 """The random points that are scored of each space, for each structure of its program."""
 _STRUCTURES: Final = 3
 """The random structures of a space that are tried: of each, some ten points are replayed."""
-_GENERATIONS: Final = 2
-_CHILDREN: Final = 128
-_PROGRAMS: Final = 8
+_GENERATIONS: Final = 5
+_CHILDREN: Final = 64
+_PROGRAMS: Final = 16
 """The programs that are made of a generation where points have other structures."""
 
 
