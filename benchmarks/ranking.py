@@ -11,7 +11,8 @@ already is not measured again. Printed are for each model and program
 * the time of the best of all relative to that of the best of the model's first five picks,
 
 once trained on all other workloads ("unseen"), and once on 32 candidates of the workload too, asked
-about the rest ("own 32"). Times of a candidate that was measured several times are medians.
+about the rest ("own 32"). "estimate" is what is known of candidates before any is measured, and
+`--estimate` prints that alone. Times of a candidate that was measured several times are medians.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ NAMES = ("MM128", "C2D", "C1D", "DEP", "DIL", "GRP", "T2D", "CBR", "TBG", "NRM",
 OWN = 32
 PICKS = 5
 SEED = 11
+UNTRAINED = 1 << 40
+"""More measurements than there are: a model that waits for so many says what it began with."""
 
 Make: TypeAlias = Callable[[int], CostModel]
 """Makes a model that trains once it was shown so many measurements."""
@@ -82,7 +85,7 @@ class Remembered(FeatureExtractor):
         return self.extractor.estimate(packed)
 
 
-def collect(folder: Path, names: Sequence[str], count: int) -> None:
+def collect(folder: Path, names: Sequence[str], count: int, target: str) -> None:
     """Measure `count` random candidates of each workload that the folder does not have."""
     for name in names:
         if (folder / name).exists():
@@ -90,7 +93,7 @@ def collect(folder: Path, names: Sequence[str], count: int) -> None:
         start = time.perf_counter()
         ms.tune_tir(
             program(name).func,
-            TARGET,
+            target,
             ms.TuneConfig(max_trials_global=count, num_trials_per_iter=32, strategy="replay-trace"),
             work_dir=folder / name,
             cost_model="random",
@@ -123,14 +126,16 @@ def quality(model: CostModel, data: Measured) -> tuple[float, float]:
     )
 
 
-def report(folder: Path, names: Sequence[str]) -> None:
-    """Print the table of all models."""
+def report(folder: Path, names: Sequence[str], only_estimate: bool) -> None:
+    """Print the table of all models, or of the estimate."""
     data = {name: measured(folder, name) for name in names}
     extractors = {kind: Remembered(kind) for kind in ("nest-feature", "per-store-feature")}
-    models: dict[str, Make] = {
-        f"xgb, {kind}": partial(_model, extractor) for kind, extractor in extractors.items()
-    }
-    models["random"] = lambda _: RandomModel(seed=SEED)
+    models: dict[str, Make] = {"estimate": lambda _: _model(extractors["nest-feature"], UNTRAINED)}
+    if not only_estimate:
+        models |= {
+            f"xgb, {kind}": partial(_model, extractor) for kind, extractor in extractors.items()
+        }
+        models["random"] = lambda _: RandomModel(seed=SEED)
     for title, make in models.items():
         print(f"\n{title}\n{'':8}{'unseen':>16}{f'own {OWN}':>16}")
         rows = []
@@ -179,9 +184,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=Path("ranking_out"))
     parser.add_argument("names", nargs="*", default=NAMES, help="programs of the suite")
     parser.add_argument("--count", type=int, default=96, help="candidates of each program")
+    parser.add_argument("--target", default=TARGET, help="what the candidates are compiled for")
+    parser.add_argument("--estimate", action="store_true", help="print the estimate alone")
     options = parser.parse_args()
-    collect(options.folder, options.names, options.count)
-    report(options.folder, options.names)
+    collect(options.folder, options.names, options.count, options.target)
+    report(options.folder, options.names, options.estimate)
 
 
 if __name__ == "__main__":

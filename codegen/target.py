@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from codegen import host
+from codegen.cpu_cores import CORES, Core, common_core
 from codegen.errors import TargetError
 from codegen.host import CacheSizes, architecture
 from codegen.llvm_names import check_names
@@ -165,9 +166,33 @@ class Target:
         return 32 if encoded in self.features else 16
 
     @cached_property
+    def core(self) -> Core:
+        """What one core does in a cycle, by the CPU model; what is common for one without figures.
+
+        It does not depend on the machine that code is made on, nor on how fast that one is.
+        """
+        known = CORES.get(self.mcpu)
+        return common_core(self.vector_bits, "fma" in self.features) if known is None else known
+
+    @property
+    def fma_units(self) -> float:
+        """The multiply-adds of vectors of `vector_bits` that a core starts each cycle."""
+        return self.core.units(self.vector_bits)
+
+    @property
+    def fma_latency(self) -> int:
+        """The cycles from one update of an accumulator to the next."""
+        return self.core.fma_latency
+
+    @cached_property
     def caches(self) -> CacheSizes:
-        """Data cache sizes in bytes where the target is this machine, else zeros."""
-        return host.cache_sizes() if self.is_host else CacheSizes()
+        """Data cache sizes in bytes as one core sees them, smallest first; none is 0.
+
+        They are those of this machine where the target is that, else those of the CPU model.
+        """
+        known, usual = host.cache_sizes() if self.is_host else CacheSizes(), self.core.caches
+        l1, l2, l3 = known.l1 or usual.l1, known.l2 or usual.l2, known.l3 or usual.l3
+        return CacheSizes(l1, max(l1, l2), max(l1, l2, l3))
 
     def vector_lanes(self, bits: int) -> int:
         """Return how many elements of `bits` bits the widest vector register holds."""

@@ -7,23 +7,13 @@ from typing import Final
 
 from codegen import Target
 
-CACHES: Final = (32 << 10, 512 << 10, 16 << 20)
-"""Data caches in bytes where a target does not tell: what CPUs of the last ten years have at least
-for each core, and of the last level together."""
 CACHE_LINE: Final = 64
 """Bytes that x86 and most aarch64 CPUs fetch at once."""
-MULTIPLY_ADD_UNITS: Final = 2
-MULTIPLY_ADD_LATENCY: Final = 4
-LOADS: Final = 2
-"""Vector loads a cycle; there is one store. These three are the same for most cores since 2013
-(Fog, "Instruction tables")."""
-FETCH_CYCLES: Final = (2.0, 6.0, 20.0)
-"""About how many cycles a line from the next level costs each cache, prefetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A CPU as features see it. Sizes are in bytes."""
+    """A CPU as features see it. Sizes are in bytes, times in cycles."""
 
     vector_bits: int
     vector_registers: int
@@ -31,17 +21,27 @@ class Machine:
     """The sizes of the data caches of one core, smallest first."""
     line: int
     cores: int
+    fma_units: float
+    """Multiply-adds of whole vectors a cycle."""
+    fma_latency: float
+    loads: float
+    """Loads of whole vectors a cycle; there is one store."""
+    fetch_cycles: tuple[float, float, float]
+    """The cost of a line that each cache gets from the next level, in loops that go through it in
+    order."""
 
     @staticmethod
     def of(target: Target) -> Machine:
-        """Return the CPU of a target; what the target does not tell is what CPUs commonly have."""
-        known = target.caches
-        sizes = (known.l1, known.l2, known.l3)
-        l1, l2, l3 = (size or common for size, common in zip(sizes, CACHES, strict=True))
+        """Return the CPU of a target."""
+        core, caches = target.core, target.caches
         return Machine(
             target.vector_bits,
             target.vector_registers,
-            (l1, max(l1, l2), max(l1, l2, l3)),
+            (caches.l1, caches.l2, caches.l3),
             CACHE_LINE,
             target.num_cores or 1,
+            target.fma_units,
+            target.fma_latency,
+            core.vector_loads(target.vector_bits),
+            core.fetch_cycles,
         )

@@ -17,13 +17,7 @@ import numpy as np
 
 from search.feature_extractor.execution import Execution, execution
 from search.feature_extractor.footprints import footprints
-from search.feature_extractor.machine import (
-    FETCH_CYCLES,
-    LOADS,
-    MULTIPLY_ADD_LATENCY,
-    MULTIPLY_ADD_UNITS,
-    Machine,
-)
+from search.feature_extractor.machine import Machine
 from search.feature_extractor.nest_arrays import Array, Nest
 from search.feature_extractor.nests import Drives, Work
 
@@ -150,13 +144,13 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     pressure = (accumulators + loads.held) / machine.vector_registers
     chain = np.zeros(nest.count)
     if nest.store.updates:
-        chain = np.maximum(0, MULTIPLY_ADD_LATENCY - accumulators / MULTIPLY_ADD_UNITS)
+        chain = np.maximum(0, machine.fma_latency - accumulators / machine.fma_units)
     on_vector, on_element = _FUNCTION_CYCLES
     function = np.where(vector > 1, on_vector, on_element * vector / pieces)
-    issued = accumulators * arithmetic / MULTIPLY_ADD_UNITS
+    issued = accumulators * arithmetic / machine.fma_units
     cycles = np.maximum(
-        np.maximum(issued, loads.total / LOADS + written),
-        MULTIPLY_ADD_LATENCY if nest.store.updates else 0.0,
+        np.maximum(issued, loads.total / machine.loads + written),
+        machine.fma_latency if nest.store.updates else 0.0,
     )
     cycles = cycles + _SPILL_CYCLES * machine.vector_registers * np.maximum(0, pressure - 1)
     cycles = cycles + accumulators * (
@@ -166,7 +160,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     compute = steps / repeats * (cycles + _LOOP_CYCLES * overhead)
     fetched = touched.fetched.sum(0)
     largest = touched.fetched.max(0)
-    fetching = np.array(FETCH_CYCLES)[:, None] * fetched
+    fetching = np.array(machine.fetch_cycles)[:, None] * fetched
     time = compute + fetching.sum(0)
     busy = how.parallel / np.ceil(how.parallel / machine.cores)
     values = (

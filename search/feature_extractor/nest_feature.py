@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from codegen.target import as_target
 from search.feature_extractor.compiled_space import CompiledSpace
 from search.feature_extractor.feature_extractor import FeatureExtractor, PackedFeatures
-from search.feature_extractor.machine import MULTIPLY_ADD_UNITS, Machine
+from search.feature_extractor.machine import Machine
 from search.feature_extractor.nest_arrays import Nest, nests
 from search.feature_extractor.nest_columns import COLUMNS, program_columns
 from search.feature_extractor.nests import REGISTERS, Numbers, ProgramShape, Work
@@ -200,7 +200,7 @@ def _arithmetic_cycles(mod: IRModule, context: TuneContext) -> float:
             continue
         nest = Nest(program, store, numbers[:, None])
         lanes = machine.vector_bits / (8 * max(nest.item_bytes))
-        each = max(1, store.work[Work.ARITHMETIC]) / MULTIPLY_ADD_UNITS
+        each = max(1, store.work[Work.ARITHMETIC]) / machine.fma_units
         each += 10 * store.work[Work.FUNCTION] + 4 * store.work[Work.DIVISION]
         total += float(nest.extents.prod()) * each / lanes
     return total

@@ -9,7 +9,7 @@ from codegen import Target
 from schedule import Schedule
 from search import TuneContext
 from search.feature_extractor import FeatureExtractor, NestFeature
-from search.feature_extractor.machine import CACHES, Machine
+from search.feature_extractor.machine import Machine
 from search.measure_candidate import MeasureCandidate
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
@@ -210,7 +210,14 @@ def main(A: T.Buffer((), "float32"), B: T.Buffer((8, 8), "float32")):
     assert all(np.isfinite(value) for value in row.values())
 
 
-def test_caches_that_a_target_does_not_tell_are_common_ones():
-    machine = Machine.of(Target("llvm -mcpu=haswell -num-cores=4"))
-    assert machine == Machine(256, 16, CACHES, 64, 4)
-    assert Machine.of(Target("llvm -mcpu=skylake-avx512")).vector_registers == 32
+def test_a_cpu_model_that_is_not_here_has_the_figures_of_its_row():
+    haswell = Machine.of(Target("llvm -mcpu=haswell -num-cores=4"))
+    assert (haswell.fma_units, haswell.fma_latency, haswell.loads) == (2, 5, 2)
+    assert haswell.caches == (32 << 10, 256 << 10, 8 << 20)
+    assert (haswell.vector_registers, haswell.cores) == (16, 4)
+
+
+def test_wide_vectors_take_two_turns_in_narrow_units():
+    wide, narrow = (Machine.of(Target(f"llvm -mcpu=znver4{o}")) for o in ("", " -vector-width=256"))
+    assert (wide.vector_bits, wide.fma_units, wide.loads) == (512, 1, 1)
+    assert (narrow.vector_bits, narrow.fma_units, narrow.loads) == (256, 2, 2)

@@ -1,0 +1,125 @@
+"""What one core of a CPU model does in a cycle, and what its caches hold.
+
+The figures are public: A. Fog, "Instruction tables" and "The microarchitecture of Intel, AMD and
+VIA CPUs"; the optimisation guides of AMD, Arm and Intel. What varies within a model (the last
+cache, the speed of memory) is that of common servers, or of common PCs for models of PCs. Code and
+designs for a CPU model follow these wherever they are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from codegen.host import CacheSizes
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One core of a CPU. Times are in cycles of its clock."""
+
+    fma_units: int
+    """Multiply-adds of vectors of `fma_bits` that start each cycle; without instructions for them,
+    additions."""
+    fma_bits: int
+    fma_latency: int
+    """From one update of an accumulator to the next."""
+    loads: int
+    """Loads of vectors of `load_bits` that start each cycle."""
+    load_bits: int
+    caches: CacheSizes
+    fetch_cycles: tuple[float, float, float]
+    """For a line that a loop in order takes from the second cache, the third, and memory."""
+    tlb: tuple[int, int]
+    """The pages whose addresses are known at once, and those that are known a little later."""
+
+    def units(self, vector_bits: int) -> float:
+        """Return the multiply-adds of vectors of so many bits that start each cycle."""
+        return self.fma_units * min(1.0, self.fma_bits / vector_bits)
+
+    def vector_loads(self, vector_bits: int) -> float:
+        """Return the loads of vectors of so many bits that start each cycle."""
+        return self.loads * min(1.0, self.load_bits / vector_bits)
+
+
+def _caches(l1: int, l2: int, l3: int) -> CacheSizes:
+    """Return sizes of which the first two are given in KiB, the last one in MiB."""
+    return CacheSizes(l1 * _KIB, l2 * _KIB, l3 * _MIB)
+
+
+_PC: Final = (2.0, 5.0, 12.0)
+_SERVER: Final = (2.0, 8.0, 20.0)
+_MESH: Final = (2.0, 12.0, 22.0)
+_ZEN: Final = (2.0, 4.0, 16.0)
+_SMALL: Final = (4.0, 12.0, 24.0)
+
+_ROWS: Final = (
+    ("core2", Core(1, 128, 3, 1, 128, _caches(32, 2048, 4), _SMALL, (256, 256))),
+    ("nehalem westmere", Core(1, 128, 3, 1, 128, _caches(32, 256, 8), _SERVER, (64, 512))),
+    ("sandybridge ivybridge", Core(1, 256, 3, 2, 128, _caches(32, 256, 8), _PC, (64, 512))),
+    ("haswell core-avx2", Core(2, 256, 5, 2, 256, _caches(32, 256, 8), _PC, (64, 1024))),
+    ("broadwell", Core(2, 256, 5, 2, 256, _caches(32, 256, 8), _PC, (64, 1536))),
+    ("skylake", Core(2, 256, 4, 2, 256, _caches(32, 256, 8), _PC, (64, 1536))),
+    (
+        "skylake-avx512 skx cascadelake cooperlake",
+        Core(2, 512, 4, 2, 512, _caches(32, 1024, 24), _MESH, (64, 1536)),
+    ),
+    ("cannonlake", Core(2, 256, 4, 2, 512, _caches(32, 256, 4), _PC, (64, 1536))),
+    (
+        "icelake-client rocketlake",
+        Core(2, 256, 4, 2, 512, _caches(48, 512, 8), _PC, (64, 2048)),
+    ),
+    ("tigerlake", Core(2, 256, 4, 2, 512, _caches(48, 1280, 12), _PC, (64, 2048))),
+    ("icelake-server", Core(2, 512, 4, 2, 512, _caches(48, 1280, 48), _MESH, (64, 2048))),
+    (
+        "sapphirerapids emeraldrapids graniterapids",
+        Core(2, 512, 4, 2, 512, _caches(48, 2048, 96), _MESH, (96, 2048)),
+    ),
+    ("alderlake", Core(2, 256, 4, 3, 256, _caches(48, 1280, 24), _PC, (96, 2048))),
+    ("raptorlake meteorlake", Core(2, 256, 4, 3, 256, _caches(48, 2048, 24), _PC, (96, 2048))),
+    (
+        "arrowlake lunarlake pantherlake",
+        Core(2, 256, 4, 3, 256, _caches(48, 2560, 24), _PC, (128, 2048)),
+    ),
+    (
+        "gracemont sierraforest grandridge",
+        Core(2, 128, 6, 2, 128, _caches(32, 2048, 24), _SMALL, (48, 2048)),
+    ),
+    ("clearwaterforest", Core(4, 128, 4, 3, 128, _caches(32, 4096, 96), _SMALL, (64, 2048))),
+    ("silvermont goldmont", Core(1, 128, 3, 1, 128, _caches(24, 1024, 1), _SMALL, (48, 128))),
+    ("tremont", Core(1, 128, 3, 2, 128, _caches(32, 1536, 4), _SMALL, (48, 1024))),
+    ("knl knm", Core(2, 512, 6, 2, 512, _caches(32, 1024, 1), _SMALL, (64, 256))),
+    ("btver2", Core(1, 128, 3, 1, 128, _caches(32, 2048, 2), _SMALL, (40, 512))),
+    ("bdver1", Core(2, 128, 5, 2, 128, _caches(16, 2048, 8), _SMALL, (32, 1024))),
+    ("znver1", Core(2, 128, 5, 2, 128, _caches(32, 512, 8), _ZEN, (64, 1536))),
+    ("znver2", Core(2, 256, 5, 2, 256, _caches(32, 512, 16), _ZEN, (64, 2048))),
+    ("znver3", Core(2, 256, 4, 2, 256, _caches(32, 512, 32), _ZEN, (64, 2048))),
+    ("znver4", Core(2, 256, 4, 2, 256, _caches(32, 1024, 32), _ZEN, (72, 3072))),
+    ("znver5", Core(2, 512, 4, 2, 512, _caches(48, 1024, 32), _ZEN, (96, 4096))),
+    ("cortex-a53", Core(1, 128, 4, 1, 64, _caches(32, 512, 1), _SMALL, (10, 512))),
+    ("cortex-a57", Core(1, 128, 4, 1, 128, _caches(32, 2048, 2), _SMALL, (32, 1024))),
+    ("cortex-a72", Core(2, 128, 3, 1, 128, _caches(32, 1024, 2), _SMALL, (32, 1024))),
+    ("cortex-a76", Core(2, 128, 2, 2, 128, _caches(64, 512, 4), _SERVER, (48, 1280))),
+    ("neoverse-n1", Core(2, 128, 2, 2, 128, _caches(64, 1024, 32), _SERVER, (48, 1280))),
+    ("neoverse-n2", Core(2, 128, 2, 2, 128, _caches(64, 1024, 32), _SERVER, (44, 1280))),
+    ("neoverse-v1", Core(4, 128, 2, 3, 128, _caches(64, 1024, 32), _SERVER, (48, 2048))),
+    ("neoverse-v2", Core(4, 128, 2, 3, 128, _caches(64, 2048, 64), _SERVER, (48, 2048))),
+    (
+        "apple-m1 apple-m2 apple-m3 apple-m4",
+        Core(4, 128, 4, 3, 128, _caches(128, 12288, 16), _PC, (160, 3072)),
+    ),
+)
+
+CORES: Final[dict[str, Core]] = {name: core for names, core in _ROWS for name in names.split()}
+"""Cores by LLVM's name of the CPU model."""
+
+
+def common_core(vector_bits: int, has_fma: bool) -> Core:
+    """Return what most cores with such vectors do, for a model without figures."""
+    caches = _caches(32, 512, 16)
+    if has_fma:
+        return Core(2, vector_bits, 4, 2, vector_bits, caches, _SERVER, (64, 1536))
+    return Core(1, vector_bits, 3, 1, vector_bits, caches, _SERVER, (64, 512))
