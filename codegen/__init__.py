@@ -38,6 +38,8 @@ from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
     from codegen.explanation.explain import Explanation, explain
+    from codegen.machine import machine_speed, read_bandwidth
+    from codegen.machine.speed import MachineSpeed
     from codegen.vm import Executable, Report, VirtualMachine, vm_build
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "Function",
     "LibraryFunctionError",
     "LinkError",
+    "MachineSpeed",
     "Module",
     "NDArray",
     "PreparedCall",
@@ -71,6 +74,8 @@ __all__ = [
     "list_global_func_names",
     "load_module",
     "lower",
+    "machine_speed",
+    "read_bandwidth",
     "register_extern",
     "register_func",
     "remove_global_func",

@@ -3,7 +3,8 @@
 The figures are public: A. Fog, "Instruction tables" and "The microarchitecture of Intel, AMD and
 VIA CPUs"; the optimisation guides of AMD, Arm and Intel. What varies within a model (the last
 cache, the speed of memory) is that of common servers, or of common PCs for models of PCs. Code and
-designs for a CPU model follow these wherever they are made.
+designs for a CPU model follow these wherever they are made; what this machine really does is
+measured by `codegen.machine_speed`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Core:
     load_bits: int
     caches: CacheSizes
     fetch_cycles: tuple[float, float, float]
-    """For a line that a loop in order takes from the second cache, the third, and memory."""
+    """What a line of 64 bytes that a loop in order reads costs more from the second cache than from
+    the first, from the third than from the second, and from memory than from the third."""
     tlb: tuple[int, int]
     """The pages whose addresses are known at once, and those that are known a little later."""
 
@@ -50,11 +52,11 @@ def _caches(l1: int, l2: int, l3: int) -> CacheSizes:
     return CacheSizes(l1 * _KIB, l2 * _KIB, l3 * _MIB)
 
 
-_PC: Final = (2.0, 5.0, 12.0)
-_SERVER: Final = (2.0, 8.0, 20.0)
-_MESH: Final = (2.0, 12.0, 22.0)
-_ZEN: Final = (2.0, 4.0, 16.0)
-_SMALL: Final = (4.0, 12.0, 24.0)
+_PC: Final = (1.0, 2.0, 8.0)
+_SERVER: Final = (1.5, 3.0, 8.0)
+_MESH: Final = (1.0, 5.0, 9.0)
+_ZEN: Final = (1.0, 1.5, 6.0)
+_SMALL: Final = (2.0, 5.0, 10.0)
 
 _ROWS: Final = (
     ("core2", Core(1, 128, 3, 1, 128, _caches(32, 2048, 4), _SMALL, (256, 256))),

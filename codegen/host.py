@@ -5,8 +5,10 @@ for the name and features of the CPU.
 
 The environment variable `TENSORIR_HOST` makes up another machine, for trying out what a smaller one
 would do: `mcpu=znver3,l1=32768,l2=524288,l3=33554432,cores=1` (sizes in bytes, of one core's data
-caches). `mcpu` is a model of `codegen.target_presets`; what is left out is as it is here. Processes
-that are started inherit it. Code for a made-up CPU runs only where the true one can run it.
+caches). `mcpu` is a model of `codegen.target_presets`; what is left out is as it is here. The speed
+of a made-up machine is not measured, it stands in the table of `codegen.cpu_cores`; `measured=no`
+asks for nothing but that. Processes that are started inherit it. Code for a made-up CPU runs only
+where the true one can run it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,18 @@ from codegen.target_presets import CPU_FEATURES
 
 _VARIABLE: Final = "TENSORIR_HOST"
 _CPU_DIR: Final = Path("/sys/devices/system/cpu")
+_IDENTITY: Final = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "CPU implementer",
+    "CPU variant",
+    "CPU part",
+    "CPU revision",
+)
+"""What /proc/cpuinfo says of a CPU model on x86 and on Arm."""
 _KERNEL_TO_LLVM: Final = {
     "pni": "sse3",
     "sse4_1": "sse4.1",
@@ -61,6 +75,8 @@ class _MadeUp:
     l2: int = 0
     l3: int = 0
     cores: int = 0
+    measured: bool = True
+    """False if its speed is not to be measured; that of a machine that is made up never is."""
 
 
 @cache
@@ -70,15 +86,34 @@ def _made_up() -> _MadeUp:
         name, _, value = part.strip().partition("=")
         if name == "mcpu" and value in CPU_FEATURES:
             parts[name] = value
+        elif (name, value) == ("measured", "no"):
+            parts[name] = False
         elif name in ("l1", "l2", "l3", "cores") and value.isdecimal() and int(value) > 0:
             parts[name] = int(value)
         else:
             raise TargetError(
                 f"the environment variable {_VARIABLE} has {part!r}; its parts are mcpu=MODEL, a "
-                "model of codegen.target_presets, and l1=, l2=, l3= (bytes) and cores= with "
-                "positive integers"
+                "model of codegen.target_presets, l1=, l2=, l3= (bytes) and cores= with "
+                "positive integers, and measured=no"
             )
     return _MadeUp(**parts)
+
+
+def is_made_up() -> bool:
+    """Say whether the environment describes the machine, or asks not to measure it."""
+    return _made_up() != _MadeUp()
+
+
+@cache
+def cpu_identity() -> str:
+    """Return what the system says that tells CPU models apart; microcode does not count."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    first = text.strip().split("\n\n")[0]
+    fields = dict(re.findall(r"^(.*?)\s*:\s*(.*)$", first, re.MULTILINE))
+    return ", ".join(f"{name} {fields[name]}" for name in _IDENTITY if name in fields)
 
 
 def cpu_name() -> str:

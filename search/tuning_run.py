@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from codegen import why_not_here
 from codegen.history import without_history
+from codegen.machine import learn_speed
 from schedule import Schedule
 from search.builder import Builder
 from search.context import TuneContext
@@ -126,6 +127,9 @@ class TuningRun:
             if not isinstance(runner, Runner):
                 runner = Runner.create(runner)
                 stack.callback(runner.close)
+            for task in tasks:
+                if task.target is not None and runner.measures_here(task.target):
+                    learn_speed(task.target)
             builder.warm_up()
             runner.warm_up()
             spaces = [task.generate_design_space() for task in tasks]

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 os.environ["TENSORIR_VERIFY"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
+# What tests see does not depend on how fast the machine is that they run on.
+os.environ.setdefault("TENSORIR_HOST", "measured=no")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     # The tests start hundreds of processes, each of which would compile all that it imports.
     bytecode = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"

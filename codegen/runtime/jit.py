@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -119,6 +119,15 @@ def load_ir(text: str, symbols: list[str]) -> Any:
     for symbol in symbols:
         builder.export_symbol(symbol)
     return _link(builder)
+
+
+def load_functions(code: bytes, symbols: Sequence[str]) -> tuple[Any, list[int]]:
+    """Load an object of our own; return what keeps it in memory, and the addresses of functions."""
+    builder = binding().JITLibraryBuilder().add_current_process().add_object_img(code)
+    for symbol in symbols:
+        builder.export_symbol(symbol)
+    owner = _link(builder)
+    return owner, [owner[symbol] for symbol in symbols]
 
 
 def register_extern(name: str, function: Any) -> None:

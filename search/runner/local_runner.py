@@ -173,6 +173,10 @@ class LocalRunner(Runner):
         """Return why candidates cannot run here; with `f_run_evaluator` they may run elsewhere."""
         return None if self.f_run_evaluator is not None else why_not_here(target)
 
+    def measures_here(self, target: Target) -> bool:
+        """Say whether candidates run here: they do but for those of an `f_run_evaluator`."""
+        return self.f_run_evaluator is None
+
     def may_overlap(self, target: Target) -> bool:
         """Say whether candidates for `target` have a core of their own."""
         return target.num_cores == 1 and self._split is not None

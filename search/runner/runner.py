@@ -100,6 +100,14 @@ class Runner(ABC):
         """
         return None
 
+    def measures_here(self, target: Target) -> bool:
+        """Say whether candidates for `target` run on this machine.
+
+        A search then goes by what this machine was measured to do. A runner that does not say more
+        may measure anywhere.
+        """
+        return False
+
     def may_overlap(self, target: Target) -> bool:
         """Say whether measuring a candidate for `target` is not disturbed by builds that go on.
 

@@ -1,0 +1,88 @@
+"""How fast this machine is: measured once, kept, and shown.
+
+`machine_speed` is for everybody who states shares of a peak or of a bandwidth. The search goes by
+`known_speed` where candidates run on this machine, and by the table of `codegen.cpu_cores` where
+they do not, or where the environment makes up another machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from codegen import host
+from codegen.errors import CodegenError
+from codegen.machine import measure as _measure
+from codegen.machine.kept import keep_speed, kept_speed
+from codegen.machine.speed import MachineSpeed
+from codegen.target import Target, as_target
+
+__all__ = ["MachineSpeed", "known_speed", "learn_speed", "machine_speed", "read_bandwidth"]
+
+logger = logging.getLogger("tensorir.codegen")
+
+_known: Final[dict[str, MachineSpeed | None]] = {}
+"""What this process knows, by target; None where there is nothing to be known."""
+
+
+def machine_speed(
+    target: str | Mapping[str, Any] | Target | None = None, *, again: bool = False
+) -> MachineSpeed:
+    """Return what one core of this machine does with the vectors of a target, measured.
+
+    It is measured once, in less than a second, and kept in the user's cache directory
+    (`$XDG_CACHE_HOME`, `~/.cache`). `again` measures now: what other programs do meanwhile, and
+    how warm the machine is, holds for what is compared with it, too. Without a target it is the
+    current one, else this machine.
+
+    Raises CodegenError if code for the target cannot run here, or if figures come out that no
+    processor has.
+    """
+    chosen = as_target(target)
+    found = None if again else kept_speed(chosen)
+    if found is None:
+        found = _measure.measure(chosen)
+        reason = found.implausible()
+        if reason is not None:
+            raise CodegenError(
+                f"this machine could not be measured: {reason}; try again when it is less busy"
+            )
+        keep_speed(chosen, found)
+    return found
+
+
+def read_bandwidth(size: int, target: str | Mapping[str, Any] | Target | None = None) -> float:
+    """Return the bytes a second that one core reads in order, over and over, of `size` bytes.
+
+    It is measured now. Raises CodegenError if code for the target cannot run here.
+    """
+    return _measure.read_bandwidth(size, as_target(target))
+
+
+def known_speed(target: Target) -> MachineSpeed | None:
+    """Return what was measured before; None if nothing was, or the target is not this machine.
+
+    Where the environment makes up a machine nothing is known.
+    """
+    key = str(target)
+    if key not in _known:
+        _known[key] = kept_speed(target) if _is_this_machine(target) else None
+    return _known[key]
+
+
+def learn_speed(target: Target) -> None:
+    """See to it that `known_speed` knows this machine, if the target is that.
+
+    What cannot be measured, a warning says; the figures of the CPU model serve then.
+    """
+    if not _is_this_machine(target) or known_speed(target) is not None:
+        return
+    try:
+        _known[str(target)] = machine_speed(target)
+    except CodegenError as error:
+        logger.warning("%s. The figures of the CPU model %s serve instead", error, target.mcpu)
+
+
+def _is_this_machine(target: Target) -> bool:
+    return target.is_host and not host.is_made_up()

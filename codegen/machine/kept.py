@@ -1,0 +1,78 @@
+"""What was measured of a machine, kept in the user's cache directory.
+
+Each file is JSON: what was measured, and of which machine. It is replaced as a whole, so that
+processes need no lock; one that cannot be read, or is of another machine, counts as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from codegen import host
+from codegen.machine.speed import MachineSpeed
+from codegen.target import Target
+from tensorir.replaced_file import replaced_file
+
+logger = logging.getLogger("tensorir.codegen")
+
+_FORMAT: Final = 1
+"""To be raised when figures change their meaning, or are measured in another way."""
+
+
+def machine_key(target: Target) -> dict[str, Any]:
+    """Return what the figures of this machine depend on: its CPU model, not the microcode."""
+    caches = target.caches
+    return {
+        "format": _FORMAT,
+        "cpu": host.cpu_identity(),
+        "caches": [caches.l1, caches.l2, caches.l3],
+        "vector_bits": target.vector_bits,
+        "vector_registers": target.vector_registers,
+        "fma": "fma" in target.features,
+    }
+
+
+def kept_speed(target: Target) -> MachineSpeed | None:
+    """Return what was measured of this machine with the vectors of a target, None if nothing."""
+    path = _path(target)
+    if path is None:
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or data.get("machine") != machine_key(target):
+            return None
+        speed = MachineSpeed.from_dict(data.get("speed"))
+    except (OSError, ValueError):
+        return None
+    return speed if speed.implausible() is None else None
+
+
+def keep_speed(target: Target, speed: MachineSpeed) -> None:
+    """Keep what was measured; where nothing can be written, it is measured again next time."""
+    path = _path(target)
+    if path is None:
+        return
+    data = {"machine": machine_key(target), "speed": speed.to_dict()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replaced_file(path) as file:
+            file.write(json.dumps(data, indent=1).encode())
+    except OSError as error:
+        logger.info("what was measured of this machine is not kept: %s", error)
+
+
+def _path(target: Target) -> Path | None:
+    """Return the file for this machine and the vectors of a target; None without a directory."""
+    configured = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        folder = Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    text = json.dumps(machine_key(target), sort_keys=True)
+    name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return folder / "tensorir" / f"machine-{name}.json"

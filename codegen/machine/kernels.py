@@ -1,0 +1,204 @@
+"""Small loops whose time tells one figure of a processor each, as LLVM IR.
+
+Each is a C function `void (ptr data, i64 count, i64 limit)`. What they compute is stored, or loaded
+as if it were volatile, so that LLVM leaves nothing of it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from codegen.target import Target
+
+CHAIN: Final = 16
+"""Links of a chain in one iteration of `clock` and `latency`."""
+SUMS: Final = 4
+"""Updates in one iteration of `forward`."""
+STREAM: Final = 16
+"""Vectors that an iteration of `stream` loads."""
+PAGE: Final = 4096
+PAGE_STEP: Final = PAGE + 64
+"""Bytes between loads of `pages`: they lie in different pages, and in different sets of a cache."""
+_PAGES: Final = 4
+"""Loads in one iteration of `pages`."""
+NAMES: Final = ("clock", "latency", "peak", "forward", "stream", "pages")
+
+
+def symbol(name: str) -> str:
+    """Return the symbol of a loop."""
+    return f"tensorir_machine_{name}"
+
+
+def multiply_adds(target: Target) -> int:
+    """Return how many there are in one iteration of `peak`."""
+    count = _accumulators(target)
+    return count if "fma" in target.features else count // 2
+
+
+def _accumulators(target: Target) -> int:
+    """Return as many as registers hold beside factors."""
+    return target.vector_registers - 4
+
+
+def kernels(target: Target) -> str:
+    """Return the loops, with the vectors of a target."""
+    update = _Update.of(target)
+    parts = [
+        update.declaration,
+        _loop("clock", _clock()),
+        _loop("latency", _latency(update), update.factors),
+        _loop("peak", _peak(update, _accumulators(target)), update.factors),
+        _loop("forward", _forward(update), update.factors),
+        _passes("stream", target.vector_bits // 8 * STREAM, _stream(update)),
+        _passes("pages", PAGE_STEP * _PAGES, _pages()),
+    ]
+    return "\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """The multiply-add of a target, of its widest vectors."""
+
+    vector: str
+    lanes: int
+    has_fma: bool
+
+    @staticmethod
+    def of(target: Target) -> _Update:
+        lanes = target.vector_lanes(32)
+        return _Update(f"<{lanes} x float>", lanes, "fma" in target.features)
+
+    @property
+    def declaration(self) -> str:
+        kind = self.vector
+        return f"declare {kind} @llvm.fma.v{self.lanes}f32({kind}, {kind}, {kind})"
+
+    @property
+    def factors(self) -> str:
+        return "".join(
+            f"  %{name} = load volatile {self.vector}, ptr %data, align 4\n" for name in "ab"
+        )
+
+    def line(self, result: str, accumulator: str) -> str:
+        """Return the update of an accumulator; without multiply-adds, an addition."""
+        kind = self.vector
+        if not self.has_fma:
+            return f"  {result} = fadd {kind} {accumulator}, %a"
+        values = f"{kind} %a, {kind} %b, {kind} {accumulator}"
+        return f"  {result} = call {kind} @llvm.fma.v{self.lanes}f32({values})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """One iteration: its lines, and what it carries to the next, as (type, name, first, last)."""
+
+    lines: list[str]
+    carried: list[tuple[str, str, str, str]]
+
+
+def _clock() -> _Body:
+    """Operations that take a cycle each on every processor, one after the other."""
+    lines = []
+    last = "%x"
+    for k in range(CHAIN):
+        operation = "add i64 {}, %count" if k % 2 else "xor i64 {}, %limit"
+        lines.append(f"  %x{k} = {operation.format(last)}")
+        last = f"%x{k}"
+    return _Body(lines, [("i64", "%x", "1", last)])
+
+
+def _latency(update: _Update) -> _Body:
+    names = ["%x", *(f"%x{k}" for k in range(CHAIN))]
+    lines = [update.line(names[k + 1], names[k]) for k in range(CHAIN)]
+    return _Body(lines, [(update.vector, "%x", "%a", names[-1])])
+
+
+def _peak(update: _Update, count: int) -> _Body:
+    """Updates none of which waits for another; without multiply-adds, half of them are products."""
+    lines = []
+    for k in range(count):
+        if k % 2 and not update.has_fma:
+            lines.append(f"  %y{k} = fmul {update.vector} %x{k}, %b")
+        else:
+            lines.append(update.line(f"%y{k}", f"%x{k}"))
+    return _Body(lines, [(update.vector, f"%x{k}", "%a", f"%y{k}") for k in range(count)])
+
+
+def _forward(update: _Update) -> _Body:
+    """A sum that lies in memory: each addition loads what the one before has stored."""
+    lines = []
+    for k in range(SUMS):
+        lines.append(f"  %l{k} = load volatile {update.vector}, ptr %data, align 4")
+        lines.append(f"  %s{k} = fadd {update.vector} %l{k}, %a")
+        lines.append(f"  store volatile {update.vector} %s{k}, ptr %data, align 4")
+    return _Body(lines, [])
+
+
+def _stream(update: _Update) -> list[str]:
+    """Loads of vectors in order."""
+    lines = []
+    for k in range(STREAM):
+        lines.append(f"  %p{k} = getelementptr {update.vector}, ptr %from, i64 {k}")
+        lines.append(
+            f"  %l{k} = load volatile {update.vector}, ptr %p{k}, align {update.lanes * 4}"
+        )
+    return lines
+
+
+def _pages() -> list[str]:
+    """Loads from one page after the other."""
+    lines = []
+    for k in range(_PAGES):
+        lines.append(f"  %p{k} = getelementptr i8, ptr %from, i64 {k * PAGE_STEP}")
+        lines.append(f"  %l{k} = load volatile i64, ptr %p{k}, align 8")
+    return lines
+
+
+def _loop(name: str, body: _Body, before: str = "") -> str:
+    """Return a function that runs a body `count` times and stores what it carries."""
+    phis = [f"  {x} = phi {t} [{a}, %entry], [{z}, %loop]\n" for t, x, a, z in body.carried]
+    stores = [f"  store volatile {t} {z}, ptr %data, align 4\n" for t, _, _, z in body.carried]
+    return f"""
+define void @{symbol(name)}(ptr %data, i64 %count, i64 %limit) {{
+entry:
+{before}
+  br label %loop
+loop:
+  %n = phi i64 [0, %entry], [%n.next, %loop]
+{"".join(phis)}
+{chr(10).join(body.lines)}
+  %n.next = add i64 %n, 1
+  %again = icmp slt i64 %n.next, %count
+  br i1 %again, label %loop, label %done
+done:
+{"".join(stores)}
+  ret void
+}}
+"""
+
+
+def _passes(name: str, step: int, lines: list[str]) -> str:
+    """Return a function that goes through the first `limit` bytes in steps, `count` times."""
+    return f"""
+define void @{symbol(name)}(ptr %data, i64 %count, i64 %limit) {{
+entry:
+  br label %pass
+pass:
+  %n = phi i64 [0, %entry], [%n.next, %end]
+  br label %loop
+loop:
+  %at = phi i64 [0, %pass], [%at.next, %loop]
+  %from = getelementptr i8, ptr %data, i64 %at
+{chr(10).join(lines)}
+  %at.next = add i64 %at, {step}
+  %again = icmp slt i64 %at.next, %limit
+  br i1 %again, label %loop, label %end
+end:
+  %n.next = add i64 %n, 1
+  %more = icmp slt i64 %n.next, %count
+  br i1 %more, label %pass, label %done
+done:
+  ret void
+}}
+"""

@@ -1,0 +1,198 @@
+"""Measuring what this machine does, in about half a second.
+
+Every figure is the least of many short measurements that take turns, since other work on a machine
+only ever adds to a time. Loops run for 50 to 100 microseconds each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from codegen.emit.optimize import object_code
+from codegen.errors import CodegenError
+from codegen.machine.kernels import (
+    CHAIN,
+    NAMES,
+    PAGE,
+    PAGE_STEP,
+    STREAM,
+    SUMS,
+    kernels,
+    multiply_adds,
+    symbol,
+)
+from codegen.machine.speed import MachineSpeed
+from codegen.runtime.host_features import prepare_host, why_not_here
+from codegen.runtime.jit import load_functions
+from codegen.target import Target
+
+_ROUNDS: Final = 40
+_CYCLES: Final = 200_000
+"""About as many cycles a loop runs at a time."""
+_FEW_PAGES: Final = 8
+"""Pages whose addresses every processor knows at once."""
+_MOST_BYTES: Final = 256 << 20
+"""The most memory that is read; caches beyond are taken for a part of it."""
+_LEAST_BYTES: Final = 16 << 10
+_AT_ONCE: Final = 4 << 20
+"""The bytes of memory that are read at a time."""
+
+
+class Loops(Protocol):
+    """The loops of `kernels` for a target."""
+
+    def seconds(self, name: str, count: int, limit: int = 0, start: int = 0) -> float:
+        """Run a loop on the bytes from `start` on, once; return the time that it took."""
+        ...
+
+
+class LoadedLoops:
+    """The loops as machine code, with `size` bytes to run on."""
+
+    def __init__(self, target: Target, size: int) -> None:
+        prepare_host(target.required_features)
+        code, addresses = load_functions(
+            object_code(kernels(target), target, False), [symbol(name) for name in NAMES]
+        )
+        self._owner = code
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        self._functions = {
+            name: kind(address) for name, address in zip(NAMES, addresses, strict=True)
+        }
+        self._memory = mmap.mmap(-1, size)
+        for at in range(0, size, PAGE):
+            self._memory[at] = 0  # a page that was never written to is one of zeros for all
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+
+    def seconds(self, name: str, count: int, limit: int = 0, start: int = 0) -> float:
+        """Run a loop on the bytes from `start` on, once; return the time that it took."""
+        function = self._functions[name]
+        address = self._address + start
+        before = time.perf_counter_ns()
+        function(address, count, limit)
+        return (time.perf_counter_ns() - before) * 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """A loop, how it is called, and how many of the measured things it does."""
+
+    name: str
+    count: int
+    limit: int
+    does: int
+
+    @staticmethod
+    def of_loop(name: str, does: int, cycles: int) -> _Probe:
+        """A loop of so many things in an iteration that takes about so many cycles."""
+        count = max(1, _CYCLES // cycles)
+        return _Probe(name, count, count, count * does)
+
+    @staticmethod
+    def of_bytes(size: int) -> _Probe:
+        """Reading so many bytes in order, several times."""
+        count = max(2, _CYCLES * 16 // size)
+        return _Probe("stream", count, size, count * size)
+
+    @staticmethod
+    def of_pages(pages: int) -> _Probe:
+        """Loading from so many pages in turn, several times."""
+        count = max(2, _CYCLES // 4 // pages)
+        return _Probe("pages", count, pages * PAGE_STEP, count * pages)
+
+    def run(self, loops: Loops) -> float:
+        """Return the seconds for one of the things."""
+        return loops.seconds(self.name, self.count, self.limit) / self.does
+
+
+def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) -> MachineSpeed:
+    """Measure one core of this machine with the vectors of a target.
+
+    Raises CodegenError if code for the target cannot run here.
+    """
+    _check(target)
+    caches = target.caches
+    near = _between(caches.l1, caches.l2)
+    middle = _between(caches.l2, caches.l3)
+    least, most = target.core.tlb
+    most_pages = max(2 * most, 1024)
+    size = min(_MOST_BYTES, max(_power(4 * caches.l3), _power(most_pages * PAGE_STEP)))
+    loops = make(target, size)
+    probes = {
+        "clock": _Probe.of_loop("clock", CHAIN, CHAIN),
+        "latency": _Probe.of_loop("latency", CHAIN, 4 * CHAIN),
+        "peak": _Probe.of_loop("peak", multiply_adds(target), multiply_adds(target)),
+        "forward": _Probe.of_loop("forward", SUMS, 10 * SUMS),
+        "l1": _Probe.of_bytes(max(STREAM * target.vector_bits // 8, caches.l1 // 4)),
+        "l2": _Probe.of_bytes(near),
+        "l3": _Probe.of_bytes(middle),
+        "few": _Probe.of_pages(_FEW_PAGES),
+        "many": _Probe.of_pages(min(4 * least, caches.l1 // 64)),
+        "most": _Probe.of_pages(most_pages),
+    }
+    memory = _read_memory(loops, size)
+    times = dict.fromkeys(probes, math.inf)
+    for _ in range(_ROUNDS):
+        for name, probe in probes.items():
+            times[name] = min(times[name], probe.run(loops))
+    return MachineSpeed(
+        vector_bits=target.vector_bits,
+        clock=1 / times["clock"],
+        fma_rate=1 / times["peak"],
+        fma_seconds=times["latency"],
+        forward_seconds=times["forward"],
+        read=(1 / times["l1"], 1 / times["l2"], 1 / times["l3"], memory),
+        page_seconds=(
+            max(0.0, times["many"] - times["few"]),
+            # Their lines come from the second cache.
+            max(0.0, times["most"] - times["few"] - 64 * (times["l2"] - times["l1"])),
+        ),
+    )
+
+
+def read_bandwidth(size: int, target: Target) -> float:
+    """Return the bytes a second that one core reads again and again in `size` bytes, in order.
+
+    Raises CodegenError if code for the target cannot run here.
+    """
+    _check(target)
+    step = STREAM * target.vector_bits // 8
+    whole = max(1, round(size / step)) * step
+    loops = LoadedLoops(target, whole)
+    probe = _Probe.of_bytes(whole)
+    return 1 / min(probe.run(loops) for _ in range(_ROUNDS // 2))
+
+
+def _check(target: Target) -> None:
+    reason = why_not_here(target)
+    if reason is not None:
+        raise CodegenError(f"nothing can be measured for {target}: {reason}")
+
+
+def _power(size: float) -> int:
+    """Return the power of two that is next to a number of bytes."""
+    return max(_LEAST_BYTES, 1 << round(math.log2(size)))
+
+
+def _between(inner: int, outer: int) -> int:
+    """Return a size that one cache cannot hold and the next one can, as well as there is one."""
+    return _power(min(max(math.sqrt(inner * outer), 2 * inner), outer / 2))
+
+
+def _read_memory(loops: Loops, size: int) -> float:
+    """Return the bytes a second that are read from memory: parts in turn, so that none is cached.
+
+    A part that was not in any cache is read in the first pass only.
+    """
+    part = min(_AT_ONCE, size)
+    best = math.inf
+    for _ in range(3):
+        for start in range(0, size, part):
+            best = min(best, loops.seconds("stream", 1, part, start))
+    return part / best
