@@ -2,9 +2,10 @@
 
     python -m benchmarks.ranking                          # measures 11 operators for some minutes
     python -m benchmarks.ranking out MM128 C2D SFM        # three of them, kept in the folder `out`
+    python -m benchmarks.ranking avx2 --target "llvm -mcpu=znver3 -num-cores=1"
 
-Random candidates of each program are measured and kept as databases in the folder; what is there
-already is not measured again. Printed are for each model and program
+Random candidates of each program are timed in turns and kept as databases in the folder; what is
+there already is not timed again. Printed are for each model and program
 
 * the share of the pairs of candidates whose times differ by 5 % or more that are in the right
   order, and
@@ -12,14 +13,13 @@ already is not measured again. Printed are for each model and program
 
 once trained on all other workloads ("unseen"), and once on 32 candidates of the workload too, asked
 about the rest ("own 32"). "estimate" is what is known of candidates before any is measured, and
-`--estimate` prints that alone. Times of a candidate that was measured several times are medians.
+`--estimate` prints that alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,21 +30,26 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+import codegen
 import search as ms
 from benchmarks.matmul import TARGET
 from benchmarks.suite_programs import program
+from search.builder import Builder, BuilderInput, BuilderResult
 from search.cost_model import CostModel, RandomModel, XGBModel
 from search.cost_model.ranking_loss import pairwise_accuracy
 from search.database import JSONDatabase
-from search.database.records import FAILED
 from search.feature_extractor import FeatureExtractor, PackedFeatures
 from search.measure_candidate import MeasureCandidate
-from search.runner import RunnerResult
+from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 
 NAMES = ("MM128", "C2D", "C1D", "DEP", "DIL", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM")
 OWN = 32
 PICKS = 5
 SEED = 11
+TIMES = "seconds.npy"
+LEAST_TURNS, MOST_TURNS = 4, 20
+TURN_SECONDS = 2e-4
+ENOUGH_SECONDS = 0.05
 UNTRAINED = 1 << 40
 """More measurements than there are: a model that waits for so many says what it began with."""
 
@@ -85,35 +90,85 @@ class Remembered(FeatureExtractor):
         return self.extractor.estimate(packed)
 
 
+class NoBuilder(Builder):
+    """Builds nothing: candidates are only drawn."""
+
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        return [BuilderResult("nowhere") for _ in build_inputs]
+
+
+class NoRunner(Runner):
+    """Says of every candidate that it takes a second."""
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        return [RunnerFuture.ready(RunnerResult((1.0,))) for _ in runner_inputs]
+
+
 def collect(folder: Path, names: Sequence[str], count: int, target: str) -> None:
-    """Measure `count` random candidates of each workload that the folder does not have."""
+    """Draw `count` random candidates of each workload that the folder does not have; time them."""
     for name in names:
-        if (folder / name).exists():
-            continue
-        start = time.perf_counter()
-        ms.tune_tir(
-            program(name).func,
-            target,
-            ms.TuneConfig(max_trials_global=count, num_trials_per_iter=32, strategy="replay-trace"),
-            work_dir=folder / name,
-            cost_model="random",
-            seed=SEED,
-        )
-        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+        if not (folder / name).exists():
+            ms.tune_tir(
+                program(name).func,
+                target,
+                ms.TuneConfig(max_trials_global=count, strategy="replay-trace", num_confirmed=0),
+                work_dir=folder / name,
+                builder=NoBuilder(),
+                runner=NoRunner(),
+                cost_model="random",
+                seed=SEED,
+            )
+        if not (folder / name / TIMES).exists():
+            start = time.perf_counter()
+            np.save(folder / name / TIMES, seconds_in_turns(*candidates_of(folder / name)))
+            print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def candidates_of(folder: Path) -> tuple[ms.TuneContext, list[MeasureCandidate]]:
+    """Replay the database of a workload; return its task and its candidates."""
+    records = JSONDatabase(work_dir=folder).get_all_tuning_records()
+    last = {json.dumps(record.trace.as_json()): record for record in records}
+    context = ms.TuneContext(records[0].workload.mod, target=records[0].target)
+    return context, [record.as_measure_candidate() for record in last.values()]
+
+
+def seconds_in_turns(
+    context: ms.TuneContext, candidates: Sequence[MeasureCandidate]
+) -> NDArray[np.float64]:
+    """Time candidates side by side: the least of several short turns of each [candidates].
+
+    Counted is the time that the core worked for this thread, not what it did for others meanwhile.
+    """
+    rng = np.random.default_rng(SEED)
+    assert context.mod is not None
+    func = context.mod.prim_func("main")
+    arguments = [
+        codegen.array(rng.random(tuple(int(n) for n in func.buffer_map[p].shape), np.float32))  # type: ignore[call-overload]
+        for p in func.params
+    ]
+    modules = [codegen.build(candidate.measured_mod, context.target) for candidate in candidates]
+    calls = [module["main"].prepare(*arguments) for module in modules]
+    best = np.full(len(calls), np.inf)
+    spent = np.zeros(len(calls))
+    for turn in range(MOST_TURNS):
+        for k, call in enumerate(calls):
+            if turn >= LEAST_TURNS and spent[k] > ENOUGH_SECONDS:
+                continue
+            if turn == 0:
+                call()
+            number = max(1, int(TURN_SECONDS / best[k]))
+            before = time.thread_time_ns()
+            batch = call.time(number)
+            used = min(batch.seconds, (time.thread_time_ns() - before) * 1e-9)
+            best[k] = min(best[k], used / batch.runs)
+            spent[k] += batch.seconds
+    return best
 
 
 def measured(folder: Path, name: str) -> Measured:
-    """Replay the database of a workload."""
-    records = JSONDatabase(work_dir=folder / name).get_all_tuning_records()
-    times: dict[str, list[float]] = {}
-    last = {}
-    for record in records:
-        key = json.dumps(record.trace.as_json())
-        times.setdefault(key, []).extend(record.run_secs or (FAILED,))
-        last[key] = record
-    context = ms.TuneContext(records[0].workload.mod, target=records[0].target)
-    candidates = [record.as_measure_candidate() for record in last.values()]
-    return Measured(context, candidates, np.array([statistics.median(t) for t in times.values()]))
+    """Return the candidates of a workload, and what was measured."""
+    context, candidates = candidates_of(folder / name)
+    return Measured(context, candidates, np.load(folder / name / TIMES))
 
 
 def quality(model: CostModel, data: Measured) -> tuple[float, float]:
@@ -166,10 +221,7 @@ def trained(make: Make, parts: Sequence[Measured]) -> CostModel:
     """Return a model that was shown all parts and trained once."""
     model = make(sum(len(part.candidates) for part in parts))
     for part in parts:
-        results = [
-            RunnerResult(run_secs=(s,)) if s < FAILED else RunnerResult(error_msg="it failed")
-            for s in part.seconds
-        ]
+        results = [RunnerResult(run_secs=(float(seconds),)) for seconds in part.seconds]
         model.update(part.context, part.candidates, results)
     return model
 

@@ -37,6 +37,13 @@ class Core:
     the first, from the third than from the second, and from memory than from the third."""
     tlb: tuple[int, int]
     """The pages whose addresses are known at once, and those that are known a little later."""
+    issue: int = 4
+    """Instructions that start each cycle."""
+    page_cycles: tuple[float, float] = (1.0, 8.0)
+    """What a load from a page that is not among the first costs more, and from one that is not
+    among the second costs more again, among many such loads."""
+    forward_cycles: int = 11
+    """From one update of a sum that lies in memory to the next."""
 
     def units(self, vector_bits: int) -> float:
         """Return the multiply-adds of vectors of so many bits that start each cycle."""
@@ -72,46 +79,46 @@ _ROWS: Final = (
     ("cannonlake", Core(2, 256, 4, 2, 512, _caches(32, 256, 4), _PC, (64, 1536))),
     (
         "icelake-client rocketlake",
-        Core(2, 256, 4, 2, 512, _caches(48, 512, 8), _PC, (64, 2048)),
+        Core(2, 256, 4, 2, 512, _caches(48, 512, 8), _PC, (64, 2048), 5),
     ),
-    ("tigerlake", Core(2, 256, 4, 2, 512, _caches(48, 1280, 12), _PC, (64, 2048))),
-    ("icelake-server", Core(2, 512, 4, 2, 512, _caches(48, 1280, 48), _MESH, (64, 2048))),
+    ("tigerlake", Core(2, 256, 4, 2, 512, _caches(48, 1280, 12), _PC, (64, 2048), 5)),
+    ("icelake-server", Core(2, 512, 4, 2, 512, _caches(48, 1280, 48), _MESH, (64, 2048), 5)),
     (
         "sapphirerapids emeraldrapids graniterapids",
-        Core(2, 512, 4, 2, 512, _caches(48, 2048, 96), _MESH, (96, 2048)),
+        Core(2, 512, 4, 2, 512, _caches(48, 2048, 96), _MESH, (96, 2048), 6),
     ),
-    ("alderlake", Core(2, 256, 4, 3, 256, _caches(48, 1280, 24), _PC, (96, 2048))),
-    ("raptorlake meteorlake", Core(2, 256, 4, 3, 256, _caches(48, 2048, 24), _PC, (96, 2048))),
+    ("alderlake", Core(2, 256, 4, 3, 256, _caches(48, 1280, 24), _PC, (96, 2048), 6)),
+    ("raptorlake meteorlake", Core(2, 256, 4, 3, 256, _caches(48, 2048, 24), _PC, (96, 2048), 6)),
     (
         "arrowlake lunarlake pantherlake",
-        Core(2, 256, 4, 3, 256, _caches(48, 2560, 24), _PC, (128, 2048)),
+        Core(2, 256, 4, 3, 256, _caches(48, 2560, 24), _PC, (128, 2048), 8),
     ),
     (
         "gracemont sierraforest grandridge",
-        Core(2, 128, 6, 2, 128, _caches(32, 2048, 24), _SMALL, (48, 2048)),
+        Core(2, 128, 6, 2, 128, _caches(32, 2048, 24), _SMALL, (48, 2048), 5),
     ),
-    ("clearwaterforest", Core(4, 128, 4, 3, 128, _caches(32, 4096, 96), _SMALL, (64, 2048))),
-    ("silvermont goldmont", Core(1, 128, 3, 1, 128, _caches(24, 1024, 1), _SMALL, (48, 128))),
+    ("clearwaterforest", Core(4, 128, 4, 3, 128, _caches(32, 4096, 96), _SMALL, (64, 2048), 8)),
+    ("silvermont goldmont", Core(1, 128, 3, 1, 128, _caches(24, 1024, 1), _SMALL, (48, 128), 2)),
     ("tremont", Core(1, 128, 3, 2, 128, _caches(32, 1536, 4), _SMALL, (48, 1024))),
-    ("knl knm", Core(2, 512, 6, 2, 512, _caches(32, 1024, 1), _SMALL, (64, 256))),
-    ("btver2", Core(1, 128, 3, 1, 128, _caches(32, 2048, 2), _SMALL, (40, 512))),
+    ("knl knm", Core(2, 512, 6, 2, 512, _caches(32, 1024, 1), _SMALL, (64, 256), 2)),
+    ("btver2", Core(1, 128, 3, 1, 128, _caches(32, 2048, 2), _SMALL, (40, 512), 2)),
     ("bdver1", Core(2, 128, 5, 2, 128, _caches(16, 2048, 8), _SMALL, (32, 1024))),
-    ("znver1", Core(2, 128, 5, 2, 128, _caches(32, 512, 8), _ZEN, (64, 1536))),
-    ("znver2", Core(2, 256, 5, 2, 256, _caches(32, 512, 16), _ZEN, (64, 2048))),
-    ("znver3", Core(2, 256, 4, 2, 256, _caches(32, 512, 32), _ZEN, (64, 2048))),
-    ("znver4", Core(2, 256, 4, 2, 256, _caches(32, 1024, 32), _ZEN, (72, 3072))),
-    ("znver5", Core(2, 512, 4, 2, 512, _caches(48, 1024, 32), _ZEN, (96, 4096))),
-    ("cortex-a53", Core(1, 128, 4, 1, 64, _caches(32, 512, 1), _SMALL, (10, 512))),
-    ("cortex-a57", Core(1, 128, 4, 1, 128, _caches(32, 2048, 2), _SMALL, (32, 1024))),
-    ("cortex-a72", Core(2, 128, 3, 1, 128, _caches(32, 1024, 2), _SMALL, (32, 1024))),
+    ("znver1", Core(2, 128, 5, 2, 128, _caches(32, 512, 8), _ZEN, (64, 1536), 5)),
+    ("znver2", Core(2, 256, 5, 2, 256, _caches(32, 512, 16), _ZEN, (64, 2048), 6)),
+    ("znver3", Core(2, 256, 4, 2, 256, _caches(32, 512, 32), _ZEN, (64, 2048), 6)),
+    ("znver4", Core(2, 256, 4, 2, 256, _caches(32, 1024, 32), _ZEN, (72, 3072), 6)),
+    ("znver5", Core(2, 512, 4, 2, 512, _caches(48, 1024, 32), _ZEN, (96, 4096), 8)),
+    ("cortex-a53", Core(1, 128, 4, 1, 64, _caches(32, 512, 1), _SMALL, (10, 512), 2)),
+    ("cortex-a57", Core(1, 128, 4, 1, 128, _caches(32, 2048, 2), _SMALL, (32, 1024), 3)),
+    ("cortex-a72", Core(2, 128, 3, 1, 128, _caches(32, 1024, 2), _SMALL, (32, 1024), 3)),
     ("cortex-a76", Core(2, 128, 2, 2, 128, _caches(64, 512, 4), _SERVER, (48, 1280))),
     ("neoverse-n1", Core(2, 128, 2, 2, 128, _caches(64, 1024, 32), _SERVER, (48, 1280))),
-    ("neoverse-n2", Core(2, 128, 2, 2, 128, _caches(64, 1024, 32), _SERVER, (44, 1280))),
-    ("neoverse-v1", Core(4, 128, 2, 3, 128, _caches(64, 1024, 32), _SERVER, (48, 2048))),
-    ("neoverse-v2", Core(4, 128, 2, 3, 128, _caches(64, 2048, 64), _SERVER, (48, 2048))),
+    ("neoverse-n2", Core(2, 128, 2, 2, 128, _caches(64, 1024, 32), _SERVER, (44, 1280), 5)),
+    ("neoverse-v1", Core(4, 128, 2, 3, 128, _caches(64, 1024, 32), _SERVER, (48, 2048), 8)),
+    ("neoverse-v2", Core(4, 128, 2, 3, 128, _caches(64, 2048, 64), _SERVER, (48, 2048), 8)),
     (
         "apple-m1 apple-m2 apple-m3 apple-m4",
-        Core(4, 128, 4, 3, 128, _caches(128, 12288, 16), _PC, (160, 3072)),
+        Core(4, 128, 4, 3, 128, _caches(128, 12288, 16), _PC, (160, 3072), 8),
     ),
 )
 

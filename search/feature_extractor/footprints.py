@@ -1,80 +1,137 @@
-"""The cache lines that a nest touches at each depth, and the lines that each cache has to fetch."""
+"""The cache lines and pages that a nest touches at each depth, and what is fetched of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from search.feature_extractor.execution import Execution
+from search.feature_extractor.machine import Machine
 from search.feature_extractor.nest_arrays import Array, Nest
+
+CACHES: Final = slice(0, 3)
+"""The levels that keep lines."""
+PAGES: Final = slice(3, 5)
+"""The levels that keep the addresses of pages."""
+_KIND: Final = (0, 0, 0, 1, 1)
+"""Of each level, 0 if it keeps lines and 1 if it keeps pages."""
 
 
 @dataclass(slots=True)
 class Footprints:
-    """Cache lines that a nest touches and fetches."""
+    """Lines and pages that a nest touches and fetches; levels are three caches and two TLBs."""
 
     tile_bytes: Array
     """The bytes that one tile with its run touches [programs]."""
     total_bytes: Array
     """The bytes that the whole nest touches [programs]."""
     fetched: Array
-    """Lines that each cache fetches in all, by access [accesses, caches, programs]."""
+    """Lines or pages that each level fetches in all, by access [accesses, levels, programs]."""
     entries: Array
-    """The number of times that what fits each cache is left for other data [caches, programs]."""
+    """The number of times that what fits each level is left for other data [levels, programs]."""
 
 
-def footprints(nest: Nest, how: Execution, caches: Sequence[int], line: int) -> Footprints:
-    """Count for caches of these sizes in bytes, smallest first.
+def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
+    """Count what each level of a machine fetches.
 
-    A cache keeps a loop's data where they take half of it, and loses them where they take half as
+    A level keeps a loop's data where they take half of it, and loses them where they take half as
     much again as it has; between the two, what stays is taken to fall with their size. Real caches
     show no sharp bound either: what they replace is not the oldest, and other data are in them.
+    The rows of one access that fall into the same sets of a cache have only these.
     """
     inside = how.inner * how.lanes
     spans = [1 + (steps * (inside - 1)).sum(1) for steps in nest.steps]
-    sizes = list(zip(nest.shapes, nest.item_bytes, nest.packed, strict=True))
-    lines = np.array([_lines(s, *size, line) for s, size in zip(spans, sizes, strict=True)])
+    boxes = [
+        _Box(shape, item, packed, machine)
+        for shape, item, packed in zip(nest.shapes, nest.item_bytes, nest.packed, strict=True)
+    ]
+    found = [box.measure(span) for box, span in zip(boxes, spans, strict=True)]
+    touched = np.array([amounts for amounts, _ in found])
+    crowded = np.array([sets for _, sets in found])
     still = np.array(nest.strides) == 0
-    room = np.array(caches, np.float64)[:, None] / line
-    kept = np.ones(room.shape[:1] + lines.shape[1:])
-    lost_lines = np.zeros(lines.shape[:1] + kept.shape)
-    lost_entries = np.zeros(kept.shape)
-    tile = lines.sum(0)
+    room = np.array(machine.rooms, np.float64)[:, None]
+    levels, count = len(machine.rooms), nest.count
+    kept = np.ones((len(boxes), levels, count))
+    lost = np.zeros_like(kept)
+    kept_entries = np.ones((levels, count))
+    lost_entries = np.zeros((levels, count))
+    kind = list(_KIND)
+    tile = touched[:, 0].sum(0)
     done = inside.copy()
     for part in (how.run, how.outer):
         for place in np.flatnonzero((part > 1).any(1))[::-1]:
             trips = part[place]
             more = done[place] * (trips - 1)
-            below = lines[:, None].copy()
+            below = touched[:, kind]
             for k in np.flatnonzero(~still[:, place].all(1)):
                 spans[k] = spans[k] + nest.steps[k][:, place] * more
-                lines[k] = _lines(spans[k], *sizes[k], line)
+                touched[k], crowded[k] = boxes[k].measure(spans[k])
             done[place] *= trips
-            before = kept
-            kept = np.minimum(before, np.clip(1.5 - lines.sum(0) / room, 0, 1))
-            lost = before - kept
-            lost_entries = (lost_entries + lost) * trips
+            full = np.repeat((touched.sum(0)[kind] / room)[None], len(boxes), 0)
+            left, kept_entries = kept_entries, np.minimum(kept_entries, _stays(full[0]))
+            lost_entries = (lost_entries + left - kept_entries) * trips
+            with_sets = full[:, : crowded.shape[1]]
+            np.maximum(with_sets, crowded, out=with_sets)
+            before, kept = kept, np.minimum(kept, _stays(full))
             # Where a loop is the first whose data do not fit, what it does not move stays.
             once = np.where(still[:, place, None], 1, trips)
-            lost_lines = lost_lines * trips + lost * below * once
+            lost = lost * trips + (before - kept) * below * once
         if part is how.run:
-            tile = lines.sum(0)
+            tile = touched[:, 0].sum(0)
+    line = machine.line
     # What fits as a whole is there already when a kernel runs again.
-    return Footprints(tile * line, lines.sum(0) * line, lost_lines, kept + lost_entries)
+    return Footprints(tile * line, touched[:, 0].sum(0) * line, lost, kept_entries + lost_entries)
 
 
-def _lines(span: Array, shape: Array, item: int, packed: bool, line: int) -> Array:
-    """Return how many lines a box of these extents covers."""
-    span = np.minimum(span, shape)
-    if packed:
-        return np.asarray(np.maximum(span.prod(0) * (item / line), 1))
-    run = span[-1] * item if len(span) else np.full(span.shape[1], float(item))
-    rows = np.ones(span.shape[1])
-    whole = span[-1] >= shape[-1] if len(span) else np.ones(span.shape[1], bool)
-    for dim in reversed(range(len(span) - 1)):
-        run = np.where(whole, run * span[dim], run)
-        rows = np.where(whole, rows, rows * span[dim])
-        whole = whole & (span[dim] >= shape[dim])
-    return rows * (1 + (run - item) / line)
+def _stays(full: Array) -> Array:
+    """Return the share that stays of what takes so many times the room that there is."""
+    return np.clip(1.5 - full, 0, 1)
+
+
+class _Box:
+    """The elements of a buffer that an access touches, as a box."""
+
+    def __init__(self, shape: Array, item: int, packed: bool, machine: Machine) -> None:
+        self._shape = shape
+        self._item = item
+        self._packed = packed
+        self._line = machine.line
+        self._page = machine.page
+        sizes = np.concatenate([shape[1:], np.ones((min(1, len(shape)), shape.shape[-1]))])
+        self._strides: Array = sizes[::-1].cumprod(0)[::-1] * item
+        """The bytes by which a step in each dimension moves."""
+        ways = np.array(machine.way_bytes)
+        common = np.gcd(self._strides.astype(np.int64), ways[:, None, None])
+        self._places: Array = ways[:, None, None] / common
+        """How many places in a way of a cache the steps of each dimension lead to."""
+        self._sets: Array = (ways / machine.line)[:, None]
+        self._ways: Array = np.array(machine.rooms)[: len(ways), None] / self._sets
+
+    def measure(self, span: Array) -> tuple[Array, Array]:
+        """Return what a box of these extents takes.
+
+        First the lines and the pages [2, programs], then for the first caches the part that its
+        lines take of those sets that they fall into [caches, programs].
+        """
+        span = np.minimum(span, self._shape)
+        if self._packed:
+            # Panels lie in the order in which they are read.
+            volume = span.prod(0) * self._item
+            amounts = [np.maximum(1, volume / size) for size in (self._line, self._page)]
+            return np.array(amounts), np.zeros((len(self._ways), span.shape[1]))
+        row = np.ones(span.shape, bool)
+        if len(span):
+            # Dimensions inside of which the box is as wide as the buffer make up a row.
+            row[:-1] = np.logical_and.accumulate((span >= self._shape)[:0:-1], 0)[::-1]
+        run = np.where(row, span, 1).prod(0) * self._item
+        rows = np.where(row, 1, span)
+        count = rows.prod(0)
+        width = 1 + (run - self._item) / self._line
+        lines = count * width
+        extent = ((span - 1) * self._strides).sum(0)
+        pages = np.minimum(count * (1 + (run - self._item) / self._page), 1 + extent / self._page)
+        reached = np.minimum(self._sets, width) * np.minimum(rows, self._places).prod(1)
+        taken = lines / (np.minimum(self._sets, reached) * self._ways)
+        return np.array([lines, pages]), taken

@@ -10,6 +10,13 @@ from codegen.machine import MachineSpeed, known_speed
 
 CACHE_LINE: Final = 64
 """Bytes that x86 and most aarch64 CPUs fetch at once."""
+PAGE: Final = 4 << 10
+"""Bytes of a page: arrays in pages of 2 MiB are the exception."""
+L1_WAY: Final = PAGE
+"""A first cache of x86 finds lines by the part of their address that is the same in all pages."""
+L1_WAY_ELSEWHERE: Final = 16 << 10
+L2_WAY: Final = 64 << 10
+"""Of most second caches, from 256 KiB in 4 ways to 1 MiB in 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +27,38 @@ class Machine:
     vector_registers: int
     caches: tuple[int, int, int]
     """The sizes of the data caches of one core, smallest first."""
+    way_bytes: tuple[int, int]
+    """The sizes of a way of the first two: addresses so far apart share a set."""
+    tlb: tuple[int, int]
+    """The pages whose addresses are at hand, and those that the second table has."""
     line: int
+    page: int
     cores: int
     fma_units: float
     """Multiply-adds of whole vectors a cycle."""
     fma_latency: float
     loads: float
     """Loads of whole vectors a cycle; there is one store."""
+    issue: float
+    """Instructions a cycle."""
     fetch_cycles: tuple[float, float, float]
     """What a line costs more that each cache gets from the next level, in loops that go through
     memory in order."""
+    page_cycles: tuple[float, float]
+    """What a load from a page costs more whose address is not at hand, or not in the second
+    table."""
+    forward_cycles: float
+    """From one update of a sum that lies in memory to the next."""
+
+    @property
+    def rooms(self) -> tuple[float, ...]:
+        """What each level holds: lines of the caches, then pages of the tables of addresses."""
+        return (*(size / self.line for size in self.caches), *self.tlb)
+
+    @property
+    def level_cycles(self) -> tuple[float, ...]:
+        """What each of these levels needs for a line or a page that it does not hold."""
+        return (*self.fetch_cycles, *self.page_cycles)
 
     @staticmethod
     def of(target: Target) -> Machine:
@@ -44,12 +73,18 @@ class Machine:
             target.vector_bits,
             target.vector_registers,
             (caches.l1, caches.l2, caches.l3),
+            (L1_WAY if target.architecture == "x86_64" else L1_WAY_ELSEWHERE, L2_WAY),
+            core.tlb,
             CACHE_LINE,
+            PAGE,
             target.num_cores or 1,
             target.fma_units if speed is None else _halves(speed.fma_units),
             target.fma_latency if speed is None else _halves(speed.fma_latency),
             core.vector_loads(target.vector_bits) if speed is None else _halves(speed.loads),
+            core.issue,
             core.fetch_cycles if speed is None else _fetch_cycles(speed),
+            core.page_cycles if speed is None else _page_cycles(speed),
+            core.forward_cycles if speed is None else _halves(speed.forward_cycles),
         )
 
 
@@ -61,3 +96,8 @@ def _halves(value: float) -> float:
 def _fetch_cycles(speed: MachineSpeed) -> tuple[float, float, float]:
     l1, l2, l3, memory = speed.line_cycles(CACHE_LINE)
     return max(0.0, l2 - l1), max(0.0, l3 - l2), max(0.0, memory - l3)
+
+
+def _page_cycles(speed: MachineSpeed) -> tuple[float, float]:
+    first, second = speed.page_cycles
+    return first, max(0.0, second - first)

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from search.feature_extractor.execution import Execution, execution
-from search.feature_extractor.footprints import footprints
+from search.feature_extractor.footprints import CACHES, PAGES, footprints
 from search.feature_extractor.machine import Machine
 from search.feature_extractor.nest_arrays import Array, Nest
 from search.feature_extractor.nests import Drives, Work
@@ -80,7 +80,8 @@ COLUMNS: Final = (
 )
 """The columns of one store, with their meanings."""
 
-_LOOP_CYCLES: Final = 2.0
+_LOOP_SLOTS: Final = 3.0
+"""The instructions of a loop that count and jump."""
 _SPILL_CYCLES: Final = 2.0
 _FUNCTION_CYCLES: Final = (10.0, 20.0)
 """The cycles of a mathematical function on a vector register, and on one element."""
@@ -108,6 +109,8 @@ class _Loads:
     gathered: Array
     held: Array
     """The registers of the operand that needs fewest: it stays while the others are loaded."""
+    each: list[Array]
+    """Those of each access, in the order of the store's."""
 
     @property
     def total(self) -> Array:
@@ -127,7 +130,7 @@ def program_columns(nests: Sequence[Nest], machine: Machine) -> list[StoreColumn
 
 
 def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
-    touched = footprints(nest, how, machine.caches, machine.line)
+    touched = footprints(nest, how, machine)
     elements = nest.extents.prod(0)
     vector, pieces, tile = how.vector, how.pieces, how.tile
     accumulators, run = tile * pieces, how.run.prod(0)
@@ -135,7 +138,8 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     updates = steps * accumulators
     loads = _loads(nest, how)
     scattered = (_lane_stride(how, nest.strides[0]) > 1) & (vector > 1)
-    written = np.where(scattered, vector * tile, accumulators) * (1 + nest.store.updates) / run
+    kept, apart = _kept_steps(nest, how)
+    written = np.where(scattered, vector * tile, accumulators) * (1 + nest.store.updates) / kept
     code, innermost = _written_out(nest, how)
     repeats = _repeats(nest, code * vector)
     work = nest.store.work
@@ -148,20 +152,27 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     on_vector, on_element = _FUNCTION_CYCLES
     function = np.where(vector > 1, on_vector, on_element * vector / pieces)
     issued = accumulators * arithmetic / machine.fma_units
-    cycles = np.maximum(
-        np.maximum(issued, loads.total / machine.loads + written),
-        machine.fma_latency if nest.store.updates else 0.0,
+    overhead = tile / code
+    slots = accumulators * max(1, arithmetic) + loads.total + written + _LOOP_SLOTS * overhead
+    cycles = _together(
+        issued,
+        loads.total / machine.loads + written,
+        slots / machine.issue,
+        np.full(nest.count, machine.fma_latency if nest.store.updates else 0.0),
+        machine.forward_cycles / apart if nest.store.updates else np.zeros(nest.count),
     )
     cycles = cycles + _SPILL_CYCLES * machine.vector_registers * np.maximum(0, pressure - 1)
     cycles = cycles + accumulators * (
         work[Work.FUNCTION] * function + work[Work.DIVISION] * _DIVISION_CYCLES + work[Work.CHOICE]
     )
-    overhead = tile / code
-    compute = steps / repeats * (cycles + _LOOP_CYCLES * overhead)
-    fetched = touched.fetched.sum(0)
-    largest = touched.fetched.max(0)
-    fetching = np.array(machine.fetch_cycles)[:, None] * fetched
-    time = compute + fetching.sum(0)
+    compute = steps / repeats * cycles
+    # Boxes have gaps, and what was lost may be wanted no more: no access fetches two lines.
+    fetches = np.minimum(touched.fetched, steps * np.array([written, *loads.each])[:, None])
+    fetched, largest = fetches.sum(0), fetches.max(0)
+    fetching = np.array(machine.level_cycles)[:, None] * fetched
+    lines, pages = fetching[CACHES].sum(0), fetching[PAGES].sum(0)
+    fetch = _together(lines, pages)
+    time = _together(compute, fetch)
     busy = how.parallel / np.ceil(how.parallel / machine.cores)
     values = (
         _log(elements),
@@ -184,13 +195,13 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
         _log(nest.unroll + 1),
         _log(cycles / accumulators),
         _log(compute / elements),
-        *_log(fetched / updates),
+        *_log(fetched[CACHES] / updates),
         *_log(largest[:2] / updates),
-        *_log(touched.fetched[0, :2] / updates),
+        *_log(fetches[0, :2] / updates),
         *_log(touched.entries[:2]),
         _log(touched.tile_bytes / machine.caches[0]),
         _log(touched.total_bytes / machine.caches[1]),
-        fetching.sum(0) / time,
+        fetch / time,
         fetching[0] / time,
         _log(how.parallel),
         how.fused,
@@ -212,6 +223,14 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     return StoreColumns(columns, time / busy)
 
 
+def _together(*times: Array) -> Array:
+    """Return the time of what a processor does at once, as far as it looks ahead.
+
+    It is longer than the longest of the times, and shorter than their sum.
+    """
+    return np.asarray(np.sqrt(sum(time**2 for time in times)))
+
+
 def _log(x: Array) -> Array:
     return np.log2(np.maximum(x, 2.0**-20))
 
@@ -227,14 +246,40 @@ def _loads(nest: Nest, how: Execution) -> _Loads:
     contiguous, broadcast, gathered = zero, zero, zero
     held = np.full(nest.count, np.inf)
     vector, pieces = how.vector, how.pieces
+    each = []
     for strides in nest.strides[1:]:
         moved = np.where(strides > 0, how.inner, 1).prod(0)
         apart = _lane_stride(how, strides)
-        contiguous = contiguous + np.where(apart == 1, moved * pieces, 0)
-        broadcast = broadcast + np.where(apart == 0, moved, 0)
-        gathered = gathered + np.where((apart != 0) & (apart != 1), moved * vector, 0)
+        parts = (
+            np.where(apart == 1, moved * pieces, 0),
+            np.where(apart == 0, moved, 0),
+            np.where((apart != 0) & (apart != 1), moved * vector, 0),
+        )
+        contiguous, broadcast = contiguous + parts[0], broadcast + parts[1]
+        gathered = gathered + parts[2]
+        each.append(np.sum(parts, 0))
         held = np.minimum(held, np.where(apart == 0, moved, moved * pieces))
-    return _Loads(contiguous, broadcast, gathered, np.where(np.isinf(held), 0, held))
+    return _Loads(contiguous, broadcast, gathered, np.where(np.isinf(held), 0, held), each)
+
+
+def _kept_steps(nest: Nest, how: Execution) -> tuple[Array, Array]:
+    """Return the steps during which accumulators stay in registers, and between two of their sums.
+
+    The compiler keeps them there over the reduction loops right around a tile, too. Where a tile
+    comes back later instead, its sums lie in memory meanwhile.
+    """
+    kept: Array = how.run.prod(0)
+    apart = np.ones(nest.count)
+    around, between = np.ones(nest.count, bool), np.ones(nest.count, bool)
+    for place in reversed(nest.loops):
+        trips = how.outer[place]
+        if nest.drives[place] is Drives.REDUCTION:
+            kept = np.where(around, kept * trips, kept)
+            between &= trips == 1
+        else:
+            around &= trips == 1
+            apart = np.where(between, apart * trips, apart)
+    return kept, np.where(kept > 1, np.inf, apart)
 
 
 def _repeats(nest: Nest, written_out: Array) -> Array:

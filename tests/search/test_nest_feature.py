@@ -82,11 +82,15 @@ def test_the_tile_is_what_the_postprocessors_make():
     assert row["main.loads"] == pytest.approx(8 / 12)
 
 
-def test_without_postprocessing_accumulators_are_in_memory():
+def test_without_postprocessing_the_innermost_reduction_keeps_its_sum():
+    inside, outside = features(*(tiled(order, completed=False) for order in ("ijk", "kij")))
+    assert 2 ** inside["main.accumulators"] == 1
+    assert inside["main.tile_traffic"] == 2 / 64, "the sum is loaded and stored for 64 updates"
+    assert outside["main.tile_traffic"] == 2, "each update loads and stores its element"
+
+
+def test_a_space_whose_postprocessors_make_tiles_has_them_before():
     plain = tiled("ijk", completed=False)
-    (row,) = features(plain)
-    assert 2 ** row["main.accumulators"] == 1
-    assert row["main.tile_traffic"] == 2, "each update loads and stores its element"
     context = TuneContext(plain.mod, target=AVX2, space_generator="post-order-apply")
     (rows,) = NestFeature().extract_from(context, [MeasureCandidate(plain, [])])
     tile = rows[0, NestFeature.names.index("main.accumulators")]
@@ -221,3 +225,82 @@ def test_wide_vectors_take_two_turns_in_narrow_units():
     wide, narrow = (Machine.of(Target(f"llvm -mcpu=znver4{o}")) for o in ("", " -vector-width=256"))
     assert (wide.vector_bits, wide.fma_units, wide.loads) == (512, 1, 1)
     assert (narrow.vector_bits, narrow.fma_units, narrow.loads) == (256, 2, 2)
+
+
+ROWS = """
+@T.prim_func
+def main(A: T.Buffer(({rows}, {width}), "float32"), B: T.Buffer(({rows},), "float32")):
+    for i, k in T.grid(4096, {rows}):
+        with T.block("B"):
+            vi, vk = T.axis.remap("RS", [i, k])
+            with T.init():
+                B[vk] = T.float32(0)
+            B[vk] = B[vk] + A[vk, 0]
+"""
+
+
+def first_elements(rows: int, width: int) -> dict[str, float]:
+    """Return the features of reading the first elements of rows again and again."""
+    (row,) = features(Schedule(module(ROWS.format(rows=rows, width=width))))
+    return row
+
+
+def test_rows_that_are_a_page_apart_fall_into_the_same_sets():
+    # 48 lines are a tenth of the first cache; 4096 bytes apart, 8 of them find a place.
+    spread, crowded = first_elements(48, 1040), first_elements(48, 1024)
+    assert spread["main.l1_lines"] == -20
+    assert crowded["main.l1_lines"] > -1
+    assert crowded["main.cycles"] > spread["main.cycles"]
+
+
+def test_rows_in_more_pages_than_are_at_hand_take_longer():
+    few, many = first_elements(24, 1040), first_elements(240, 1040)
+    assert few["main.l1_lines"] == many["main.l1_lines"] == -20
+    assert many["main.cycles"] > few["main.cycles"] + 0.05
+
+
+def test_no_access_fetches_more_lines_than_it_loads():
+    # What a step of the window skips counts for the box, but no line of it is ever loaded.
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4096, 4096), "float32"), B: T.Buffer((64, 64), "float32")):
+    for i, j in T.grid(64, 64):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi * 64, vj * 64] + T.float32(1)
+"""
+    (row,) = features(Schedule(module(text)))
+    assert 2 ** row["main.l1_largest"] <= 1
+
+
+def test_counting_is_done_while_a_tile_is_updated():
+    # A tile of 8 sums takes 4 cycles; 9 loads and the counting fit in beside.
+    def written_out(limit: int) -> Schedule:
+        sch = Schedule(module(MATMUL))
+        i, j, k = sch.get_loops(sch.get_block("C"))
+        outer, inner = sch.split(k, [None, 16])
+        sch.reorder(i, j, outer, inner)
+        sch.annotate(sch.get_block("root"), "meta_schedule.vectorize", 64)
+        sch.annotate(sch.get_block("root"), "meta_schedule.unroll_explicit", limit)
+        sch.enter_postproc()
+        return sch
+
+    counted, unrolled = features(
+        written_out(16), written_out(512), target="llvm -mcpu=znver3 -num-cores=4"
+    )
+    assert counted["main.overhead"] > unrolled["main.overhead"] + 1
+    assert abs(counted["main.cycles"] - unrolled["main.cycles"]) < 0.2
+
+
+def test_a_sum_in_memory_waits_for_its_last_store():
+    text = """
+@T.prim_func
+def main(A: T.Buffer(({k}, {n}), "float32"), C: T.Buffer(({n}, 2), "float32")):
+    for k, j in T.grid({k}, {n}):
+        with T.block("C"):
+            vj, vk = T.axis.remap("SR", [j, k])
+            C[vj, 0] = C[vj, 0] + A[vk, vj]
+"""
+    short, long = (features(Schedule(module(text.format(k=4096 // n, n=n))))[0] for n in (2, 1024))
+    assert short["main.tile_traffic"] == long["main.tile_traffic"] == 2
+    assert short["main.element_cycles"] > long["main.element_cycles"] + 0.1
