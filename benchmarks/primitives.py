@@ -195,6 +195,7 @@ CASES: dict[str, list[Case]] = {
     "LoopPartition": [Case(convolution, lambda s: [s.loop("relu", 1), [16, None]])],
     "MarkLoops": [Case(convolution, lambda s: [s.loops("conv")[2:4], [2, 1], 64])],
     "Merge": [Case(matmul, lambda s: [s.loop("scale", 1), s.loop("relu", 1)])],
+    "OffsetFactor": [Case(dot_products, lambda s: [s.block("dot"), 0, "int8"])],
     "PadEinsum": [Case(matmul, lambda s: [s.block("matmul"), [16, 16, 16]])],
     "Parallel": [Case(convolution, lambda s: [s.loop("conv", 1)])],
     "RFactor": [Case(convolution, lambda s: [s.loop("conv", 6), 0])],

@@ -231,6 +231,7 @@ LINES: tuple[tuple[float, str], ...] = (
     (1, "sch.reverse_compute_inline({block})"),
     (1.5, "sch.decompose_reduction({block}, {loop})"),
     (1.5, "sch.rfactor({loop}, {index})"),
+    (0.5, "sch.offset_factor({block}, 0, 'uint8')"),
     (0.3, "sch.storage_align({block}, {position}, -1, {few}, 1)"),
     (0.3, "sch.set_scope({block}, {position}, {scope})"),
     (0.1, "sch.unsafe_set_dtype({block}, 0, 'float16')"),

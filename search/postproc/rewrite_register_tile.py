@@ -138,7 +138,8 @@ def _accesses(node: Block, target: Target) -> _Accesses | None:
     store = node.body
     if node.annotations.get(AUTO_TENSORIZE) and len(node.writes) == 1:
         (written,) = node.writes
-        reads = [read for read in node.reads if read.buffer is not written.buffer]
+        loaded = {part.buffer for part in walk(node.body) if isinstance(part, BufferLoad)}
+        reads = [r for r in node.reads if r.buffer in loaded and r.buffer is not written.buffer]
         first, *others = (
             (region.buffer, [dim.min for dim in region.region]) for region in (written, *reads)
         )

@@ -28,20 +28,21 @@ class IntrinLoop:
     """The iterations that the intrinsic takes; they divide those of the loop."""
 
 
-def intrin_loops(block: StmtSRef, desc: PrimFunc) -> list[IntrinLoop]:
+def intrin_loops(block: StmtSRef, desc: PrimFunc, *, other_sign: bool = False) -> list[IntrinLoop]:
     """Return the loops around a block for the loops of a description, in the latter's order.
 
     Block and description must compute the same; where they read it may differ still, since that
     depends on how the loops are divided. An operand may be narrower than the description's if it is
-    converted where it is read, as int8 for int16. The last axis of a kind (spatial, reduction) in
-    the description takes the last of the block, the one before that the one before, and so on.
-    Raises Mismatch where the computations differ, or axes are missing or no multiples.
+    converted where it is read, as int8 for int16, and with `other_sign` uint8 for int8. The last
+    axis of a kind (spatial, reduction) in the description takes the last of the block, the one
+    before that the one before, and so on. Raises Mismatch where the computations differ, or axes
+    are missing or no multiples.
     """
     extents, described = described_nest(desc)
     node = block.block
     if not is_trivial_binding(block):
         raise Mismatch("an axis of the block is not bound to a loop of its own", node, described)
-    _check_computation(node.body, described.block.body)
+    _check_computation(node.body, described.block.body, other_sign)
     free: dict[int, list[int]] = {}
     for position, axis in enumerate(node.iter_vars):
         free.setdefault(axis.iter_type, []).append(position)
@@ -92,7 +93,7 @@ def operand_loads(body: Stmt) -> list[BufferLoad]:
     return [load for load in loads if load.buffer is not body.buffer]
 
 
-def _check_computation(found: Stmt, expected: Stmt) -> None:
+def _check_computation(found: Stmt, expected: Stmt, other_sign: bool) -> None:
     """Raise unless two bodies store the same function of the same number of buffers."""
     if not isinstance(found, BufferStore) or not isinstance(expected, BufferStore):
         raise Mismatch("the block is not a single store", found, expected)
@@ -103,13 +104,19 @@ def _check_computation(found: Stmt, expected: Stmt) -> None:
     if not expr_deep_equal(computed, described):
         raise Mismatch("the expressions differ", found, expected)
     for load, wanted in zip(operand_loads(found), operand_loads(expected), strict=True):
-        if not holds_values_of(wanted.dtype, load.dtype):
+        fits = holds_values_of(wanted.dtype, load.dtype)
+        if not fits and not (other_sign and _differ_in_sign(wanted, load)):
             raise Mismatch(
                 f"{load.buffer.name} holds {load.dtype}, which {wanted.dtype} does not have all "
                 f"values of",
                 found,
                 expected,
             )
+
+
+def _differ_in_sign(a: BufferLoad, b: BufferLoad) -> bool:
+    both = a.dtype.is_integral and b.dtype.is_integral
+    return both and a.dtype.bits == b.dtype.bits and a.dtype.is_int != b.dtype.is_int
 
 
 class _WithoutIndices(Rewriter):

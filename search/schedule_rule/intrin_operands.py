@@ -16,6 +16,7 @@ from tensorir.buffer import Buffer, Range
 from tensorir.dtype import DataType
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import BufferLoad, FloorMod, IntImm, IterVar, Var
+from tensorir.float_format import holds_values_of
 from tensorir.index_map import IndexMap
 from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.ops import const
@@ -24,6 +25,8 @@ from tensorir.visit import collect_vars, substitute
 
 _LANES: Final = 64
 """The most iterations of a loop of a copy that becomes one vector."""
+_SUMS: Final = 16
+"""The sums of a factor's offset that are computed together."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Repacked:
 
     buffer: Buffer
     dtype: DataType
-    """The dtype that it gets, which has every number of the one that it has."""
+    """The dtype that it gets: one with every number of the one that it has, or of other sign."""
     layout: Layout | None
     """The layout that it gets; None for the one that it has."""
 
@@ -50,15 +53,18 @@ class Layout:
     """The dimensions that it takes parts of, the one whose parts lie side by side last."""
 
 
-def repacked_operands(block: StmtSRef, intrin: TensorIntrin) -> list[Repacked]:
+def repacked_operands(
+    block: StmtSRef, intrin: TensorIntrin, *, other_sign: bool = False
+) -> list[Repacked]:
     """Return the operands of a block that have to get another form for an intrinsic to read them.
 
     The dimensions that the intrinsic walks through become the last ones, in the order and with the
     extents of its description. A right operand `B[k, n]` of a dot product of 4 bytes in 16 lanes
-    becomes `B[n // 16, k // 4, n % 16, k % 4]`. Raises Mismatch where the computations differ, and
+    becomes `B[n // 16, k // 4, n % 16, k % 4]`. Signed factors may become unsigned ones and the
+    reverse if `other_sign`. Raises Mismatch where the computations differ, and
     where an axis that the intrinsic takes over drives no dimension of its own.
     """
-    tiles = intrin_loops(block, intrin.desc)
+    tiles = intrin_loops(block, intrin.desc, other_sign=other_sign)
     _, described = described_nest(intrin.desc)
     axes = [block.block.iter_vars[tile.position] for tile in tiles]
     taken = {axis.var: tile.extent for axis, tile in zip(axes, tiles, strict=True)}
@@ -70,7 +76,7 @@ def repacked_operands(block: StmtSRef, intrin: TensorIntrin) -> list[Repacked]:
         intrin.desc.buffer_map[a]: intrin.impl.buffer_map[b]
         for a, b in zip(intrin.desc.params, intrin.impl.params, strict=True)
     }
-    found = []
+    found: list[Repacked] = []
     pairs = zip(operand_loads(block.block.body), operand_loads(described.block.body), strict=True)
     for load, wanted in pairs:
         here = BufferLoad(wanted.buffer, tuple(substitute(i, named) for i in wanted.indices))
@@ -80,7 +86,8 @@ def repacked_operands(block: StmtSRef, intrin: TensorIntrin) -> list[Repacked]:
             layout = _layout(load, here, taken, spatial)
         if layout is not None or load.dtype is not wanted.dtype:
             found.append(Repacked(load.buffer, wanted.dtype, layout))
-    return found
+    # What is read once more for an offset is read as it is packed.
+    return sorted(found, key=lambda one: holds_values_of(one.dtype, one.buffer.dtype))
 
 
 def _is_laid_out(
@@ -139,9 +146,17 @@ def _layout(
 def repack(sch: Schedule, block: BlockRV, operand: Repacked) -> None:
     """Copy an operand of a block into the form in which an intrinsic reads it.
 
-    A weight whose layout is free is copied once, when a model is built.
+    Signed integers become unsigned ones, or the reverse, by `Schedule.offset_factor`. A weight
+    whose layout is free is copied once, when a model is built.
     """
-    index = [read.buffer for read in sch.get(block).reads].index(operand.buffer)
+    reads = [read.buffer for read in sch.get(block).reads]
+    index = reads.index(operand.buffer)
+    if not holds_values_of(operand.dtype, operand.buffer.dtype):
+        _, share = sch.offset_factor(block, index, str(operand.dtype))
+        _in_lanes(sch, share)
+        if operand.layout is not None:
+            sch.transform_layout(block, ("read", index), operand.layout.index_map)
+        return
     copy = sch.cache_read(block, index, "global")
     func = sch.state.func(sch.state.func_name_of(sch.get_sref(block)))
     free = [int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())]
@@ -152,6 +167,22 @@ def repack(sch: Schedule, block: BlockRV, operand: Repacked) -> None:
     if operand.layout is not None:
         sch.transform_layout(block, ("read", index), operand.layout.index_map)
         _in_order(sch, copy, operand.layout)
+
+
+def _in_lanes(sch: Schedule, sums: BlockRV) -> None:
+    """Make vectors of the sums of a reduction, side by side."""
+    node = sch.get(sums)
+    loops = sch.get_loops(sums)
+    spatial = [
+        loop
+        for loop, axis in zip(loops, node.iter_vars, strict=True)
+        if axis.iter_type == IterVar.DATA_PAR
+    ]
+    if spatial:
+        rest, lanes = sch.split(spatial[-1], [None, _SUMS])
+        others = [loop for loop in loops if loop not in spatial]
+        sch.reorder(*spatial[:-1], rest, *others, lanes)
+        sch.vectorize(lanes)
 
 
 def _in_order(sch: Schedule, copy: BlockRV, layout: Layout) -> None:

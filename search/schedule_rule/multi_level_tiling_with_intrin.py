@@ -33,10 +33,11 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
     in the end. That outer block is tiled as `MultiLevelTiling` does it, with the same arguments.
 
     An operand that lies otherwise in memory than the intrinsic reads it, or is narrower, is copied
-    first (`intrin_operands`). A block stays as it is, for the rules that follow, where the
-    intrinsic does not compute the same, where an operand cannot be brought into its form, and where
-    the target does not have the instructions that it uses. Otherwise all designs use it. Raises
-    IRValueError if there is no such intrinsic.
+    first (`intrin_operands`); with `other_sign`, so is a factor that the intrinsic takes as an
+    unsigned number and the program has signed, or the reverse. A block stays as it is, for the
+    rules that follow, where the intrinsic does not compute the same, where an operand cannot be
+    brought into its form, and where the target does not have the instructions that it uses.
+    Otherwise all designs use it. Raises IRValueError if there is no such intrinsic.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         reuse_read: ReuseType | None = None,
         reuse_write: ReuseType | None = None,
         filter_fn: BlockFilter | None = None,
+        other_sign: bool = False,
     ) -> None:
         super().__init__(
             structure,
@@ -62,6 +64,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         intrin = TensorIntrin.get(intrin_name)
         assert intrin is not None
         self.intrin_name = intrin_name
+        self.other_sign = other_sign
         self._intrin = intrin
         self._refusal: str | None = None
         self._logger = logging.getLogger("tensorir.search")
@@ -77,7 +80,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         if not self.applies_to(sch, sref):
             return [sch]
         try:
-            intrin_loops(sref, self._intrin.desc)
+            intrin_loops(sref, self._intrin.desc, other_sign=self.other_sign)
         except Mismatch as difference:
             self._log(sch, block, difference.reason)
             return [sch]
@@ -94,7 +97,9 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         """Make the intrinsic's part an inner block, so that the outer one is to be tiled."""
         sch, block = state.sch, state.block
         try:
-            for operand in repacked_operands(sch.get_sref(block), self._intrin):
+            for operand in repacked_operands(
+                sch.get_sref(block), self._intrin, other_sign=self.other_sign
+            ):
                 repack(sch, block, operand)
             outer = sch.blockize(self._innermost(sch, block))
             sch.copy().tensorize(outer, self.intrin_name)

@@ -21,6 +21,10 @@ from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
 
 
+class OtherSign(str):
+    """The name of an intrinsic for factors that are signed where it takes unsigned ones."""
+
+
 class CpuNumbers(TypedDict, total=False):
     """The numbers of a preset for CPUs."""
 
@@ -34,7 +38,7 @@ class CpuNumbers(TypedDict, total=False):
     """The limits of unrolling to choose from."""
     structure: str
     """The levels of tiles, such as `"SSRSRS"`."""
-    intrins: Sequence[str]
+    intrins: Sequence[str | OtherSign]
     """Blocks are tiled for the first of these intrinsics that fits and that the target can run."""
 
 
@@ -56,13 +60,14 @@ def llvm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
 
 _PAIRS: Final = ["dot_16x2_i16i16s32_avx512", "dot_8x2_i16i16s32_avx2"]
 _BFLOATS: Final = ["dot_16x2_bf16bf16f32_avx512", "dot_8x2_bf16bf16f32_avx512"]
-_BYTES: Final = ["dot_16x4_vnni", "dot_8x4_vnni", "dot_8x4_i8i8s32_vnniint8"]
+_BYTES: Final = ["dot_8x4_i8i8s32_vnniint8", "dot_16x4_vnni", "dot_8x4_vnni"]
+_OTHER_BYTES: Final = [OtherSign("dot_16x4_vnni"), OtherSign("dot_8x4_vnni")]
 
 
 @ScheduleRule.kinds.register("vnni")
 def vnni_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     """Return the rules for x86 with an instruction for dot products of bytes."""
-    return _cpu_rules({**_X86, "intrins": [*_BYTES, *_BFLOATS, *_PAIRS], **changed})
+    return _cpu_rules({**_X86, "intrins": [*_BYTES, *_OTHER_BYTES, *_BFLOATS, *_PAIRS], **changed})
 
 
 @ScheduleRule.kinds.register("avx512")
@@ -102,6 +107,7 @@ def dotprod_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
         "dot_4x4_u8u8i32_hdot",
         "dot_4x4_u8i8s32_usdot",
         "dot_4x2_bf16bf16f32_bfdot",
+        OtherSign("dot_4x4_i8i8s32_sdot"),
     ]
     return _cpu_rules({**_ARM, "intrins": dots, **changed})
 
@@ -128,7 +134,12 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
         ),
         SkipNeutralTerms(),
         AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
-        *(MultiLevelTilingWithIntrin(intrin, **tiling) for intrin in numbers["intrins"]),
+        *(
+            MultiLevelTilingWithIntrin(
+                str(intrin), other_sign=isinstance(intrin, OtherSign), **tiling
+            )
+            for intrin in numbers["intrins"]
+        ),
         RFactorOverLanes(),
         StreamRows(),
         MultiLevelTiling(**tiling),

@@ -146,6 +146,7 @@ def test_presets_say_which() -> None:
         "dot_4x4_u8u8i32_hdot",
         "dot_4x4_u8i8s32_usdot",
         "dot_4x2_bf16bf16f32_bfdot",
+        "dot_4x4_i8i8s32_sdot",
     ]
     for kind in ("asimd", "dotprod"):
         assert "RewriteTensorize" in " ".join(map(str, Postproc.create(kind)))

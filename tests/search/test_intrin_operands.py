@@ -184,12 +184,31 @@ def test_a_weight_with_a_free_layout_is_packed_when_a_model_is_built() -> None:
         assert list(shapes(sch)).count("B_global") == 1
 
 
-def test_sums_of_bytes_are_not_packed_as_bytes_of_another_sign() -> None:
-    func = program(product("int8", "uint8"))
-    rule = MultiLevelTilingWithIntrin("dot_16x4_vnni", "SR")
-    rule._initialize_with_tune_context(ms.TuneContext(func, target=f"{X86}znver4"))
-    sch = Schedule(func)
-    assert rule.apply(sch, sch.get_block("C")) == [sch]
+@pytest.mark.parametrize(
+    ("text", "moved"),
+    [
+        (product("int8", "int8"), {"A_offset": ("uint8", (8, 16)), "C_offset": ("int32", (32,))}),
+        (
+            product("uint8", "uint8"),
+            {"B_offset": ("int8", (2, 4, 16, 4)), "C_offset": ("int32", (8,))},
+        ),
+    ],
+    ids=["left", "right"],
+)
+def test_bytes_of_the_other_sign_are_offset_if_the_rule_may(
+    text: str, moved: dict[str, tuple[str, tuple[int, ...]]]
+) -> None:
+    func = program(text)
+    for other_sign in (False, True):
+        rule = MultiLevelTilingWithIntrin("dot_16x4_vnni", "SR", other_sign=other_sign)
+        rule._initialize_with_tune_context(ms.TuneContext(func, target=f"{X86}znver4"))
+        before = Schedule(func, debug_mask="all")
+        (sch,) = rule.apply(before, before.get_block("C"))
+        assert (sch is before) is not other_sign
+    found = shapes(sch)
+    found.pop("B_global", None)
+    assert found == moved
+    assert_same(sch, text)
 
 
 # --------------------------------------------------------------------------- which target gets what
@@ -205,6 +224,8 @@ BFLOATS = ("bfloat16", "bfloat16", "float32")
         (f"{X86}znver4 -vector-width=256", BYTES, "vpdpbusd.256"),
         (f"{X86}alderlake", BYTES, "vpdpbusd.256"),
         (f"{X86}arrowlake", SIGNED, "vpdpbssd.256"),
+        (f"{X86}znver4", SIGNED, "vpdpbusd.512"),
+        (f"{X86}alderlake", ("uint8", "uint8", "int32"), "vpdpbusd.256"),
         (f"{X86}skylake-avx512", BYTES, "pmaddw.d.512"),
         (f"{X86}haswell", BYTES, "avx2.pmadd.wd"),
         (f"{X86}haswell", SIGNED, "avx2.pmadd.wd"),
@@ -214,6 +235,7 @@ BFLOATS = ("bfloat16", "bfloat16", "float32")
         (f"{ARM}neoverse-n2", BYTES, "usdot"),
         (f"{ARM}neoverse-n2", BFLOATS, "bfdot"),
         (f"{ARM}neoverse-n1", SIGNED, "sdot"),
+        (f"{ARM}neoverse-n1", BYTES, "sdot"),
         (f"{ARM}cortex-a72", SIGNED, "smull"),
     ],
 )

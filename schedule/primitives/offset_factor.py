@@ -1,0 +1,222 @@
+"""Multiplying unsigned numbers in the place of signed ones, or the other way round."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schedule.analysis.bindings import is_trivial_binding
+from schedule.analysis.block_kind import check_reduction, require_pipeline
+from schedule.analysis.staging_copy import Sweep, checked_buffer, stage_buffer
+from schedule.errors import ArgumentError, Problem, check
+from schedule.instruction import BlockArg, NewBlocks, ReadIndex, primitive
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.dtype import DataType
+from tensorir.equal import structural_equal
+from tensorir.expr import (
+    Add,
+    BufferLoad,
+    Cast,
+    IterVar,
+    Mul,
+    PointerType,
+    PrimExpr,
+    PrimType,
+    Sub,
+    Var,
+)
+from tensorir.float_format import holds_values_of
+from tensorir.ops import const, is_const_int
+from tensorir.stmt import BufferStore, sequence
+from tensorir.visit import collect_vars, substitute, walk
+
+NO_PRODUCT = Problem(
+    "NotSumOfProductsError",
+    "the factor {buffer} of {0} cannot be offset: {reason}",
+    "the block must be a sum of products of integers, C[i] = C[i] + Cast(A[i, k]) * B[k], with an "
+    "init and a loop for each axis",
+)
+
+
+@primitive("OffsetFactor")
+def offset_factor(
+    state: ScheduleState, block: BlockArg, read_buffer_index: ReadIndex, dtype: str
+) -> NewBlocks:
+    """Multiply by unsigned numbers in the place of signed ones of the same bits, or the reverse.
+
+    Before: for i, j, k: C[i, j] = 0 if k == 0; C[i, j] += Cast(A[i, k]) * Cast(B[k, j])
+    After:  for i, k: A_offset[i, k] = A[i, k] + 128                # offset_factor(C, 0, "uint8")
+            for j, k: C_offset[j] = 0 if k == 0; C_offset[j] += 128 * Cast(B[k, j])
+            for i, j, k: C[i, j] = 0 - C_offset[j] if k == 0; C[i, j] += Cast(A_offset[i, k]) * ...
+
+    All numbers of the factor move by the distance between the smallest of both types, 128 from int8
+    to uint8 and -128 back, and what that adds to the sums is taken off where they begin. The result
+    is the same in every bit, since sums of integers wrap. Returned are the block that moves the
+    factor, `<buffer>_offset`, and the one that computes what is taken off.
+
+    Raises ScheduleError: BufferIndexOutOfRangeError, NotSumOfProductsError,
+    NotStagePipelineError, NotReductionBlockError, ArgumentError (a ValueError) for a type that is
+    not the other one of the factor's bits.
+    """
+    # Preconditions.
+    buffer = checked_buffer(block, read_buffer_index, "global", "read")
+    kind = _other_sign(buffer.dtype, dtype)
+    scope, graph = require_pipeline(state, block)
+    if state.enable_check:
+        check_reduction(state, block, graph)
+    product = _product(state, block, buffer, kind)
+    node = block.block
+    loops = loops_above(block)
+    offset = _smallest(kind) - _smallest(buffer.dtype)
+    moved = _fresh(buffer, f"{buffer.name}_offset", kind, buffer.shape)
+
+    # Rewrite: the moved factor.
+    sweep = Sweep.over([Range(n) for n in buffer.shape])
+    value = Add(Cast(kind, BufferLoad(buffer, sweep.places)), const(offset, kind))
+    read = [BufferRegion.from_point(buffer, sweep.places)]
+    name = _free_name(state, block, moved.name)
+    shift = sweep.storing(moved, sweep.places, value, name, read)
+
+    # Rewrite: what the offset adds to each sum, over the loops that the other factor depends on.
+    store = product.store
+    used = collect_vars(product.other)
+    factors = {part.buffer for part in walk(product.other) if isinstance(part, BufferLoad)}
+    kept = [
+        k
+        for k, axis in enumerate(node.iter_vars)
+        if axis.iter_type == IterVar.COMM_REDUCE or axis.var in used
+    ]
+    chosen = [node.iter_vars[k] for k in kept]
+    spatial = [axis for axis in chosen if axis.iter_type == IterVar.DATA_PAR]
+    total = store.buffer.dtype
+    shape = [axis.dom.extent for axis in spatial if axis.dom is not None]
+    share = _fresh(store.buffer, f"{store.buffer.name}_offset", total, shape)
+    bound = [block.block_realize.iter_values[k] for k in kept]
+    nest, fresh = Sweep.like(
+        [loops[k].loop for k in kept], chosen, bound, block.block_realize.predicate
+    )
+    place = [fresh[axis.var] for axis in spatial]
+    term = Mul(const(offset, total), substitute(product.other, fresh))
+    sums = nest.running(
+        BufferStore(share, Add(BufferLoad(share, place), term), place),
+        [substitute(region, fresh) for region in node.reads if region.buffer in factors],
+        [BufferRegion.from_point(share, place)],
+        _free_name(state, block, share.name),
+        init=BufferStore(share, const(0, total), place),
+    )
+
+    # Rewrite: the block itself.
+    mine = [axis.var for axis in spatial]
+    factor = Cast(product.cast.dtype, BufferLoad(moved, product.load.indices))
+    begin = product.init
+    new = node.with_(
+        reads=(
+            *(
+                region if region.buffer is not buffer else BufferRegion(moved, region.region)
+                for region in node.reads
+            ),
+            BufferRegion.from_point(share, mine),
+        ),
+        body=BufferStore(store.buffer, Add(product.own, product.times(factor)), store.indices),
+        init=BufferStore(begin.buffer, Sub(begin.value, BufferLoad(share, mine)), begin.indices),
+    )
+    state.replace(block, new)
+    state.replace(loops[0], sequence([shift.nest, sums.nest, loops[0].loop]))
+    root = scope.block
+    state.replace(scope, root.with_(alloc_buffers=(*root.alloc_buffers, moved, share)))
+
+    # Result.
+    return state.get_sref(shift.block), state.get_sref(sums.block)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A store that adds a product to what it stores."""
+
+    store: BufferStore
+    own: BufferLoad
+    """The element before."""
+    cast: Cast
+    load: BufferLoad
+    """The factor, and its conversion."""
+    other: PrimExpr
+    """The other factor."""
+    is_first: bool
+    """True if the factor is the left one."""
+    init: BufferStore
+
+    def times(self, factor: PrimExpr) -> Mul:
+        """Return the product with another expression in the factor's place."""
+        return Mul(factor, self.other) if self.is_first else Mul(self.other, factor)
+
+
+def _product(state: ScheduleState, block: StmtSRef, buffer: Buffer, kind: DataType) -> _Product:
+    """Return the parts of a sum of products of a buffer; ScheduleError for any other block."""
+
+    def require(condition: bool, reason: str) -> None:
+        check(condition, NO_PRODUCT, block, buffer=buffer.name, reason=reason)
+
+    node = block.block
+    loops = loops_above(block)
+    alone = bool(loops) and state.child_blocks(loops[0]) == [block]
+    require(alone and is_trivial_binding(block), "an axis has no loop of its own")
+    require(is_const_int(block.block_realize.predicate, 1), "its predicate leaves some steps out")
+    require(all(is_const_int(sref.loop.min, 0) for sref in loops), "a loop does not start at 0")
+    store, init = node.body, node.init
+    simple = isinstance(store, BufferStore) and isinstance(init, BufferStore)
+    require(simple, "it does not store one element and initialise it")
+    assert isinstance(store, BufferStore)
+    assert isinstance(init, BufferStore)
+    parts = store.value
+    factors = parts.b if isinstance(parts, Add) else None
+    require(isinstance(factors, Mul), "it does not add a product")
+    assert isinstance(parts, Add)
+    assert isinstance(factors, Mul)
+    own = parts.a
+    is_own = isinstance(own, BufferLoad) and own.buffer is store.buffer
+    require(is_own, "it does not add to the element that it stores")
+    assert isinstance(own, BufferLoad)
+    same = all(structural_equal(a, b) for a, b in zip(own.indices, store.indices, strict=True))
+    require(same, "it does not add to the element that it stores")
+    loads = [part for part in walk(factors) if isinstance(part, BufferLoad)]
+    read = [load for load in loads if load.buffer is buffer]
+    require(len(read) == 1, "it is read more than once, or not at all")
+    for factor, other in ((factors.a, factors.b), (factors.b, factors.a)):
+        if isinstance(factor, Cast) and factor.value is read[0]:
+            require(
+                factor.dtype.is_integral and holds_values_of(factor.dtype, kind),
+                f"it is multiplied as {factor.dtype}, which has not all values of {kind}",
+            )
+            return _Product(store, own, factor, read[0], other, factor is factors.a, init)
+    require(False, "it is not converted where it is multiplied")
+    raise AssertionError
+
+
+def _other_sign(dtype: DataType, text: str) -> DataType:
+    """Return the type that a factor gets; ArgumentError for one that differs in more than sign."""
+    sign = "uint" if dtype.is_int else "int"
+    wanted = f"{sign}{dtype.bits}"
+    if not dtype.is_integral or dtype.is_bool or text != wanted:
+        reason = f"is {text!r}; the factor is {dtype}, so it can only be {wanted!r}"
+        raise ArgumentError("offset_factor", "dtype", reason)
+    return DataType(text)
+
+
+def _smallest(dtype: DataType) -> int:
+    return -(1 << (dtype.bits - 1)) if dtype.is_int else 0
+
+
+def _fresh(buffer: Buffer, name: str, dtype: DataType, shape: Sequence[PrimExpr]) -> Buffer:
+    """Return a compact buffer of its own memory."""
+    made = stage_buffer(buffer, name, "global", list(shape))
+    return made.with_(dtype=dtype, data=Var(name, PointerType(PrimType(dtype), "global")))
+
+
+def _free_name(state: ScheduleState, block: StmtSRef, name: str) -> str:
+    """Return `name`, with a number if a block of the function has it already."""
+    taken = {sref.block.name_hint for sref in state.blocks(state.func_name_of(block))}
+    numbered = (f"{name}_{k}" for k in itertools.count(1))
+    return name if name not in taken else next(n for n in numbered if n not in taken)
