@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import search as ms
-from search.schedule_rule import AddRFactor, RFactorOverLanes, ScheduleRule
+from search.schedule_rule import AddRFactor, PackOperands, RFactorOverLanes, ScheduleRule
 from search.sketch_policy import sketches
 from tensorir import te
 from tests.search.programs import Matmul, split_all
@@ -145,11 +145,11 @@ def constants(rows, name):
     ],
 )
 def test_there_are_as_many_sketches_as_ansor_makes(program, count):
-    """Our own `RFactorOverLanes`, which Ansor does not have, is left out.
+    """Rules of our own, which Ansor does not have, are left out.
 
     Ansor factors a reduction that it does not tile if it is longer than there are cores.
     """
-    own = {RFactorOverLanes: [], AddRFactor: [AddRFactor(16, 64, only_above_cores=True)]}
+    own = {RFactorOverLanes: [], PackOperands: [], AddRFactor: [AddRFactor(16, 64, only_above_cores=True)]}
     rules = [
         rule for usual in ScheduleRule.create("llvm") for rule in own.get(type(usual), [usual])
     ]
@@ -162,7 +162,9 @@ def test_a_small_window_has_the_sketches_of_meta_schedule():
 
 
 def test_a_sketch_prints_with_its_holes():
-    text = str(sketches(matmul(512, 512, 512), TARGET)[1])
+    rules = [r for r in ScheduleRule.create("llvm") if not isinstance(r, PackOperands)]
+    space = ms.space_generator.PostOrderApply(sch_rules=rules)
+    text = str(sketches(matmul(512, 512, 512), TARGET, space)[1])
     assert (
         text
         == """\
