@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -183,6 +184,11 @@ class Target:
     def fma_latency(self) -> int:
         """The cycles from one update of an accumulator to the next."""
         return self.core.fma_latency
+
+    @property
+    def updates_in_flight(self) -> int:
+        """The accumulators that keep all multiply-add units busy: units times latency."""
+        return math.ceil(self.fma_units * self.fma_latency)
 
     @cached_property
     def caches(self) -> CacheSizes:

@@ -77,8 +77,10 @@ class Execution:
         return np.asarray(self.inner.prod(0))
 
 
-def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
-    """Return the execution of a nest on a CPU with such vector registers."""
+def execution(
+    nest: Nest, vector_bits: int, vector_registers: int, updates_in_flight: int
+) -> Execution:
+    """Return the execution of a nest on a CPU with such registers and multiply-add units."""
     is_parallel, lanes = _parallel_and_lanes(nest)
     within = nest.store.intrinsic_from
     is_intrinsic = within < len(nest.loops)
@@ -100,7 +102,7 @@ def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
         nest.extents, run, inner, lanes, nest.extents, parallel.prod(0), fused, register
     )
     if nest.store.updates:
-        tile_reduction(nest, result, is_parallel, vector_registers)
+        tile_reduction(nest, result, is_parallel, vector_registers, updates_in_flight)
     _vectorize_innermost(nest, result)
     result.outer = result.padded / (result.run * result.inner * result.lanes)
     return result

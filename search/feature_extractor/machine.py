@@ -25,6 +25,8 @@ class Machine:
 
     vector_bits: int
     vector_registers: int
+    updates_in_flight: int
+    """The accumulators that hide the latency of multiply-adds."""
     caches: tuple[int, int, int]
     """The sizes of the data caches of one core, smallest first."""
     way_bytes: tuple[int, int]
@@ -72,6 +74,7 @@ class Machine:
         return Machine(
             target.vector_bits,
             target.vector_registers,
+            target.updates_in_flight,
             (caches.l1, caches.l2, caches.l3),
             (L1_WAY if target.architecture == "x86_64" else L1_WAY_ELSEWHERE, L2_WAY),
             core.tlb,

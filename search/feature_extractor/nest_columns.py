@@ -119,7 +119,8 @@ class _Loads:
 
 def program_columns(nests: Sequence[Nest], machine: Machine) -> list[StoreColumns]:
     """Return the columns of all stores of a program."""
-    ways = [execution(nest, machine.vector_bits, machine.vector_registers) for nest in nests]
+    cpu = machine.vector_bits, machine.vector_registers, machine.updates_in_flight
+    ways = [execution(nest, *cpu) for nest in nests]
     for k, (nest, later) in enumerate(pairwise(nests)):
         loops, outside = nest.store.loops, later.store.loops
         same = nest.buffers[0] == later.buffers[0] and set(loops) <= set(outside)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from search.feature_extractor.execution import Execution
 
 
-def tile_reduction(nest: Nest, result: Execution, is_parallel: Mask, registers: int) -> None:
+def tile_reduction(
+    nest: Nest, result: Execution, is_parallel: Mask, registers: int, in_flight: int
+) -> None:
     """Choose the vector and the tile of a reduction, as `RewriteRegisterTile` does."""
     extents = nest.extents
     room = np.where(nest.limits[REGISTERS] >= 0, nest.limits[REGISTERS], registers)
@@ -40,8 +42,10 @@ def tile_reduction(nest: Nest, result: Execution, is_parallel: Mask, registers: 
             tuple(_operand(strides, _own_lanes(nest, lanes), pieces) for strides in operands),
         ),
         room,
+        in_flight,
     )
-    done = tiled & (choice.found | choice.stays) & ~(choice.stays & ~marked)
+    wanted = ~marked & (lanes.prod(0) > 1)
+    done = tiled & (choice.found | choice.stays) & ~(choice.stays & wanted)
     result.lanes = np.where(done, lanes, result.lanes)
     result.inner = np.where(done, choice.sides, result.inner)
     # An order that stays is described as a run of its innermost reduction loops, too.

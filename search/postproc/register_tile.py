@@ -25,14 +25,13 @@ Mask = NDArray[np.bool_]
 Which: TypeAlias = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.int64]]
 """Some of the parts of a cover, for all nests, or one of them for each."""
 
-MIN_ACCUMULATORS: Final = 8
-"""Two multiply-add units with a latency of four cycles keep this many updates in flight."""
 SHORT_RUN: Final = 4
 """Iterations of the reduction below which loading and storing the accumulators dominates."""
 MIN_RUN: Final = 16
 """Iterations of the reduction after which loading and storing the accumulators no longer shows."""
-_AMPLE: Final = 1.25 * MIN_ACCUMULATORS
-"""Updates in flight with which units are busy although some wait for their operands."""
+_AMPLE: Final = 1.25
+"""How many times as many accumulators as hide the latency keep units busy although some updates
+wait for their operands."""
 _LOAD: Final = 0.1
 """The cost of a load beside a multiply-add, while there are no more loads than those."""
 _BROADCAST: Final = 0.7
@@ -112,18 +111,19 @@ class Tiles:
     """By how much the tails of the tiles lengthen each loop; 1 for none."""
 
 
-def choose_tiles(nests: Nests, registers: Array) -> Tiles:
+def choose_tiles(nests: Nests, registers: Array, in_flight: int) -> Tiles:
     """Return the tiles for as many registers [nests]; none where no loop is to tile or none fits.
 
-    A tile that the order of the loops has already stays: what the loops inside some reduction loop
-    span, if it fits the registers, has at least eight accumulators and keeps them for sixteen
-    iterations, or for all; the outermost such reduction loop counts. Otherwise it is the cheapest
+    With `in_flight` accumulators no update waits for another one. A tile that the order of the
+    loops has already stays: what the loops inside some reduction loop span, if it fits the
+    registers, has so many accumulators at least and keeps them for sixteen iterations, or for all;
+    the outermost such reduction loop counts. Otherwise it is the cheapest
     of all that fit. A tile costs what its multiply-adds and loads take, more the fewer accumulators
     there are; where it does not divide the loops, their last iterations are a tile of their own,
     which costs as much as the accumulators it lacks would.
 
-    With fewer than eight accumulators updates wait for one another, and a processor finds others to
-    do meanwhile only if the reduction is soon over. So an order that keeps accumulators for four
+    With fewer accumulators updates wait for one another, and a processor finds others to do
+    meanwhile only if the reduction is soon over. So an order that keeps accumulators for four
     iterations stays, and the tile is what the loops inside the last reduction loop span.
     """
     places = np.arange(len(nests.spatial))[:, None]
@@ -134,7 +134,7 @@ def choose_tiles(nests: Nests, registers: Array) -> Tiles:
         own = np.where(places >= place, nests.spatial, 1)
         own_run = (places >= place) & nests.reduces
         good = open_ & nests.reduces[place] & nests.fits(own, registers)
-        good &= nests.accumulators(own) >= MIN_ACCUMULATORS
+        good &= nests.accumulators(own) >= in_flight
         good &= np.where(own_run, nests.steps, 1).prod(0) >= np.minimum(MIN_RUN, total)
         sides, run = np.where(good, own, sides), np.where(good, own_run, run)
         open_ = open_ & ~good
@@ -142,9 +142,9 @@ def choose_tiles(nests: Nests, registers: Array) -> Tiles:
     stays = np.zeros_like(open_)
     found = ~open_
     if open_.any() and len(nests.operands) <= _MOST_OPERANDS:
-        best, lengthened = _cheapest(nests, registers)
+        best, lengthened = _cheapest(nests, registers, _AMPLE * in_flight)
         some = open_ & (best[0] > 0)
-        few = some & (nests.accumulators(best) < MIN_ACCUMULATORS)
+        few = some & (nests.accumulators(best) < in_flight)
         last = np.where(nests.steps > 1, places, -1).max(0)
         near = np.where(places > last, nests.spatial, 1)
         stays = few & (_short_run(nests) >= SHORT_RUN) & nests.fits(near, registers)
@@ -161,10 +161,10 @@ def _needed(accumulators: Array, loads: Sequence[Array]) -> Array:
     return np.asarray(accumulators + least + (len(loads) > 1))
 
 
-def _cheapest(nests: Nests, registers: Array) -> tuple[Array, Array]:
+def _cheapest(nests: Nests, registers: Array, ample: float) -> tuple[Array, Array]:
     """Return the sides of the cheapest tile that fits, zeros where none does, and its waste.
 
-    Loops that move the same operands count together.
+    With `ample` accumulators all units are busy. Loops that move the same operands count together.
     """
     kinds = np.zeros(nests.spatial.shape, np.int64)
     for k, operand in enumerate(nests.operands):
@@ -187,9 +187,9 @@ def _cheapest(nests: Nests, registers: Array) -> tuple[Array, Array]:
     needed = _needed(accumulators, loads)
     good = needed <= registers
     relative = shares / accumulators
-    cost = np.maximum(np.maximum(1, _AMPLE / accumulators), relative) + _LOAD * relative
+    cost = np.maximum(np.maximum(1, ample / accumulators), relative) + _LOAD * relative
     cost = cost + _CROWDED * (needed == registers)
-    floor = np.minimum(1, _AMPLE / accumulators)
+    floor = np.minimum(1, ample / accumulators)
     for place, cover in enumerate(covers):
         which = choices[:, place] - 1
         good &= cover.possible[which]

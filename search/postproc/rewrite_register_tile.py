@@ -65,7 +65,7 @@ class RewriteRegisterTile(Postproc):
             for sref in list(sch.state.blocks(name)) if registers > 0 else ():
                 update = _read_update(sch, sref, target)
                 if update is not None:
-                    _rewrite(sch, name, update, registers)
+                    _rewrite(sch, name, update, registers, target.updates_in_flight)
         return True
 
 
@@ -238,14 +238,14 @@ def _held(nest: Nests, tile: Tiles) -> list[bool]:
     return [bool(moves) for moves in nest.operands[held].moves[:, 0]]
 
 
-def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
+def _rewrite(sch: Schedule, name: str, update: _Update, registers: int, in_flight: int) -> None:
     """Bring the loops into the order of the tile: those over it innermost, then the vector.
 
     In the tile, what stays in registers is walked through for each value of the other operands.
     """
     vector = _vector(update)
     nest = _nest(update, vector)
-    tile = choose_tiles(nest, np.array([float(registers)]))
+    tile = choose_tiles(nest, np.array([float(registers)]), in_flight)
     if not tile.found[0] or (vector is not None and not vector.is_marked and tile.stays[0]):
         return
     block = sch.get_block(update.block.block.name_hint, name)

@@ -60,7 +60,7 @@ def told(sch: Schedule, target: Target) -> tuple[float, ...]:
     """Return lanes, iterations written out and parallel ones of the update, as features say."""
     program, numbers = read_nests(sch.mod)
     (nest,) = [n for n in nests(program, numbers[:, None]) if n.store.updates]
-    how = execution(nest, target.vector_bits, target.vector_registers)
+    how = execution(nest, target.vector_bits, target.vector_registers, target.updates_in_flight)
     return (how.vector[0], how.tile[0], how.parallel[0])
 
 

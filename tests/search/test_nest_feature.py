@@ -24,7 +24,7 @@ def main(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32"), C: 
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """
-AVX2 = "llvm -mcpu=haswell -num-cores=4"
+AVX2 = "llvm -mcpu=znver3 -num-cores=4"
 
 
 def module(text: str) -> IRModule:

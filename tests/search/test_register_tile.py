@@ -17,7 +17,7 @@ from schedule import Schedule
 from schedule.random_state import RandomState
 from search.mutator import MutateRegisterTile, Mutator
 from search.postproc import Postproc, RewriteReductionBlock, RewriteRegisterTile
-from search.postproc.register_tile import MIN_ACCUMULATORS, Nests, Operand, choose_tiles
+from search.postproc.register_tile import Nests, Operand, choose_tiles
 from search.schedule_rule import SampleRegisterTile, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, workloads
@@ -254,6 +254,8 @@ def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: 
 # ----------------------------------------------------------------------------------------- the choice
 
 
+IN_FLIGHT = 8
+"""Of two units with a latency of four cycles."""
 Tile = tuple[tuple[int, ...], tuple[int, ...]]
 """The sides of a tile, and the places of the reduction loops that run around it; none if it stays."""
 
@@ -281,7 +283,7 @@ def nest(
 
 
 def choose(nests: Nests, registers: int) -> Tile | None:
-    tiles = choose_tiles(nests, np.array([float(registers)]))
+    tiles = choose_tiles(nests, np.array([float(registers)]), IN_FLIGHT)
     if not tiles.found[0]:
         return None
     places = () if tiles.stays[0] else tuple(int(k) for k in np.flatnonzero(tiles.run[:, 0]))
@@ -308,14 +310,14 @@ def test_rows_of_a_prime_number_get_a_tile_with_a_tail(rows: int, registers: int
     found = choose(matmul_nest(rows, 16, 127), registers)
     assert found is not None
     height, width, _ = found[0]
-    assert height * width >= MIN_ACCUMULATORS
-    tiles = choose_tiles(matmul_nest(rows, 16, 127), np.array([float(registers)]))
+    assert height * width >= IN_FLIGHT
+    tiles = choose_tiles(matmul_nest(rows, 16, 127), np.array([float(registers)]), IN_FLIGHT)
     assert 1 <= tiles.waste.prod() < 1.2
 
 
 def test_a_tail_of_one_row_is_a_row_more_of_cost() -> None:
     """13 rows are 6, 6 and 1 in 16 registers; the last costs as many updates as are in flight."""
-    tiles = choose_tiles(matmul_nest(13, 2, 64), np.array([16.0]))
+    tiles = choose_tiles(matmul_nest(13, 2, 64), np.array([16.0]), IN_FLIGHT)
     height = tiles.sides[0, 0]
     parts = 13 / height
     assert tiles.waste[0, 0] >= np.ceil(parts) / parts * 0.8
@@ -338,7 +340,7 @@ def test_no_tile_that_divides_the_loops_has_fewer_loads_and_enough_accumulators(
 ) -> None:
     """A convolution: all positions share the weights, the input moves with them."""
     conv = nest(n, h, w, reduction=depth, operands=[({0, 1, 2}, 1), (set(), pieces)], pieces=pieces)
-    found = choose_tiles(conv, np.array([float(registers)]))
+    found = choose_tiles(conv, np.array([float(registers)]), IN_FLIGHT)
     if not found.found[0] or found.stays[0] or found.waste.prod() > 1:
         return
     positions = found.sides.prod()
@@ -346,7 +348,7 @@ def test_no_tile_that_divides_the_loops_has_fewer_loads_and_enough_accumulators(
         sides
         for sides in product(*([d for d in range(1, e + 1) if e % d == 0] for e in (n, h, w)))
         if np.prod(sides) * pieces + pieces + 1 < registers
-        and np.prod(sides) * pieces >= 1.25 * MIN_ACCUMULATORS
+        and np.prod(sides) * pieces >= 1.25 * IN_FLIGHT
     ]
     # Loads for each update fall with the positions that share the weights.
     assert all(np.prod(sides) <= positions for sides in ample)
