@@ -39,16 +39,14 @@ class Inequality:
     """That of the numbers compared."""
     parts: Mapping[Any, PrimExpr]
     """The terms that are no variables, by their keys."""
+    used: frozenset[Var]
+    """The variables in all its terms."""
     wrapping: Any
     """The term that must stand alone on its side because arithmetic on it wraps; None if none."""
 
     def variables(self, terms: Terms) -> Iterator[Var]:
-        """Yield the variables in some of its terms, some more than once."""
-        for term in terms:
-            if isinstance(term, Var):
-                yield term
-            else:
-                yield from collect_vars(self.parts[term])
+        """Return the variables in some of its terms, some more than once."""
+        return _variables(terms, self.parts)
 
 
 class Reader:
@@ -103,7 +101,16 @@ def read_inequality(node: PrimExpr, values: Container[Var] = frozenset()) -> Ine
     terms = {key: factor for key, factor in terms.items() if factor}
     step = second[1] - first[1]
     alone = wrapping[0] if wrapping and wrapping[0] in terms else None
-    return Inequality(terms, total, step, lanes, first[0].dtype, parts, alone)
+    used = frozenset(_variables(terms, parts))
+    return Inequality(terms, total, step, lanes, first[0].dtype, parts, used, alone)
+
+
+def _variables(terms: Terms, parts: Mapping[Any, PrimExpr]) -> Iterator[Var]:
+    for term in terms:
+        if isinstance(term, Var):
+            yield term
+        else:
+            yield from collect_vars(parts[term])
 
 
 def _spaced(side: PrimExpr) -> tuple[PrimExpr, int] | None:

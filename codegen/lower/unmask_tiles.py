@@ -43,10 +43,14 @@ class _Unmask(Rewriter):
         return known
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
-        if _Accesses(node).are_alike():
-            self._whole.add(node.buffer_var)
-            self._memo = {}
-        return self.generic(node)
+        if not _Accesses(node).are_alike():
+            return self.generic(node)
+        self._whole.add(node.buffer_var)
+        self._memo = {}
+        new = self.generic(node)
+        self._whole.remove(node.buffer_var)
+        self._memo = {}
+        return new
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         if node.predicate is not None and node.buffer.data in self._whole:
