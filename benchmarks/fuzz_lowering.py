@@ -2,7 +2,7 @@
 
     python -m benchmarks.fuzz_lowering --minutes 10 --processes 2
 
-Each case is a random program, or one of `fuzz_programs`, mostly with random primitives applied. It
+Each case is a random program, or one of `fuzz_programs`, mostly with random tiles or primitives. It
 is interpreted before and after every pass, and run as machine code, in a process of its own: a
 crash or a hang is found like any other failure. A failing program is made as small as possible and
 printed as a test.
@@ -29,6 +29,7 @@ from benchmarks.lowering_steps import LoweringFault
 from benchmarks.random_lines import NoOperand, Writer
 from benchmarks.random_schedules import UNSAFE, Failure, Session, instances
 from benchmarks.random_tensor_programs import FEATURES, SYMBOL_VALUES, random_program
+from benchmarks.random_tiles import tiled
 from benchmarks.shrink_program import shrunk
 from tensorir import PrimFunc, parse
 from tensorir.errors import DiagnosticError
@@ -42,6 +43,7 @@ TARGETS = (
     "llvm -num-cores=2",
     "llvm -num-cores=1",
     "llvm -mcpu=skylake-avx512",
+    "llvm -mcpu=haswell",
     "llvm -mcpu=x86-64",
 )
 
@@ -56,6 +58,8 @@ class Options:
     """Faults after a pass, such as `unroll: not well-formed`, that are passed over."""
     scheduled: float = 0.5
     """Share of the cases to which random primitives are applied."""
+    tiled: float = 0.5
+    """Share of `fuzz_programs` that have random tiles first."""
 
 
 def random_case(seed: int, options: Options) -> Case:
@@ -67,6 +71,8 @@ def random_case(seed: int, options: Options) -> Case:
     rng = random.Random(seed)
     if rng.random() < 0.25:
         func = program(rng.choice(program_names()))
+        if rng.random() < options.tiled:
+            func = tiled(func, rng)
         case = Case(func.script(), {name: rng.choice(SYMBOL_VALUES) for name in SIZES}, seed)
     else:
         made = random_program(seed, options.without)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.lowering_steps import Arguments, first_difference, interpreted
 from tensorir import IRModule, PrimFunc
 from tensorir.errors import TensorIRError
+from tensorir.ops import const
 from tensorir.stmt import For, ForKind, Stmt
 from tensorir.visit import Rewriter, substitute
 
@@ -41,6 +42,7 @@ class _Otherwise(Rewriter):
         node = self.generic(node)
         if node.kind not in _ANY_ORDER:
             return node
-        mirrored = node.min + (node.min + node.extent - 1 - node.loop_var)
+        one = const(1, node.loop_var.dtype)
+        mirrored = node.min + (node.min + node.extent - one - node.loop_var)
         body = substitute(node.body, {node.loop_var: mirrored})
         return For(node.loop_var, node.min, node.extent, ForKind.SERIAL, body)

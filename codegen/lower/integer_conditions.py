@@ -39,69 +39,78 @@ class Inequality:
     """That of the numbers compared."""
     parts: Mapping[Any, PrimExpr]
     """The terms that are no variables, by their keys."""
+    used: frozenset[Var]
+    """The variables in all its terms."""
     wrapping: Any
     """The term that must stand alone on its side because arithmetic on it wraps; None if none."""
 
     def variables(self, terms: Terms) -> Iterator[Var]:
-        """Yield the variables in some of its terms, some more than once."""
-        for term in terms:
-            if isinstance(term, Var):
-                yield term
-            else:
-                yield from collect_vars(self.parts[term])
+        """Return the variables in some of its terms, some more than once."""
+        return _variables(terms, self.parts)
 
 
 class Reader:
-    """Reads comparisons; on the variables in `values` arithmetic wraps."""
+    """Reads comparisons once each; on the variables in `values` arithmetic wraps."""
 
     def __init__(self, values: Container[Var]) -> None:
         self._values = values
         self._known: dict[PrimExpr, Inequality | None] = {}
 
     def __call__(self, node: PrimExpr) -> Inequality | None:
-        """Return a comparison as an inequality, None for what is none of integers or not linear."""
+        """Return a comparison as an inequality, None for what is none."""
         if node not in self._known:
-            self._known[node] = self._read(node)
+            self._known[node] = read_inequality(node, self._values)
         return self._known[node]
 
-    def _read(self, node: PrimExpr) -> Inequality | None:
-        if not isinstance(node, CmpOp) or type(node) in (e.EQ, e.NE):
-            return None
-        if not holds_indices(node.a.dtype.element):
-            return None
-        small, large = (node.a, node.b) if type(node) in (LT, LE) else (node.b, node.a)
-        lanes = node.dtype.lanes
-        first, second = _spaced(small), _spaced(large)
-        if first is None or second is None:
-            return None
-        terms: Terms = {}
-        parts: dict[Any, PrimExpr] = {}
-        wrapping: list[Any] = []
-        total = -1 if type(node) in (LT, e.GT) else 0
-        for (base, apart), sign in ((first, -1), (second, 1)):
-            if is_index_arithmetic(base, self._values):
-                linear = coefficients(base)
-                total += sign * linear.constant
-                found: list[tuple[Any, int]] = list(linear.of.items())
-                for part, factor in linear.parts:
-                    key = expr_key(part)
-                    parts[key] = part
-                    found.append((key, factor))
-            elif apart:
-                return None  # Its lanes may wrap.
-            else:
-                key = base if isinstance(base, Var) else expr_key(base)
-                parts[key] = base
-                wrapping.append(key)
-                found = [(key, 1)]
-            for key, factor in found:
-                terms[key] = terms.get(key, 0) + sign * factor
-        if len(wrapping) > 1 or not all(may_run_anywhere(part) for part in parts.values()):
-            return None
-        terms = {key: factor for key, factor in terms.items() if factor}
-        step = second[1] - first[1]
-        alone = wrapping[0] if wrapping and wrapping[0] in terms else None
-        return Inequality(terms, total, step, lanes, first[0].dtype, parts, alone)
+
+def read_inequality(node: PrimExpr, values: Container[Var] = frozenset()) -> Inequality | None:
+    """Return a comparison as an inequality, None for what is none of integers or not linear."""
+    if not isinstance(node, CmpOp) or type(node) in (e.EQ, e.NE):
+        return None
+    if not holds_indices(node.a.dtype.element):
+        return None
+    small, large = (node.a, node.b) if type(node) in (LT, LE) else (node.b, node.a)
+    lanes = node.dtype.lanes
+    first, second = _spaced(small), _spaced(large)
+    if first is None or second is None:
+        return None
+    terms: Terms = {}
+    parts: dict[Any, PrimExpr] = {}
+    wrapping: list[Any] = []
+    total = -1 if type(node) in (LT, e.GT) else 0
+    for (base, apart), sign in ((first, -1), (second, 1)):
+        if is_index_arithmetic(base, values):
+            linear = coefficients(base)
+            total += sign * linear.constant
+            found: list[tuple[Any, int]] = list(linear.of.items())
+            for part, factor in linear.parts:
+                key = expr_key(part)
+                parts[key] = part
+                found.append((key, factor))
+        elif apart:
+            return None  # Its lanes may wrap.
+        else:
+            key = base if isinstance(base, Var) else expr_key(base)
+            parts[key] = base
+            wrapping.append(key)
+            found = [(key, 1)]
+        for key, factor in found:
+            terms[key] = terms.get(key, 0) + sign * factor
+    if len(wrapping) > 1 or not all(may_run_anywhere(part) for part in parts.values()):
+        return None
+    terms = {key: factor for key, factor in terms.items() if factor}
+    step = second[1] - first[1]
+    alone = wrapping[0] if wrapping and wrapping[0] in terms else None
+    used = frozenset(_variables(terms, parts))
+    return Inequality(terms, total, step, lanes, first[0].dtype, parts, used, alone)
+
+
+def _variables(terms: Terms, parts: Mapping[Any, PrimExpr]) -> Iterator[Var]:
+    for term in terms:
+        if isinstance(term, Var):
+            yield term
+        else:
+            yield from collect_vars(parts[term])
 
 
 def _spaced(side: PrimExpr) -> tuple[PrimExpr, int] | None:

@@ -87,7 +87,7 @@ class _Group:
     """The least sum for which one holds somewhere in the tile."""
     has_tile: bool
     repeats: bool
-    """True if one stands in an innermost loop, and is tested again in every iteration."""
+    """True if one without a tile stands in an innermost loop, and is tested again and again."""
 
     def add(self, other: _Group) -> None:
         """Take in conditions on the same sum."""
@@ -152,6 +152,8 @@ class _SplitTails(Rewriter):
     def _group(self, found: _Found, loop: s.For | None) -> _Group | None:
         """Return a condition as a group of one, None if it is not one to split this loop by."""
         condition = found.condition
+        if loop is not None and loop.loop_var not in condition.used:
+            return None
         outer = self._facts.free(condition)
         variables = set(condition.variables(outer))
         around = [n for n in (*self._loops, *found.inner) if n.loop_var in variables]
@@ -169,20 +171,16 @@ class _SplitTails(Rewriter):
         if not outer or not inside.isdisjoint(condition.variables(outer)):
             return None
         scale = 1 if condition.wrapping in outer else gcd(*outer.values())
+        has_tile = bool(tile) or condition.step != 0
         return _Group(
             {term: factor // scale for term, factor in outer.items()},
             {condition},
             condition,
             -(low // scale),
             -(high // scale),
-            bool(tile) or condition.step != 0,
-            self._is_in_innermost_loop(found),
+            has_tile,
+            not has_tile and _is_in_innermost_loop(found),
         )
-
-    def _is_in_innermost_loop(self, found: _Found) -> bool:
-        """Say whether the loop around a condition has no other loop in it that stays one."""
-        loops = [loop for loop in found.inner if loop.kind is not ForKind.UNROLLED]
-        return bool(loops) and not _has_loop(loops[-1].body)
 
     # ------------------------------------------------------------------------------------ versions
 
@@ -410,6 +408,12 @@ def _count(node: s.Stmt) -> int:
     if isinstance(node, (s.BufferStore, s.Evaluate)):
         return 1
     return sum(_count(part) for part in children(node) if isinstance(part, s.Stmt))
+
+
+def _is_in_innermost_loop(found: _Found) -> bool:
+    """Say whether the loop around a condition has no other loop in it that stays one."""
+    loops = [loop for loop in found.inner if loop.kind is not ForKind.UNROLLED]
+    return bool(loops) and not _has_loop(loops[-1].body)
 
 
 def _has_loop(node: s.Stmt) -> bool:

@@ -22,9 +22,9 @@ def unmask_tiles(func: PrimFunc) -> PrimFunc:
             C.vstore(i, R[0:8], p)
 
     LLVM keeps memory in registers that is accessed at constant places, but not through masks. Done
-    for an allocation if each access to it is one to constant indices, none overlaps another one but
-    the same, what a mask depends on does not change while the memory lives, and what is loaded is
-    stored under the same mask, lane by lane.
+    for an allocation if each access to it is one to constant indices with all lanes in it, none
+    overlaps another one but the same, what a mask depends on does not change while the memory
+    lives, and what is loaded is stored under the same mask, lane by lane.
     """
     if not any(type(n) is BufferLoad and n.predicate is not None for n in walk_once(func.body)):
         return func
@@ -43,10 +43,14 @@ class _Unmask(Rewriter):
         return known
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
-        if _Accesses(node).are_alike():
-            self._whole.add(node.buffer_var)
-            self._memo = {}
-        return self.generic(node)
+        if not _Accesses(node).are_alike():
+            return self.generic(node)
+        self._whole.add(node.buffer_var)
+        self._memo = {}
+        new = self.generic(node)
+        self._whole.remove(node.buffer_var)
+        self._memo = {}
+        return new
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         if node.predicate is not None and node.buffer.data in self._whole:
@@ -65,7 +69,7 @@ class _Accesses:
     """The accesses to allocated memory, by their places."""
 
     def __init__(self, allocation: s.Allocate) -> None:
-        self._pointer = allocation.buffer_var
+        self._pointer, self._extents = allocation.buffer_var, allocation.extents
         self._masks: dict[tuple[int, int], Any] = {}
         self._inside: set[Var] = set()
         self._is_plain = True
@@ -80,7 +84,9 @@ class _Accesses:
             if first < end:
                 return False
             end = first + lanes
-        return True
+        # What lies beyond the end is not there, mask or not.
+        (size,) = self._extents
+        return type(size) is IntImm and end <= size.value
 
     def _visit(self, node: s.Stmt) -> None:
         if isinstance(node, s.BufferStore):

@@ -13,7 +13,7 @@ from tensorir import stmt as s
 from tensorir.buffer import Buffer
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import const
+from tensorir.ops import cast, const
 from tensorir.visit import Rewriter, children
 
 MAX_STATEMENTS: Final = 2048
@@ -188,7 +188,10 @@ class _Copies(Rewriter):
             return self._values.get(node, node)
         if isinstance(node, e.BinaryOp):
             return rebuild_binary(node, self(node.a), self(node.b))
-        return self.generic(node)
+        new = self.generic(node)
+        if type(new) is e.Cast and type(new.value) is IntImm:
+            return cast(new.dtype, new.value)
+        return new
 
 
 def _bound_in(root: s.Stmt) -> set[Var]:

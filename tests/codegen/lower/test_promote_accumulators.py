@@ -83,7 +83,7 @@ def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"),
 def test_a_tile_of_a_schedule_lives_in_registers(
     n: int, rows: int, columns: int, why: str, steps: int, fused: bool
 ) -> None:
-    library = codegen.build(tiled_matmul(n, rows, columns, steps, fused), TARGET)
+    library = codegen.build(tiled_matmul(n, rows, columns, steps, fused), TARGET, guard_pages=True)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((n, n)).astype(np.float32) for _ in range(2))
     guarded = np.full(n * n + 64, 7, np.float32)
@@ -322,3 +322,23 @@ def test_places_may_have_different_masks() -> None:
         c[:9] += a[k]
         c[16:21] *= a[k]
     np.testing.assert_allclose(run(body, 9), c, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("lanes", "is_kept"), [(7, True), (8, False)])
+def test_places_of_which_no_lane_that_is_on_overlaps(lanes: int, is_kept: bool) -> None:
+    body = f"""
+    for k in range(4):
+        for j in T.vectorized(8):
+            if j < {lanes}:
+                C[j] = C[j] + A[k]
+        for j in T.vectorized(8):
+            if j < {lanes}:
+                C[j + 7] = C[j + 7] * A[k]
+"""
+    assert ("C_reg" in lowered(body)) is is_kept
+    rng = np.random.default_rng(1)
+    a, c = (rng.standard_normal(64).astype(np.float32) for _ in range(2))
+    for k in range(4):
+        c[:lanes] += a[k]
+        c[7 : 7 + lanes] *= a[k]
+    np.testing.assert_allclose(run(body, 0), c, rtol=1e-5)

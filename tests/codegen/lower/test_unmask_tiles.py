@@ -75,6 +75,7 @@ LOAD = f"R_1.vload([T.Ramp(0, 1, 8)], predicate={MASK})"
         (masked(ONES) + masked(LOAD, OTHER), "masks differ"),
         (masked(ONES) + masked(LOAD, place="n"), "a place varies"),
         (masked(ONES) + masked(LOAD, place="4"), "places overlap"),
+        (masked(LOAD.replace("0", "9", 1), place="9"), "the last lane is not there"),
         (
             "    for k in range(8):\n    " + masked(ONES, "T.Ramp(0, 1, 8) != T.Broadcast(k, 8)"),
             "the mask varies",
