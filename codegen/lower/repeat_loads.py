@@ -16,7 +16,7 @@ from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
 from tensorir.expr import Broadcast, BufferLoad, Call, Cast, IntImm, Let, PrimExpr, Shuffle, Var
 from tensorir.function import PrimFunc
-from tensorir.visit import Rewriter, children, walk_once
+from tensorir.visit import Rewriter, children, uses_var, walk_once
 
 MOST_ITERATIONS: Final = 16
 """Iterations of a loop from which copying what it loads costs little beside the loop."""
@@ -78,6 +78,7 @@ class _Loads:
         self._free: dict[Var, set[Any]] = {}
         """Places by pointer."""
         self._seen: set[PrimExpr] = set()
+        self._places: dict[PrimExpr, Any] = {}
         self._statement(loop.body)
         for pointer in [*self._free]:
             if aliasing.may_overlap({pointer}, self._stored):
@@ -97,8 +98,10 @@ class _Loads:
         if isinstance(node, s.BufferStore):
             self._stored.add(node.buffer.data)
             (index,) = node.indices
-            if node.buffer.data in self._local and index.dtype.lanes > 1 and self._stays(index):
-                self._registers.add((node.buffer.data, expr_key(index)))
+            if node.buffer.data in self._local and index.dtype.lanes > 1:
+                place = self._place(index)
+                if place is not None:
+                    self._registers.add((node.buffer.data, place))
         elif isinstance(node, s.LetStmt):
             self._inside.add(node.var)
         elif isinstance(node, (s.Allocate, s.AllocateConst)):
@@ -114,28 +117,33 @@ class _Loads:
         if node in self._seen:
             return
         self._seen.add(node)
-        load = node.value if type(node) is Broadcast else node
-        if type(load) is BufferLoad and node.dtype.lanes > 1:
-            self._load(load, is_operand)
         kind = type(node)
+        load = node.value if kind is Broadcast else node  # type: ignore[attr-defined]
+        if type(load) is BufferLoad:
+            if node.dtype.lanes > 1:
+                self._load(load, is_operand)
+            return
         is_operand = is_operand and kind not in (Cast, Shuffle, Call, Let)
         for part in children(node):
             self._value(part, is_operand)  # type: ignore[arg-type]
 
     def _load(self, node: BufferLoad, is_operand: bool) -> None:
-        if node.predicate is not None or not self._stays(node.indices[0]):
+        place = None if node.predicate is not None else self._place(node.indices[0])
+        if place is None:
             return
-        pointer, key = node.buffer.data, expr_key(node.indices[0])
-        is_register = pointer in self._local and not any(
-            isinstance(part, Var) for part in walk_once(node.indices[0])
-        )
+        pointer = node.buffer.data
+        is_register = pointer in self._local and not uses_var(node.indices[0], lambda var: True)
         if is_operand and not is_register and pointer not in self._inside:
-            self._free.setdefault(pointer, set()).add(key)
+            self._free.setdefault(pointer, set()).add(place)
         else:
-            self._registers.add((pointer, key))
+            self._registers.add((pointer, place))
 
-    def _stays(self, index: PrimExpr) -> bool:
-        return not any(
-            part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
-            for part in walk_once(index)
-        )
+    def _place(self, index: PrimExpr) -> Any:
+        """Return the structural key of an index, None if the loop may change it."""
+        if index not in self._places:
+            moves = any(
+                part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
+                for part in walk_once(index)
+            )
+            self._places[index] = None if moves else expr_key(index)
+        return self._places[index]
