@@ -76,6 +76,7 @@ class FunctionEmitter(FunctionText):
         "numbered",
         "parallel_bodies",
         "ranges",
+        "repeated",
         "result",
         "stack_bytes",
         "value_variables",
@@ -120,6 +121,8 @@ class FunctionEmitter(FunctionText):
         self.loaded: dict[str, tuple[str, Var]] = {}
         """Values of the loads of the open block that nothing has stored to since, by their text,
         and the data pointers that they went through."""
+        self.repeated: tuple[Var, ...] = ()
+        """Data pointers through which the loop that is open loads again in every iteration."""
         self.load_mask: tuple[str, int] | None = None
         """Lanes whose loads happen, as a mask and its length."""
         self.contracts = True

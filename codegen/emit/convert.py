@@ -154,6 +154,17 @@ def half_to_float32(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     return f.op(f"bitcast {bits_type} {f.op(f'or {bits_type} {chosen}, {sign}')} to {single}")
 
 
+def half_to_float32_lanes(f: FunctionEmitter, value: str, dtype: DataType, lanes: int) -> str:
+    """Write the exact conversion of one float16 or bfloat16 to float32 in each of some lanes."""
+    if dtype.code == "float":
+        return half_to_float32(f, f.splat(value, "i16", lanes), dtype.with_lanes(lanes))
+    # Of two copies of it in a lane, one is shifted out.
+    bits, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    both = f.pure(f"bitcast {pairs} {f.splat(value, 'i16', 2 * lanes)} to {bits}")
+    high = f.pure(f"shl {bits} {both}, splat (i32 16)")
+    return f.pure(f"bitcast {bits} {high} to <{lanes} x float>")
+
+
 def float32_to_half(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     """Write the conversion of float32 to the bits of float16 or bfloat16, nearest even."""
     lanes = dtype.lanes

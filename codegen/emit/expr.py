@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen.emit.context import FunctionEmitter, emits
-from codegen.emit.convert import float32_to_half, half_to_float32
+from codegen.emit.convert import float32_to_half, half_to_float32, half_to_float32_lanes
 from codegen.emit.index import linear_lanes, ramp
 from codegen.emit.integer import divide
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
@@ -291,7 +291,11 @@ def _ramp(f: FunctionEmitter, node: e.Ramp) -> str:
 
 @emits(e.Broadcast)
 def _broadcast(f: FunctionEmitter, node: e.Broadcast) -> str:
-    return f.splat(f.expr(node.value), register_type(node.value.dtype), node.lanes)
+    value = node.value
+    if type(value) is e.Cast and value.dtype is FLOAT32 and is_half(value.value.dtype):
+        # Broadcasting what is in memory is a load; a converted scalar takes a way round.
+        return half_to_float32_lanes(f, f.expr(value.value), value.value.dtype, node.lanes)
+    return f.splat(f.expr(value), register_type(value.dtype), node.lanes)
 
 
 @emits(e.Shuffle)

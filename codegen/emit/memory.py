@@ -39,11 +39,14 @@ def _data(f: FunctionEmitter, buffer: Buffer) -> str:
     return pointer
 
 
-def element_address(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> str:
+def element_address(
+    f: FunctionEmitter, buffer: Buffer, index: PrimExpr, is_opaque: bool = False
+) -> str:
     """Write the address of the element at the scalar `index` of a flat buffer.
 
     Addresses that differ by a constant are written as such, from a common one: that is the form in
-    which LLVM's passes look for them.
+    which LLVM's passes look for them. An opaque one is another to LLVM each time that it is
+    written, so that what is loaded from there is not moved out of a loop.
     """
     if (
         type(index) is Add
@@ -62,8 +65,18 @@ def element_address(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> str:
             inbounds = "inbounds " if is_inside else ""
             start = f"getelementptr {inbounds}{memory_type(buffer.dtype)}, ptr"
             common = f.pure(f"{start} {_data(f, buffer)}, i64 {rest}")
+            if is_opaque:
+                common = _opaque(f, common)
             return f.pure(f"{start} {common}, i64 {index.b.value}")
-    return _address_at(f, buffer, f.index(index))
+    address = _address_at(f, buffer, f.index(index))
+    return _opaque(f, address) if is_opaque else address
+
+
+def _opaque(f: FunctionEmitter, pointer: str) -> str:
+    # LLVM takes the results of two such calls for different pointers to the same object.
+    name = "llvm.launder.invariant.group.p0"
+    f.module.text.declare(name, f"declare ptr @{name}(ptr)")
+    return f.pure(f"call ptr @{name}(ptr {pointer})")
 
 
 def _address_at(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
@@ -96,8 +109,9 @@ def _align(dtype: DataType) -> int:
 def _load(f: FunctionEmitter, node: BufferLoad) -> str:
     buffer = node.buffer
     index = flat_index(f, buffer, node.indices)
+    again = buffer.data in f.repeated
     if index.dtype.lanes == 1:
-        address = element_address(f, buffer, index)
+        address = element_address(f, buffer, index, again)
         condition = "" if node.predicate is None else f.expr(node.predicate)
         if f.load_mask is not None and not _is_inside(buffer, index):
             any_lane = _any(f, *f.load_mask)
@@ -111,9 +125,11 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
     if linear is not None:
         first, distance = linear
         if distance == 1:
-            return _load_contiguous(f, buffer, element_address(f, buffer, first), node.dtype, mask)
+            address = element_address(f, buffer, first, again)
+            return _load_contiguous(f, buffer, address, node.dtype, mask)
         if distance == 0 and not mask and buffer.dtype.lanes == 1:
-            one = _load_plain(f, element_address(f, buffer, first), buffer.dtype, buffer.data)
+            address = element_address(f, buffer, first, again)
+            one = _load_plain(f, address, buffer.dtype, buffer.data)
             return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
         if distance == -1 and not mask and buffer.dtype.lanes == 1:
             start = f.op(f"add nsw i64 {f.index(first)}, {1 - index.dtype.lanes}")

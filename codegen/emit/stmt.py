@@ -10,6 +10,7 @@ from codegen.emit.library_call import emit_library_call
 from codegen.emit.llvm_types import register_type
 from codegen.emit.loop import counted_loop, loop_bounds
 from codegen.emit.parallel import emit_parallel_loop
+from codegen.lower.annotations import REPEATED_LOADS
 from codegen.lower.remarks import done, missed, name_in_llvm
 from tensorir import stmt as s
 from tensorir.expr import Call, IntImm, StringImm
@@ -147,9 +148,11 @@ def _for(f: FunctionEmitter, node: s.For) -> None:
         hints = ("llvm.loop.disable_nonforced",)
     name = name_in_llvm(node.loop_var)
     named = hints if name is None else (*hints, name)
+    around, f.repeated = f.repeated, node.annotations.get(REPEATED_LOADS, ())
     counted_loop(
         f, node.loop_var, low, end, interval, extent is None, lambda: f.stmt(node.body), named
     )
+    f.repeated = around
     is_scalar = loops + 1 == f.loops and vector_ops == f.vector_ops and not hints
     if is_scalar and (extent is None or extent >= MIN_VECTOR_TRIP):
         f.module.has_scalar_loop = True

@@ -28,6 +28,7 @@ from codegen.lower.open_blocks import open_blocks
 from codegen.lower.place_allocations import place_allocations
 from codegen.lower.promote_accumulators import promote_accumulators
 from codegen.lower.remove_blocks import remove_blocks
+from codegen.lower.repeat_loads import repeat_loads
 from codegen.lower.simplify_control import simplify_control
 from codegen.lower.split_tails import split_tails
 from codegen.lower.transpose_tiles import transpose_tiles
@@ -70,6 +71,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         promote_accumulators,
         transpose_tiles,
         contiguous_accesses,
+        repeat_loads,
     )
 )
 

@@ -7,9 +7,10 @@
 | `MAX_STEP`, `EXPLICIT` of a loop | the program (pragmas) | `mark_unrolled` |
 | `PIECES` of a loop | `vectorize` | `mark_unrolled` counts the pieces as one statement |
 | `LEFT_TO_BACKEND` of a loop | `mark_unrolled` | `unroll` |
+| `REPEATED_LOADS` of a loop | `repeat_loads` | emission |
 
 Nothing else passes between them but the program: no pass relies on two nodes being one object.
-`unroll` drops the annotations of loops, for nobody reads them after it.
+`unroll` drops the annotations of loops that came before it, for nobody reads them any more.
 """
 
 from __future__ import annotations
@@ -28,3 +29,5 @@ PIECES: Final = "vector_pieces"
 """A loop over the native vectors that one long vector was cut into."""
 LEFT_TO_BACKEND: Final = "unroll_by_backend"
 """An unrolled loop whose body LLVM is to copy."""
+REPEATED_LOADS: Final = "repeated_loads"
+"""The pointers through which a loop loads again in every iteration, even what did not change."""

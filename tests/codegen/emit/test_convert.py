@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from kernels import Array, elementwise
 
-from tensorir import ops
+import codegen
+from tensorir import ops, parse
 from tensorir.dtype import DataType
 from tensorir.semantics import rounding, to_bits
 
@@ -64,6 +65,40 @@ def test_every_float16_widens_exactly(lanes: int, target: str) -> None:
     convert = elementwise(lambda x: ops.cast(f"float32x{lanes}", x), ["float16"], lanes, target)
     (got,) = convert(halves)
     assert_same_floats(got, halves.astype(np.float32))
+
+
+BROADCAST = """
+@T.prim_func
+def f(A: T.Buffer((65536,), "{dtype}"), B: T.Buffer((65536, 8), "float32")):
+    for i in range(65536):
+        B[i, 0:8] = T.Broadcast(T.Cast("float32", A[i]), 8)
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_half_widens_exactly_in_all_lanes(dtype: str, target: str) -> None:
+    halves, wide = every_half(), np.zeros((1 << 16, 8), np.float32)
+    module = codegen.build(parse(BROADCAST.format(dtype=dtype)), target)
+    module["f"](halves.view(np.float16) if dtype == "float16" else halves, wide)
+    expected = bfloat16_to_float32(halves)
+    if dtype == "float16":
+        expected = halves.view(np.float16).astype(np.float32)
+    assert_same_floats(wide, np.repeat(expected[:, None], 8, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "instructions"),
+    [("float16", ["vpbroadcastw", "vcvtph2ps"]), ("bfloat16", ["vpbroadcastw", "vpslld"])],
+)
+def test_a_half_is_broadcast_from_memory_before_it_is_widened(
+    dtype: str, instructions: list[str]
+) -> None:
+    text = codegen.build(parse(BROADCAST.format(dtype=dtype)), "llvm -mcpu=znver3").inspect_asm()
+    body = text[text.index("tensorir.kernel.f:") :].split("ret")[0]
+    words = [line.split()[0] for line in body.splitlines() if line.startswith("\tv")]
+    assert words[:2] == instructions
+    assert "movzwl" not in body
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,0 +1,149 @@
+"""Which loads a loop repeats although they give the same in every iteration.
+
+LLVM loads before a loop what the loop does not change, however much that is. What then has no
+register is copied to the stack: before each short loop around an unrolled tile of a product, a
+hundred vectors of its operand.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from codegen.lower.aliasing import Aliasing
+from codegen.lower.annotations import REPEATED_LOADS
+from codegen.target import as_target
+from tensorir import stmt as s
+from tensorir.arith.opaque import expr_key
+from tensorir.expr import Broadcast, BufferLoad, Call, Cast, IntImm, Let, PrimExpr, Shuffle, Var
+from tensorir.function import PrimFunc
+from tensorir.visit import Rewriter, children, uses_var, walk_once
+
+MOST_ITERATIONS: Final = 16
+"""Iterations of a loop from which copying what it loads costs little beside the loop."""
+_TEMPORARIES: Final = 2
+"""Registers for what an iteration computes on the way."""
+
+
+def repeat_loads(func: PrimFunc) -> PrimFunc:
+    """Note on short innermost loops which pointers to load through in every iteration.
+
+    Before: for i in 4: R[0:8] = R[0:8] + A[i] * B[0:8] + A[i + 4] * B[8:16] + ...
+    After:  for i in 4 (repeated_loads=[B]): (the same)
+
+    Vectors that a loop loads from places that do not move are left to LLVM as far as they fit into
+    the registers of the target beside the accumulators, memory with few such places first. What is
+    converted or shuffled after it is loaded is left to LLVM too: more than a load is saved there.
+    """
+    return func.with_body(_RepeatLoads(func, as_target(None).vector_registers)(func.body))
+
+
+class _RepeatLoads(Rewriter):
+    def __init__(self, func: PrimFunc, registers: int) -> None:
+        self._registers = registers
+        self._aliasing = Aliasing(func)
+        self._loops = 0
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        return node
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        before = self._loops
+        body = self(node.body)
+        is_innermost = self._loops == before
+        self._loops += 1
+        if (
+            is_innermost
+            and node.kind is s.ForKind.SERIAL
+            and isinstance(node.extent, IntImm)
+            and node.extent.value <= MOST_ITERATIONS
+        ):
+            again = _Loads(node, self._aliasing).beyond(self._registers - _TEMPORARIES)
+            if again:
+                return node.with_(annotations=node.annotations.with_item(REPEATED_LOADS, again))
+        return node if body is node.body else node.with_(body=body)
+
+
+class _Loads:
+    """The vectors that an innermost loop loads from places that do not move."""
+
+    def __init__(self, loop: s.For, aliasing: Aliasing) -> None:
+        self._inside: set[Var] = {loop.loop_var}
+        self._stored: set[Var] = set()
+        self._local = aliasing.allocated
+        self._registers: set[tuple[Var, Any]] = set()
+        """Accumulators, and vectors that LLVM keeps."""
+        self._free: dict[Var, set[Any]] = {}
+        """Places by pointer."""
+        self._seen: set[PrimExpr] = set()
+        self._places: dict[PrimExpr, Any] = {}
+        self._statement(loop.body)
+        for pointer in [*self._free]:
+            if aliasing.may_overlap({pointer}, self._stored):
+                del self._free[pointer]
+
+    def beyond(self, registers: int) -> tuple[Var, ...]:
+        """Return the pointers to load through again, so that this many registers do."""
+        left = registers - len(self._registers)
+        again = []
+        for pointer, places in sorted(self._free.items(), key=lambda item: len(item[1])):
+            left -= len(places)
+            if left < 0:
+                again.append(pointer)
+        return tuple(again)
+
+    def _statement(self, node: s.Stmt) -> None:
+        if isinstance(node, s.BufferStore):
+            self._stored.add(node.buffer.data)
+            (index,) = node.indices
+            if node.buffer.data in self._local and index.dtype.lanes > 1:
+                place = self._place(index)
+                if place is not None:
+                    self._registers.add((node.buffer.data, place))
+        elif isinstance(node, s.LetStmt):
+            self._inside.add(node.var)
+        elif isinstance(node, (s.Allocate, s.AllocateConst)):
+            self._inside.add(node.buffer_var)
+        for part in children(node):
+            if isinstance(part, s.Stmt):
+                self._statement(part)
+            else:
+                self._value(part, not isinstance(node, s.LetStmt))  # type: ignore[arg-type]
+
+    def _value(self, node: PrimExpr, is_operand: bool) -> None:
+        """Visit a value; `is_operand` says that nothing is done to it but arithmetic."""
+        if node in self._seen:
+            return
+        self._seen.add(node)
+        kind = type(node)
+        load = node.value if kind is Broadcast else node  # type: ignore[attr-defined]
+        if type(load) is BufferLoad:
+            if node.dtype.lanes > 1:
+                self._load(load, is_operand)
+            return
+        is_operand = is_operand and kind not in (Cast, Shuffle, Call, Let)
+        for part in children(node):
+            self._value(part, is_operand)  # type: ignore[arg-type]
+
+    def _load(self, node: BufferLoad, is_operand: bool) -> None:
+        place = None if node.predicate is not None else self._place(node.indices[0])
+        if place is None:
+            return
+        pointer = node.buffer.data
+        is_register = pointer in self._local and not uses_var(node.indices[0], lambda var: True)
+        if is_operand and not is_register and pointer not in self._inside:
+            self._free.setdefault(pointer, set()).add(place)
+        else:
+            self._registers.add((pointer, place))
+
+    def _place(self, index: PrimExpr) -> Any:
+        """Return the structural key of an index, None if the loop may change it."""
+        if index not in self._places:
+            moves = any(
+                part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
+                for part in walk_once(index)
+            )
+            self._places[index] = None if moves else expr_key(index)
+        return self._places[index]
