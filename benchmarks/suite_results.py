@@ -117,7 +117,7 @@ class Results:
         for other in others:
             means += [_with_ratio("", self.mean_ratio(other, v)) for v in (_tuning, _kernel)]
             totals += [_with_ratio(self._total(other), self.total_ratio(other)), ""]
-        return _markdown([*rows, means, totals])
+        return markdown([*rows, means, totals])
 
     def best_peers(self) -> str:
         """Return how many times as fast the first side is as the fastest other, as a table.
@@ -139,7 +139,7 @@ class Results:
             return ""
         mean, least = statistics.geometric_mean(ratios), min(ratios)
         rows.append(["geometric mean (least)", "", "", "", f"{mean:.2f} ({least:.2f})"])
-        return _markdown(rows)
+        return markdown(rows)
 
     def curves(self) -> str:
         """Return how much of its final speed each search had after some trials, as a table."""
@@ -153,7 +153,7 @@ class Results:
             shares = [r.share_after(step) for step in steps if step <= len(r.trial_seconds)]
             cells = [f"{share:.2f}" for share in shares] + [""] * (len(steps) - len(shares))
             rows.append([r.program, r.side, *cells, sparkline(shares)])
-        return _markdown(rows)
+        return markdown(rows)
 
     def errors(self) -> list[str]:
         return [f"{r.program}, {r.side}: {r.error}" for r in self.results if r.error is not None]
@@ -187,7 +187,7 @@ def _with_ratio(text: str, ratio: float | None) -> str:
     return text if ratio is None else f"{text} ({ratio:.3f})".strip()
 
 
-def _markdown(rows: Sequence[Sequence[Any]]) -> str:
+def markdown(rows: Sequence[Sequence[Any]]) -> str:
     widths = [max(3, *(len(row[k]) for row in rows)) for k in range(len(rows[0]))]
     lines = [
         "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"

@@ -20,12 +20,12 @@ PEERS = Path(__file__).parent / "peers"
 TARGET = "llvm -num-cores=1"
 """What programs are tuned for: one core of this machine."""
 KINDS = ("tvm", "torch", "numpy")
-_AVX2_ONLY = {
+AVX2_ONLY = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "ATEN_CPU_CAPABILITY": "avx2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "OPENBLAS_CORETYPE": "Haswell",
-    "NPY_DISABLE_CPU_FEATURES": "AVX512_SKX,AVX512_ICL,AVX512_SPR",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4,AVX512_SKX,AVX512_ICL,AVX512_SPR",
 }
 """How libraries are told to leave out wider vectors than a target has."""
 SHORTEST_MS = 10
@@ -118,7 +118,7 @@ class Peer(Side):
         # One thread; a number, since the libraries of a peer read it before any code of ours runs.
         env = dict.fromkeys(("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         if codegen.Target(target).vector_bits <= 256:
-            env |= _AVX2_ONLY
+            env |= AVX2_ONLY
         process = PeerProcess(python, script, log, limit, env)
         return Peer(process.start(), process, trials, target)
 

@@ -283,10 +283,25 @@ def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
 
 @emits(e.Ramp)
 def _ramp(f: FunctionEmitter, node: e.Ramp) -> str:
-    base, element = f.expr(node.base), node.dtype.element
+    base, first = _without_constant(node.base)
     step = node.stride
     stride = str(step.value) if type(step) is e.IntImm else f.expr(step)
-    return ramp(f, element, base, stride, node.lanes)
+    return ramp(f, node.dtype.element, f.expr(base), stride, node.lanes, first)
+
+
+def _without_constant(node: e.PrimExpr) -> tuple[e.PrimExpr, int]:
+    """Return a sum without the constants in it, and these.
+
+    So vectors of one loop that start at different constants share what moves with the loop.
+    """
+    if type(node) is e.Add or type(node) is e.Sub:
+        if type(node.b) is e.IntImm:
+            rest, constant = _without_constant(node.a)
+            return rest, constant + (node.b.value if type(node) is e.Add else -node.b.value)
+        if type(node) is e.Add and type(node.a) is e.IntImm:
+            rest, constant = _without_constant(node.b)
+            return rest, constant + node.a.value
+    return node, 0
 
 
 @emits(e.Broadcast)

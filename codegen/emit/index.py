@@ -12,7 +12,7 @@ looked up before it is written again only saves time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from codegen.emit.context import INDEX, FunctionEmitter
@@ -101,16 +101,22 @@ def _chosen(f: FunctionEmitter, node: PrimExpr) -> str:
     return f.op(f"select {test} {f.expr(condition)}, {choices}")
 
 
-def ramp(f: FunctionEmitter, element: DataType, base: str, stride: str, lanes: int) -> str:
-    """Write the vector of `base`, `base + stride`, ... from values of the type `element`."""
+def ramp(
+    f: FunctionEmitter, element: DataType, base: str, stride: str, lanes: int, first: int = 0
+) -> str:
+    """Write the vector of `base + first + k * stride` for each lane k, all of type `element`."""
     scalar, vector = register_type(element), register_type(element.with_lanes(lanes))
+
+    def constants(values: Iterable[int]) -> str:
+        return "<" + ", ".join(f"{scalar} {integer_text(element, v)}" for v in values) + ">"
+
     start = f.splat(base, scalar, lanes)
     if stride[0] != "%":
-        step = int(stride)
-        steps = ", ".join(f"{scalar} {integer_text(element, k * step)}" for k in range(lanes))
-        return f.op(f"add {vector} {start}, <{steps}>")
-    steps = ", ".join(f"{scalar} {integer_text(element, k)}" for k in range(lanes))
-    scaled = f.op(f"mul {vector} {f.splat(stride, scalar, lanes)}, <{steps}>")
+        steps = (first + k * int(stride) for k in range(lanes))
+        return f.op(f"add {vector} {start}, {constants(steps)}")
+    if first:
+        start = f.op(f"add {vector} {start}, {constants([first] * lanes)}")
+    scaled = f.op(f"mul {vector} {f.splat(stride, scalar, lanes)}, {constants(range(lanes))}")
     return f.op(f"add {vector} {start}, {scaled}")
 
 

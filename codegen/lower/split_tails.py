@@ -29,7 +29,7 @@ from tensorir.intrin import Op
 from tensorir.ops import conjuncts, const, logical_not
 from tensorir.stmt import ForKind
 from tensorir.value_variables import value_variables
-from tensorir.visit import Rewriter, children
+from tensorir.visit import Rewriter, children, walk
 
 MAX_ADDED: Final = 512
 """The most statements (unrolled loops written out) that versions for tails add to a function: LLVM
@@ -46,7 +46,7 @@ def split_tails(func: PrimFunc) -> PrimFunc:
     After:  for i in 7: for k in 64: for r in T.unroll(4): S
             for i in range(7, 8): for k in 64: for r in T.unroll(2): S
 
-    Conditions that decide are comparisons of sums, in branches and as masks of stores. A tile is
+    Conditions that decide are comparisons of sums, in branches and as masks of lanes. A tile is
     what unrolled loops and lanes cover, or the innermost loop of two; the loop around it is divided
     at the iterations from which on its conditions hold no more, or for some. Where that depends on
     loops further out, or the loop is parallel, whole and last tiles are two branches instead:
@@ -117,11 +117,14 @@ class _SplitTails(Rewriter):
     # ---------------------------------------------------------------------------------- conditions
 
     def conditions(self, node: s.Stmt, inner: tuple[s.For, ...] = ()) -> Iterator[_Found]:
-        """Yield the conditions of branches and masks of stores in a statement."""
+        """Yield the conditions of branches, and the masks of stores and of what they store."""
         kind = type(node)
         if kind is s.BufferStore:
             if node.predicate is not None:  # type: ignore[attr-defined]
                 yield from self._parts(node.predicate, inner)  # type: ignore[attr-defined]
+            for part in walk(node.value):  # type: ignore[attr-defined]
+                if type(part) is e.Select and part.condition.dtype.lanes > 1:
+                    yield from self._parts(part.condition, inner)
             return
         if kind is s.IfThenElse:
             yield from self._parts(node.condition, inner)  # type: ignore[attr-defined]

@@ -92,6 +92,8 @@ class StoreShape:
     is_reordered: bool
     """True if it is a reduction whose order the compiler may change: not a sum of floats."""
     is_init: bool
+    results: int
+    """The values that are updated together, those of a tuple."""
     intrinsic_from: int
     """The first of the loops that an intrinsic takes over; the number of loops if none."""
 

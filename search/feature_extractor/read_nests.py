@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from search.analysis.update_stores import update_stores
 from search.annotations import (
     AUTO_TENSORIZE,
     PACKED,
@@ -124,6 +125,7 @@ class _Store:
     updates: bool
     is_reordered: bool
     is_init: bool
+    results: int
 
 
 def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
@@ -160,11 +162,13 @@ class _Reader:
             for part in node.seq:
                 self._stmt(part, inside)
         elif isinstance(node, BufferStore):
-            self._store(node, at, is_init=False)
+            self._stores((node,), at)
         elif isinstance(node, IfThenElse):
             self._stmt(node.then_case, at)
             if node.else_case is not None:
                 self._stmt(node.else_case, at)
+        elif isinstance(node, LetStmt) and (stores := update_stores(node)):
+            self._stores(stores, at)
         elif isinstance(node, LetStmt):
             value = self._index(node.value, at)
             values = {**at.values, node.var: value}
@@ -210,7 +214,11 @@ class _Reader:
             self.packed.update(region.buffer for region in block.writes)
         if block.init is not None:
             first = len(self.stores)
-            self._stmt(block.init, inside)
+            inits = update_stores(block.init)
+            if inits:
+                self._stores(inits, inside)
+            else:
+                self._stmt(block.init, inside)
             for store in self.stores[first:]:
                 store.is_init = True
         self._stmt(block.body, inside)
@@ -225,25 +233,37 @@ class _Reader:
         starts = [self._index(r.min, at) for r in source.region]
         return self._through(_Access(source.buffer, starts), at)
 
-    def _store(self, node: BufferStore, at: _Place, *, is_init: bool) -> None:
-        target = self._access(node.buffer, node.indices, at)
-        loads: list[_Access] = []
-        work = [0] * len(Work)
-        updates = self._value(node.value, node, at, loads, work)
-        is_reordered = not node.value.dtype.is_float or isinstance(node.value, (e.Min, e.Max))
-        self.stores.append(_Store(at, target, loads, work, updates, is_reordered, is_init))
+    def _stores(self, nodes: Sequence[BufferStore], at: _Place) -> None:
+        """Take in stores whose values are all computed before the first."""
+        for node in nodes:
+            target = self._access(node.buffer, node.indices, at)
+            loads: list[_Access] = []
+            work = [0] * len(Work)
+            updates = self._value(node.value, nodes, at, loads, work)
+            value = node.value
+            is_reordered = not value.dtype.is_float or isinstance(value, (e.Min, e.Max))
+            is_reordered &= len(nodes) == 1
+            self.stores.append(
+                _Store(at, target, loads, work, updates, is_reordered, False, len(nodes))
+            )
 
     # ---------------------------------------------------------------------------------- expressions
 
     def _value(
-        self, node: PrimExpr, store: BufferStore, at: _Place, loads: list[_Access], work: list[int]
+        self,
+        node: PrimExpr,
+        stores: Sequence[BufferStore],
+        at: _Place,
+        loads: list[_Access],
+        work: list[int],
     ) -> bool:
-        """Collect loads and operations; say whether the stored element itself is loaded."""
+        """Collect loads and operations; say whether a stored element itself is loaded."""
         if isinstance(node, BufferLoad):
-            if node.buffer is store.buffer and all(
-                structural_equal(a, b) for a, b in zip(node.indices, store.indices, strict=True)
-            ):
-                return True
+            for store in stores:
+                if node.buffer is store.buffer and all(
+                    structural_equal(a, b) for a, b in zip(node.indices, store.indices, strict=True)
+                ):
+                    return True
             loads.append(self._access(node.buffer, node.indices, at))
             return False
         sort = _SORTS.get(type(node))
@@ -260,7 +280,7 @@ class _Reader:
         found = False
         for child in parts:
             if isinstance(child, PrimExpr) and type(child) not in (Var, IntImm):
-                found |= self._value(child, store, at, loads, work)
+                found |= self._value(child, stores, at, loads, work)
         return found
 
     def _access(self, buffer: Buffer, indices: Sequence[PrimExpr], at: _Place) -> _Access:
@@ -364,6 +384,7 @@ class _Reader:
                     store.updates,
                     store.updates and store.is_reordered,
                     store.is_init,
+                    store.results,
                     len(loops) if intrinsic is None else sum(1 for k in kept if k < intrinsic),
                 )
             )

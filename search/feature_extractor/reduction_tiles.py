@@ -38,7 +38,7 @@ def tile_reduction(
             np.where(inside & ~reduces, np.ceil(extents / lanes), 1),
             np.where(reduces, extents, 1),
             reduces,
-            pieces,
+            pieces * nest.store.results,
             tuple(_operand(strides, _own_lanes(nest, lanes), pieces) for strides in operands),
         ),
         room,

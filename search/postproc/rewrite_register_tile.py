@@ -14,13 +14,14 @@ from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
 from search.analysis.moves import moves
+from search.analysis.update_stores import update_stores
 from search.annotations import AUTO_TENSORIZE, REGISTER_TILE
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
 from tensorir.buffer import Buffer, BufferRegion
 from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int
-from tensorir.stmt import Block, BufferStore, For, ForKind, SeqStmt
+from tensorir.stmt import Block, For, ForKind, SeqStmt
 from tensorir.visit import walk
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class RewriteRegisterTile(Postproc):
     stays or moves by one element. Every element gets its updates in the order it had before.
 
     Looked at is the perfect nest of constant extents around each block with an `init` that stores
-    one element, or that is to become an intrinsic: then an update is what the intrinsic does at
-    once. It never rejects.
+    one element, or one of each buffer of a tuple, or that is to become an intrinsic: then an update
+    is what the intrinsic does at once. It never rejects.
     """
 
     def __init__(self) -> None:
@@ -85,6 +86,8 @@ class _Update:
     """The elements that a vector register of the target holds."""
     fills: tuple[int, ...] = ()
     """The registers of the accumulators and operands of an intrinsic; empty for one element."""
+    results: int = 1
+    """The values that one update stores: several of a tuple."""
 
 
 def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | None:
@@ -117,6 +120,7 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
         tuple(moves(block, *operand) for operand in accesses.operands),
         accesses.register,
         accesses.fills,
+        accesses.results,
     )
 
 
@@ -131,11 +135,11 @@ class _Accesses:
     operands: tuple[_Access, ...]
     register: int
     fills: tuple[int, ...] = ()
+    results: int = 1
 
 
 def _accesses(node: Block, target: Target) -> _Accesses | None:
-    """Return what a block accesses; None unless it updates one element or becomes an intrinsic."""
-    store = node.body
+    """Return what a block accesses; None unless it updates elements or becomes an intrinsic."""
     if node.annotations.get(AUTO_TENSORIZE) and len(node.writes) == 1:
         (written,) = node.writes
         loaded = {part.buffer for part in walk(node.body) if isinstance(part, BufferLoad)}
@@ -145,12 +149,16 @@ def _accesses(node: Block, target: Target) -> _Accesses | None:
         )
         fills = [_registers(region, target) for region in (written, *reads)]
         return _Accesses(first, tuple(others), 1, tuple(fills))
-    if not isinstance(store, BufferStore):
+    stores = update_stores(node.body)
+    if not stores:
         return None
+    store, stored = stores[0], {other.buffer for other in stores}
+    # The values of a tuple are of the same operands.
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
-    operands = [(a.buffer, a.indices) for a in loads if a.buffer is not store.buffer]
+    operands = [(a.buffer, a.indices) for a in loads if a.buffer not in stored]
     register = target.vector_lanes(max(load.dtype.bits for load in loads))
-    return _Accesses((store.buffer, store.indices), tuple(operands), register)
+    accumulator = (store.buffer, store.indices)
+    return _Accesses(accumulator, tuple(operands), register, results=len(stores))
 
 
 def _registers(region: BufferRegion, target: Target) -> int:
@@ -226,7 +234,8 @@ def _nest(update: _Update, vector: _Vector | None) -> Nests:
         operands.append(Operand(moves, np.array([float(registers)]), np.array([is_vector])))
     counts, reduces = np.array(extents, float)[:, None], np.array(update.reduces)[:, None]
     spatial, reduction = np.where(reduces, 1, counts), np.where(reduces, counts, 1)
-    return Nests(spatial, reduction, reduces, np.array([float(pieces)]), tuple(operands))
+    accumulators = np.array([float(pieces * update.results)])
+    return Nests(spatial, reduction, reduces, accumulators, tuple(operands))
 
 
 def _held(nest: Nests, tile: Tiles) -> list[bool]:

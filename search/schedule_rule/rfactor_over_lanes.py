@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from codegen.target import as_target
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from schedule.sref import loops_above
 from search.analysis.access_pattern import is_elementwise_consumer
 from search.analysis.lane_axis import LaneAxis, reduction_along_memory
 from search.analysis.tiling_needs import needs_multi_level_tiling, needs_rfactor
@@ -39,7 +40,11 @@ class RFactorOverLanes(ScheduleRule):
 
     Designs multiply: each of the two reductions of a softmax over rows is factored by `AddRFactor`
     in two ways, by this rule in one, or left as it is, so there are 16 where MetaSchedule and
-    Ansor, which have the former only, have 9. Rows whose length no vector divides have 9 here too.
+    Ansor, which have the former only, have 9.
+
+    What is combined may be a tuple, as index and value of an argmax. A row that no vector divides,
+    or in too few ways, is lengthened by `pad_einsum`, and the padding inlined: the steps beyond its
+    end combine the neutral element. Tuples are not lengthened.
     """
 
     def __init__(self, max_innermost_factor: int = 16) -> None:
@@ -56,31 +61,33 @@ class RFactorOverLanes(ScheduleRule):
             return [sch]
         if not needs_multi_level_tiling(sref) and not needs_rfactor(sch.state, sref, None):
             return [sch]
-        axis = reduction_along_memory(sch.state, sref, as_target(self._target))
-        if axis is None:
-            return [sch]
-        plain = sch.copy()
-        try:
-            self._factor(sch, block, axis)
-        except ScheduleError:
-            # Not every update has partial results, one that subtracts has none.
-            return [plain]
-        return [sch, plain]
+        for may_pad in (True, False):
+            axis = reduction_along_memory(sch.state, sref, as_target(self._target), may_pad)
+            if axis is not None and (may_pad or axis.lanes.multiple == 1):
+                twin = sch.copy()
+                # Not every update has partial results, one that subtracts has none; and not every
+                # loop can be lengthened.
+                with contextlib.suppress(ScheduleError):
+                    self._factor(twin, block, axis)
+                    return [twin, sch]
+        return [sch]
 
     def _factor(self, sch: Schedule, block: BlockRV, axis: LaneAxis) -> None:
+        if axis.lanes.multiple > 1:
+            _lengthen(sch, block, axis)
         sch.annotate(block, TILING_STRUCTURE, _STRUCTURE)
         loops = sch.get_loops(block)
         spatial = [loops[k] for k in axis.spatial]
         reduction = [loops[k] for k in axis.reduction]
         if [*spatial, *reduction] != loops:
             sch.reorder(*spatial, *reduction)
-        ndim = axis.result_ndim
+        ndim, lanes = axis.result_ndim, axis.lanes.count
 
-        steps, lane = sch.split(reduction[-1], [None, axis.lanes])
+        steps, lane = sch.split(reduction[-1], [None, lanes])
         factors = sch.sample_perfect_tile(steps, 2, self.max_innermost_factor)
         steps, vector = sch.split(steps, factors)
         partial = sch.rfactor(sch.fuse(vector, lane), ndim)
-        tree = _add_up(sch, block, axis.lanes, ndim)
+        tree = _add_up(sch, block, lanes, ndim)
 
         middle, inner = self._tile(sch, block, len(spatial))
         _move_consumer(sch, block, inner)
@@ -94,8 +101,8 @@ class RFactorOverLanes(ScheduleRule):
 
         sch.compute_at(partial, middle, preserve_unit_loops=True)
         inside = sch.get_loops(partial)[2 * len(spatial) :]
-        lanes, tile, run = inside[0], inside[1 : len(spatial) + 1], inside[len(spatial) + 1 :]
-        vector, lane = sch.split(lanes, [factors[1], axis.lanes])
+        elements, tile, run = inside[0], inside[1 : len(spatial) + 1], inside[len(spatial) + 1 :]
+        vector, lane = sch.split(elements, [factors[1], lanes])
         sch.reorder(*run, vector, *tile, lane)
         sch.vectorize(lane)
 
@@ -109,6 +116,21 @@ class RFactorOverLanes(ScheduleRule):
         outer, middle, inner = levels
         sch.reorder(*outer, *middle, *inner)
         return middle[-1], inner[-1]
+
+
+def _lengthen(sch: Schedule, block: BlockRV, axis: LaneAxis) -> None:
+    """Round the loop along memory up to whole vectors; what they read beyond it changes nothing."""
+    sref = sch.get_sref(block)
+    loop = loops_above(sref)[axis.reduction[-1]].loop
+    padding = [
+        axis.lanes.multiple if value is loop.loop_var else 1
+        for value in sref.block_realize.iter_values
+    ]
+    before = {sch.get_sref(producer).block for producer in sch.get_producers(block)}
+    sch.pad_einsum(block, padding)
+    for producer in sch.get_producers(block):
+        if sch.get_sref(producer).block not in before:
+            sch.compute_inline(producer)
 
 
 def _move_consumer(sch: Schedule, block: BlockRV, loop: LoopRV) -> None:

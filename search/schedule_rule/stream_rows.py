@@ -140,7 +140,7 @@ def _rows(sch: Schedule, block: StmtSRef, target: Target) -> _Rows | None:
             return None
         spatial.append(place)
         if result.get(var) == 1 and all(operand.get(var, 0) in (0, 1) for operand in steps):
-            column, lanes = place, vector_lanes(lengths[place], register)
+            column, lanes = place, vector_lanes(lengths[place], register, may_pad=False).count
     if column is None or lanes == 1 or not reduction:
         return None
     row = max(reduction, key=lambda place: lengths[place])

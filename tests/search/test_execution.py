@@ -32,9 +32,26 @@ def main(A: T.Buffer((36, 16), "float32"), W: T.Buffer((3, 4, 32), "float32"), C
             C[vh, vo] = C[vh, vo] + A[vh + vr, vo // 8 * 4 + vc] * W[vr, vc, vo]
 """
 
+ARGMAX = """
+@T.prim_func
+def main(A: T.Buffer((8, 64), "float32"), P: T.Buffer((8,), "int32"), Q: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, 64):
+        with T.block("at"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                P[vi] = -1
+                Q[vi] = T.min_value("float32")
+            p: T.int32 = T.Select(Q[vi] >= A[vi, vk], P[vi], vk)
+            q: T.float32 = T.max(Q[vi], A[vi, vk])
+            P[vi] = p
+            Q[vi] = q
+"""
+
 
 @pytest.mark.parametrize("target", ["haswell", "skylake-avx512"])
-@pytest.mark.parametrize("program", [MATMUL, GROUPED], ids=["matmul", "grouped convolution"])
+@pytest.mark.parametrize(
+    "program", [MATMUL, GROUPED, ARGMAX], ids=["matmul", "grouped convolution", "argmax"]
+)
 def test_vectors_tiles_and_parallel_loops_are_those_of_the_postprocessors(program, target):
     func = parse(program)
     assert isinstance(func, PrimFunc)
@@ -57,9 +74,9 @@ def test_vectors_tiles_and_parallel_loops_are_those_of_the_postprocessors(progra
 
 
 def told(sch: Schedule, target: Target) -> tuple[float, ...]:
-    """Return lanes, iterations written out and parallel ones of the update, as features say."""
+    """Return lanes, iterations written out and parallel ones of the first update, by features."""
     program, numbers = read_nests(sch.mod)
-    (nest,) = [n for n in nests(program, numbers[:, None]) if n.store.updates]
+    nest, *_ = [n for n in nests(program, numbers[:, None]) if n.store.updates]
     how = execution(nest, target.vector_bits, target.vector_registers, target.updates_in_flight)
     return (how.vector[0], how.tile[0], how.parallel[0])
 
@@ -67,7 +84,7 @@ def told(sch: Schedule, target: Target) -> tuple[float, ...]:
 def made(sch: Schedule) -> tuple[float, ...]:
     """Return the same of a postprocessed program."""
     program, numbers = read_nests(sch.mod)
-    (store,) = [store for store in program.stores if store.updates]
+    store, *_ = [store for store in program.stores if store.updates]
     kinds = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
     return tuple(
         float(np.prod([numbers[FIRST_EXTENT + k] for k in store.loops if program.kinds[k] is kind]))

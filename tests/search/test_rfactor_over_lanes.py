@@ -8,6 +8,7 @@ import pytest
 import codegen
 import search as ms
 from schedule import Schedule
+from search.analysis.lane_axis import Lanes, vector_lanes
 from search.schedule_rule import AddRFactor, RFactorOverLanes, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, simplify, workloads
@@ -86,6 +87,31 @@ def main(A: T.Buffer((6, 32), "float32"), B: T.Buffer((32,), "float32"), C: T.Bu
 
 
 ROW_SUM = MATRIX_VECTOR.replace(" * B[vk]", "")
+ROW_MAX = ROW_SUM.replace("C[vi] + A[vi, vk]", "T.max(C[vi], A[vi, vk])").replace(
+    "C[vi] = T.float32(0)", "C[vi] = T.min_value('float32')"
+)
+TUPLE = """
+@T.prim_func
+def main(A: T.Buffer((6, 64), "float32"), P: T.Buffer((6,), "{dtype}"), Q: T.Buffer((6,), "float32")):
+    for i, k in T.grid(6, 64):
+        with T.block("{block}"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                P[vi] = T.cast({first}, "{dtype}")
+                Q[vi] = {second}
+            p: T.{dtype} = {p}
+            q: T.float32 = {q}
+            P[vi] = p
+            Q[vi] = q
+"""
+ARGMAX = TUPLE.format(
+    dtype="int32", block="at", first=-1, second="T.min_value('float32')",
+    p="T.Select(Q[vi] >= A[vi, vk], P[vi], vk)", q="T.max(Q[vi], A[vi, vk])",
+)  # fmt: skip
+SUM_AND_SQUARES = TUPLE.format(
+    dtype="float32", block="sums", first=0, second="T.float32(0)",
+    p="P[vi] + A[vi, vk]", q="Q[vi] + A[vi, vk] * A[vi, vk]",
+)  # fmt: skip
 COLUMN_SUM = ROW_SUM.replace("A: T.Buffer((6, 32)", "A: T.Buffer((32, 6)").replace(
     "A[vi, vk]", "A[vk, vi]"
 )
@@ -151,10 +177,15 @@ def test_a_matrix_vector_product_in_lanes() -> None:
         (MATRIX_VECTOR, "C", AVX512),
         (linear(1, 12, 48), "Y", AVX512),
         (linear(4, 6, 64), "Y", SSE),
-        (linear(4, 4, 35), "Y", AVX2),  # seven lanes cannot be halved
+        (linear(4, 4, 35), "Y", AVX2),  # lengthened to 40
+        (linear(4, 4, 7), "Y", AVX2),  # seven lanes cannot be halved
         (linear(4, 6, 64, "int32"), "Y", AVX512),
         (TWO_REDUCTIONS, "C", SSE),
         (ROW_SUM, "C", AVX512),
+        (ROW_SUM.replace("6, 32", "6, 127"), "C", AVX512),
+        (ROW_MAX.replace("6, 32", "6, 127"), "C", AVX512),
+        (ARGMAX, "at", AVX2),
+        (SUM_AND_SQUARES, "sums", SSE),
     ],
 )
 def test_programs_of_the_design_compute_the_same(text: str, block: str, target: str) -> None:
@@ -180,6 +211,51 @@ def test_partial_sums_stay_in_registers() -> None:
     partial = codegen.explain(sch.mod, AVX512).accumulators[0]
     assert (partial.buffer, partial.count, partial.lanes) == ("Y_rf", 16, 16)
     assert partial.home == "registers"
+
+
+def test_partial_results_of_a_tuple_stay_in_registers() -> None:
+    in_lanes, _ = made(ARGMAX, "at", AVX2)
+    tiles = with_decisions(in_lanes, ARGMAX, [2, 4], [6, 1, 1])
+    sch = application(ARGMAX, AVX2).apply(tiles.trace)
+    assert sch is not None
+    said = str(codegen.explain(sch.mod, AVX2))
+    assert "store P " in said
+    assert "_rf " not in said[said.index("access  ") :]
+
+
+def test_a_row_that_no_vector_divides_is_lengthened() -> None:
+    text = ROW_MAX.replace("6, 32", "6, 127")
+    in_lanes, _ = made(text, "C", AVX512)
+    sch = with_decisions(in_lanes, text, [2, 4], [1, 2, 3])
+    steps, vector, _, lane = (sch.get(loop).extent for loop in sch.get_loops("C_rf")[2:])
+    assert (int(steps), int(vector), int(lane)) == (2, 4, 16)
+    value = sch.get(sch.get_block("C_rf")).body.value.b
+    assert str(value) == (
+        "T.if_then_else(vk_0_0 * 64 + vk_0_1_k_1_fused < 127, "
+        'A[vi, vk_0_0 * 64 + vk_0_1_k_1_fused], T.float32("-inf"))'
+    )
+
+
+@pytest.mark.parametrize(
+    ("extent", "register", "padded", "divided"),
+    [
+        (1024, 16, (16, 1), (16, 1)),
+        (1000, 16, (8, 1), (8, 1)),  # not ten lanes, that divide it too
+        (1000, 8, (8, 1), (8, 1)),
+        (1001, 8, (8, 8), (7, 1)),
+        (1001, 16, (16, 16), (13, 1)),  # 63 vectors are nine times seven
+        (127, 16, (16, 16), (1, 1)),
+        (12, 16, (12, 1), (12, 1)),
+        (976, 16, (16, 64), (16, 1)),  # 61 vectors cannot be shared out
+        (7, 8, (7, 1), (7, 1)),
+        (3, 16, (1, 1), (1, 1)),
+    ],
+)
+def test_the_lanes_along_a_row(
+    extent: int, register: int, padded: tuple[int, int], divided: tuple[int, int]
+) -> None:
+    assert vector_lanes(extent, register, may_pad=True) == Lanes(*padded)
+    assert vector_lanes(extent, register, may_pad=False) == Lanes(*divided)
 
 
 def test_an_elementwise_consumer_is_computed_with_each_result() -> None:
@@ -212,7 +288,7 @@ MATMUL = linear(8, 16, 32).replace("W[vj, vk]", "W[vk % 16, vj]")  # contiguous 
     [
         (MATMUL, "Y"),
         (COLUMN_SUM, "C"),
-        (linear(2, 8, 37), "Y"),  # a prime number has no vectors
+        (linear(2, 8, 3), "Y"),  # too short for a vector
         (MATRIX_VECTOR.replace("A[vi, vk]", "A[vi, 31 - vk]"), "C"),  # backwards
         (MATRIX_VECTOR.replace("C[vi] + A", "C[vi] - A"), "C"),  # partial sums of what?
         (linear(2, 8, 32), "Z"),
@@ -238,7 +314,9 @@ def test_partial_results_are_not_factored_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "with_lanes", "without"), [(256, 16, 9), (17, 9, 9)], ids=["even", "odd"]
+    ("columns", "with_lanes", "without"),
+    [(256, 16, 9), (17, 16, 9)],
+    ids=["even", "odd"],
 )
 def test_the_number_of_spaces_of_a_softmax_follows_from_the_rules(
     columns: int, with_lanes: int, without: int

@@ -394,3 +394,26 @@ def test_versions_have_accumulators_of_their_own() -> None:
     assert sum(isinstance(node, s.Allocate) for node in walk(after.body)) == 2
     masked = [n for n in walk(after.body) if type(n) is s.BufferStore and n.predicate is not None]
     assert [store.buffer.name for store in masked] == ["C"]
+
+
+def test_the_lanes_that_read_beyond_a_row() -> None:
+    assert_split(
+        """
+    for k in range(16):
+        for v in T.unroll(4):
+            for j in T.vectorized(16):
+                C[v * 16 + j] = C[v * 16 + j] + T.if_then_else(k * 64 + v * 16 + j < 1000, A[k * 64 + v * 16 + j], T.float32(0))
+""",
+        """
+    for k in range(15):
+        for v in T.unroll(4):
+            C[v * 16:v * 16 + 16] = C[v * 16:v * 16 + 16] + A[k * 64 + v * 16:k * 64 + v * 16 + 16]
+    for k in range(15, 16):
+        for v in T.unroll(2):
+            C[v * 16:v * 16 + 16] = C[v * 16:v * 16 + 16] + A[k * 64 + v * 16:k * 64 + v * 16 + 16]
+        for v in T.unroll(2, 3):
+            C[v * 16:v * 16 + 16] = C[v * 16:v * 16 + 16] + T.Select(T.Ramp(0, 1, 16) < T.Broadcast(8, 16), A.vload([T.Ramp(k * 64 + v * 16, 1, 16)], predicate=T.Ramp(0, 1, 16) < T.Broadcast(8, 16)), T.Broadcast(T.float32(0), 16))
+        for v in T.unroll(3, 4):
+            C[v * 16:v * 16 + 16] = C[v * 16:v * 16 + 16] + T.Broadcast(T.float32(0), 16)
+""",
+    )
