@@ -89,6 +89,11 @@ class _Group:
     repeats: bool
     """True if one without a tile stands in an innermost loop, and is tested again and again."""
 
+    @property
+    def variables(self) -> set[Var]:
+        """The variables of the sum."""
+        return set(self.like.variables(self.outer))
+
     def add(self, other: _Group) -> None:
         """Take in conditions on the same sum."""
         self.members |= other.members
@@ -191,7 +196,7 @@ class _SplitTails(Rewriter):
         """Return what stands in a loop, or in the function, split by what decides there."""
         if loop is None or loop.kind is not ForKind.UNROLLED:
             for group in self._groups(stmt, loop):
-                if self._is_worth_a_test(group):
+                if self._is_worth_a_test(group) and _sees(stmt, group.variables):
                     return self._narrowed(stmt, group, loop)
         return self(stmt)
 
@@ -201,7 +206,9 @@ class _SplitTails(Rewriter):
 
     def _narrowed(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
         """Put the test around the least part of a statement that has all the conditions."""
-        if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)) and not _may_be_registers(stmt):
+        if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)) and (
+            not _may_be_registers(stmt) or _binds(stmt, group.variables)
+        ):
             return _with_body(stmt, self._narrowed(stmt.body, group, loop))
         if isinstance(stmt, s.SeqStmt):
             has = [
@@ -390,6 +397,25 @@ class _SplitTails(Rewriter):
     def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
         new = self.generic(node)
         return _NOTHING if s.is_no_op(new.body) else new
+
+
+def _binds(stmt: s.Stmt, variables: set[Var]) -> bool:
+    """Say whether a let in a statement gives one of the variables its value."""
+    if isinstance(stmt, s.LetStmt) and stmt.var in variables:
+        return True
+    return any(_binds(part, variables) for part in children(stmt) if isinstance(part, s.Stmt))
+
+
+def _sees(stmt: s.Stmt, variables: set[Var]) -> bool:
+    """Say whether a test that is narrowed down in a statement is below all lets of its variables.
+
+    A let in a loop has another value in each iteration.
+    """
+    if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)):
+        return _sees(stmt.body, variables)
+    if isinstance(stmt, s.SeqStmt):
+        return all(_sees(part, variables) for part in stmt.seq)
+    return not _binds(stmt, variables)
 
 
 def _loop_to_split(around: Sequence[s.For], has_lanes: bool) -> s.For | None:

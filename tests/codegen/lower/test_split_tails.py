@@ -255,6 +255,50 @@ def test_what_no_loop_changes_is_tested_once() -> None:
     )
 
 
+def test_what_a_let_decides_is_tested_below_it() -> None:
+    assert_split(
+        """
+    with T.allocate([8], "float32", "global") as data:
+        B = T.Buffer((8,), data=data)
+        B[0] = A[0]
+        with T.LetStmt(T.Cast("int32", A[1])) as m:
+            for k in range(64):
+                B[0] = B[0] + A[k]
+                if m < 8:
+                    C[9] = C[9] + B[0]
+""",
+        """
+    with T.allocate([8], "float32", "global") as data:
+        B = T.Buffer((8,), data=data)
+        B[0] = A[0]
+        with T.LetStmt(T.Cast("int32", A[1])) as m:
+            if m < 8:
+                for k in range(64):
+                    B[0] = B[0] + A[k]
+                    C[9] = C[9] + B[0]
+            else:
+                for k in range(64):
+                    B[0] = B[0] + A[k]
+""",
+    )
+
+
+def test_a_let_of_a_loop_is_tested_in_each_iteration() -> None:
+    body = """
+    for k in range(64):
+        with T.LetStmt(T.Cast("int32", A[k])) as m:
+            for j in range(64):
+                C[j] = C[j] + A[j]
+                if m < 8:
+                    C[j + 64] = C[j + 64] + A[j]
+"""
+    lowered = split(program(body))
+    loop = lowered.body
+    while not isinstance(loop, s.For):
+        loop = loop.body  # type: ignore[attr-defined]
+    assert isinstance(loop.body, s.LetStmt)
+
+
 def test_a_tile_may_begin_before_the_first_element() -> None:
     assert_split(
         """
