@@ -79,7 +79,8 @@ def timer(sch: Schedule, target: str) -> Callable[[], float]:
     rng = np.random.default_rng(0)
     arrays = []
     for parameter in library["main"].signature.parameters:
-        array = codegen.empty([int(n) for n in parameter.shape], parameter.dtype)
+        dims = [dim for dim in parameter.shape if isinstance(dim, int)]
+        array = codegen.empty(dims, parameter.dtype)
         shape, dtype = array.numpy().shape, array.numpy().dtype
         values = rng.integers(0, 100, shape) if dtype.kind in "iu" else rng.random(shape)
         array.numpy()[...] = values.astype(dtype)
