@@ -193,7 +193,7 @@ def side(name: str, mod: IRModule, database: Database, x: np.ndarray) -> tuple[S
 def compare(name: str, options: argparse.Namespace, folder: Path) -> str:
     """Tune a chain, its kernels first; return its row of the table."""
     mod = CHAINS[name]()
-    for kernels in (mod, blocked_kernels(mod)):
+    for kernels in (mod, blocked_kernels(mod, TARGET)):
         if kernels.prim_funcs():
             database = ms.tune_module(
                 kernels,

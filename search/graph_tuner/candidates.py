@@ -18,7 +18,12 @@ from search.database.usable_records import with_schedules
 from search.dispatch.apply_database import under_its_name
 from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
-from search.graph_tuner.blocked_kernels import blocked_kernel, blocked_layouts, read_as_rows
+from search.graph_tuner.blocked_kernels import (
+    blocked_kernel,
+    blocked_layouts,
+    channels_of_block,
+    read_as_rows,
+)
 from search.graph_tuner.elementwise import in_order_of, is_elementwise
 from search.graph_tuner.free_layouts import read_in_place, with_free_layouts
 from search.graph_tuner.kernel_graph import KernelCall, KernelGraph
@@ -155,15 +160,16 @@ class Candidates:
         """Return the schedules that were found for a kernel in blocks of channels."""
         if self._database is None or not can_be_scheduled(call.func):
             return []
-        kernel = blocked_kernel(call)
+        channels = channels_of_block(self._target)
+        kernel = blocked_kernel(call, channels)
         if kernel is None:
             return []
-        layouts = self._known(blocked_layouts(call), call)
+        layouts = self._known(blocked_layouts(call, channels), call)
         best = _best_forms(call.name, kernel, self._database, self._target)
         forms = []
         for func in self._applied(kernel, best):
             try:
-                forms.append(_Form(read_as_rows(func, call), layouts, layouts))
+                forms.append(_Form(read_as_rows(func, call, channels), layouts, layouts))
             except ScheduleError as error:
                 logger.debug("A schedule of %s stays in blocks: %s", call.name, error)
         return forms

@@ -10,7 +10,7 @@ from search.mutator.mutate_unroll import MutateUnroll
 from search.mutator.mutator import Mutator
 
 
-@Mutator.kinds.register("llvm", "vnni", "avx512", "avx2", "asimd", "dotprod")
+@Mutator.kinds.register("llvm", "amx", "vnni", "avx512", "avx2", "asimd", "dotprod")
 def cpu_mutators() -> dict[Mutator, float]:
     """Return the mutators for CPUs."""
     return {

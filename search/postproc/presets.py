@@ -25,7 +25,7 @@ def cpu_postprocs() -> list[Postproc]:
     ]
 
 
-@Postproc.kinds.register("vnni", "avx512", "avx2", "asimd", "dotprod")
+@Postproc.kinds.register("amx", "vnni", "avx512", "avx2", "asimd", "dotprod")
 def cpu_postprocs_with_intrinsics() -> list[Postproc]:
     """Return the postprocessors for CPUs whose blocks may be tiled for an intrinsic."""
     *first, layout = cpu_postprocs()

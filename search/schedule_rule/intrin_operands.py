@@ -51,6 +51,8 @@ class Layout:
     """The dimensions in the order in which the rest of them lies in front."""
     inner: tuple[int, ...]
     """The dimensions that it takes parts of, the one whose parts lie side by side last."""
+    together: int
+    """How much of the last one lies side by side."""
 
 
 def repacked_operands(
@@ -140,7 +142,10 @@ def _layout(
     rest = [places[dim] // tiles[dim] for dim in outer]
     inside = [substitute(index, parts) for index in wanted.indices]
     index_map = IndexMap(places, [analyzer.simplify(index) for index in (*rest, *inside)])
-    return Layout(index_map, tuple(tiles), outer, tuple(dim_of[axis] for axis in walked))
+    together = wanted.buffer.shape[-1]
+    assert isinstance(together, IntImm)
+    inner = tuple(dim_of[axis] for axis in walked)
+    return Layout(index_map, tuple(tiles), outer, inner, together.value)
 
 
 def repack(sch: Schedule, block: BlockRV, operand: Repacked) -> None:
@@ -199,13 +204,14 @@ def _in_order(sch: Schedule, copy: BlockRV, layout: Layout) -> None:
             rest, inner[dim] = sch.split(loop, [None, layout.tiles[dim]])
         outer.append(rest)
     last = len(outer) - 1
-    tiles = [inner[dim] for dim in layout.inner if dim != last]
     vector = inner.get(last)
+    tiles = [inner[dim] for dim in layout.inner if dim != last]
+    side = layout.inner[-1]
+    if side != last and layout.tiles[side] > layout.together:
+        tiles[-1:] = sch.split(tiles[-1], [None, layout.together])
     lanes = [] if vector is None else [vector]
     sch.reorder(*(outer[dim] for dim in layout.outer), *tiles, *lanes)
     if vector is not None and layout.tiles[last] <= _LANES:
         sch.vectorize(vector)
-        for tile in tiles:
-            extent = sch.get(tile).extent
-            if isinstance(extent, IntImm) and extent.value * len(tiles) <= _LANES:
-                sch.unroll(tile)
+        if side != last and layout.together <= _LANES:
+            sch.unroll(tiles[-1])

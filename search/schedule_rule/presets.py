@@ -19,6 +19,7 @@ from search.schedule_rule.sample_register_tile import SampleRegisterTile
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
+from tensorir.tensor_intrin.matrix_tile import STEPS
 
 
 class OtherSign(str):
@@ -62,12 +63,24 @@ _PAIRS: Final = ["dot_16x2_i16i16s32_avx512", "dot_8x2_i16i16s32_avx2"]
 _BFLOATS: Final = ["dot_16x2_bf16bf16f32_avx512", "dot_8x2_bf16bf16f32_avx512"]
 _BYTES: Final = ["dot_8x4_i8i8s32_vnniint8", "dot_16x4_vnni", "dot_8x4_vnni"]
 _OTHER_BYTES: Final = [OtherSign("dot_16x4_vnni"), OtherSign("dot_8x4_vnni")]
+_VNNI: Final = [*_BYTES, *_OTHER_BYTES, *_BFLOATS, *_PAIRS]
+_TILES: Final = [
+    f"amx_32x32x{lanes * steps}_{types}"
+    for types, lanes in (("u8i8i32", 64), ("i8i8i32", 64), ("bf16bf16f32", 32))
+    for steps in STEPS
+]
+
+
+@ScheduleRule.kinds.register("amx")
+def amx_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
+    """Return the rules for x86 that multiplies tiles of matrices, the longest sums first."""
+    return _cpu_rules({**_X86, "intrins": [*_TILES, *_VNNI], **changed})
 
 
 @ScheduleRule.kinds.register("vnni")
 def vnni_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     """Return the rules for x86 with an instruction for dot products of bytes."""
-    return _cpu_rules({**_X86, "intrins": [*_BYTES, *_OTHER_BYTES, *_BFLOATS, *_PAIRS], **changed})
+    return _cpu_rules({**_X86, "intrins": _VNNI, **changed})
 
 
 @ScheduleRule.kinds.register("avx512")

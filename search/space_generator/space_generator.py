@@ -154,10 +154,12 @@ PySpaceGenerator = SpaceGenerator
 def preset_kind(target: Target) -> str:
     """Return the name of the presets that suit a target.
 
-    By instruction set: `vnni`, `avx512` or `avx2` on x86 with those extensions and vectors as long
-    in use, `dotprod` or `asimd` on ARM, else `llvm`.
+    By instruction set: `amx`, `vnni`, `avx512` or `avx2` on x86 with those extensions and vectors
+    as long in use, `dotprod` or `asimd` on ARM, else `llvm`.
     """
     features, bits = target.features, target.vector_bits
+    if bits >= 512 and "amx-int8" in features and "amx-bf16" in features:
+        return "amx"
     if bits >= 256 and ("avxvnni" in features or "avx512vnni" in features):
         return "vnni"
     if bits >= 512 and "avx512bw" in features:

@@ -22,7 +22,7 @@ from search.space_generator.space_generator import preset_kind
 from tensorir.errors import IRValueError
 from tests.search.programs import Matmul
 
-CPU_KINDS = ["llvm", "vnni", "avx512", "avx2", "asimd", "dotprod"]
+CPU_KINDS = ["llvm", "amx", "vnni", "avx512", "avx2", "asimd", "dotprod"]
 
 
 def only(rules: list[ScheduleRule], kind: type) -> ScheduleRule:
@@ -32,7 +32,15 @@ def only(rules: list[ScheduleRule], kind: type) -> ScheduleRule:
 
 @pytest.mark.parametrize("kind", CPU_KINDS)
 def test_order(kind: str) -> None:
-    intrinsics = {"llvm": 0, "vnni": 9, "avx512": 3, "avx2": 2, "asimd": 1, "dotprod": 6}[kind]
+    intrinsics = {
+        "llvm": 0,
+        "amx": 24,
+        "vnni": 9,
+        "avx512": 3,
+        "avx2": 2,
+        "asimd": 1,
+        "dotprod": 6,
+    }[kind]
     assert [str(rule) for rule in ScheduleRule.create(kind)] == [
         "ApplyCustomRule()",
         "InlineConstantScalars()",
@@ -91,7 +99,7 @@ def test_intrinsics(kind: str, intrin: str) -> None:
 @pytest.mark.parametrize(
     ("kinds", "jobs", "innermost", "vector", "unroll"),
     [
-        (("llvm", "vnni", "avx512", "avx2"), 16, 64, 64, [0, 16, 64, 512]),
+        (("llvm", "amx", "vnni", "avx512", "avx2"), 16, 64, 64, [0, 16, 64, 512]),
         (("asimd", "dotprod"), 8, 32, 32, [0, 8, 32, 256]),
     ],
 )
@@ -132,6 +140,8 @@ def test_parameters(
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge", "llvm"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "avx512"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake", "vnni"),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids", "amx"),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -mattr=-amx-int8", "vnni"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -mattr=+avxvnni", "vnni"),
         ("llvm -mtriple=aarch64-linux-gnu", "asimd"),
         ("llvm -mtriple=arm64-apple-darwin -mcpu=apple-m1", "dotprod"),
@@ -144,7 +154,7 @@ def test_the_instruction_set_decides(target: str, kind: str) -> None:
 
 def test_unknown_presets_list_the_known_ones() -> None:
     for part in (ScheduleRule, Postproc, Mutator):
-        with pytest.raises(IRValueError, match="asimd, avx2, avx512, dotprod, llvm, vnni"):
+        with pytest.raises(IRValueError, match="amx, asimd, avx2, avx512, dotprod, llvm, vnni"):
             part.create("cuda")
 
 

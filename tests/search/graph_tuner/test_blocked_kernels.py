@@ -74,13 +74,31 @@ def conv(X: T.Buffer((1, 2, 4, 4, 16), "float32"), W: T.Buffer((32, 32, 3, 3), "
             Y[0, vo0, vy, vx, vo1] = Y[0, vo0, vy, vx, vo1] + P[0, vc // 16, vy + vr, vx + vs, vc % 16] * W[vo0 * 16 + vo1, vc, vr, vs]
 """)
 
+WIDE = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=1"
+
 X, W = (np.random.default_rng(0).random(s, "float32") for s in ((1, 32, 4, 4), (32, 32, 3, 3)))
 
 
 def test_a_kernel_is_computed_in_blocks_of_channels() -> None:
-    kernels = blocked_kernels(MODEL)
+    kernels = blocked_kernels(MODEL, WIDE)
     assert list(kernels.functions) == ["conv"]  # relu follows any layout
     assert_structural_equal(kernels["conv"], BLOCKED)
+
+
+@pytest.mark.parametrize(
+    ("target", "channels"),
+    [
+        ("-mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 16),
+        ("-mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -vector-width=256", 8),
+        ("-mtriple=x86_64-linux-gnu -mcpu=znver3", 8),
+        ("-mtriple=x86_64-linux-gnu -mcpu=x86-64-v2", 4),
+        ("-mtriple=aarch64-linux-gnu", 4),
+    ],
+)
+def test_a_block_has_the_channels_of_a_vector(target: str, channels: int) -> None:
+    kernel = blocked_kernels(MODEL, f"llvm {target}").prim_func("conv")
+    data, _, result = shapes(kernel)
+    assert data == result == (1, 32 // channels, 4, 4, channels)
 
 
 def test_axes_of_one_place_come_before_the_channels_of_a_block() -> None:
@@ -89,7 +107,7 @@ def test_axes_of_one_place_come_before_the_channels_of_a_block() -> None:
     script = script.replace("6, 6)", "4, 4)").replace("vy - 1, vx - 1", "vy, vx")
     mod = parse(script)
     assert isinstance(mod, IRModule)
-    sch = Schedule(IRModule({"main": blocked_kernels(mod)["conv"]}))
+    sch = Schedule(IRModule({"main": blocked_kernels(mod, WIDE)["conv"]}))
     loops = [sch.get(loop) for loop in sch.get_loops(sch.get_block("Y"))]
     assert [str(loop.extent) for loop in loops] == ["1", "1", "1", "2", "4", "4", "16", "32"]
 
@@ -98,23 +116,23 @@ def test_axes_of_one_place_come_before_the_channels_of_a_block() -> None:
 def test_channels_that_are_no_whole_blocks_stay(channels: int) -> None:
     mod = parse(MODEL.script().replace("32", str(channels)).replace(f"float{channels}", "float32"))
     assert isinstance(mod, IRModule)
-    assert not blocked_kernels(mod).functions
+    assert not blocked_kernels(mod, WIDE).functions
 
 
 def test_a_schedule_in_blocks_can_read_and_write_rows_and_blocks() -> None:
     _, graphs = kernel_graphs(MODEL)
     call = next(iter(graphs["main"].calls.values()))
-    kernel = blocked_kernel(call)
+    kernel = blocked_kernel(call, 16)
     assert kernel is not None
-    in_rows = read_as_rows(kernel, call)
+    in_rows = read_as_rows(kernel, call, 16)
     assert shapes(in_rows) == [(1, 32, 4, 4), (32, 32, 3, 3), (1, 32, 4, 4)]
-    layouts = dict(zip(call.slots, blocked_layouts(call), strict=True))
+    layouts = dict(zip(call.slots, blocked_layouts(call, 16), strict=True))
     assert_structural_equal(with_layouts(in_rows, layouts), kernel)
 
 
 def database() -> MemoryDatabase:
     """Return a database with a schedule of the blocked kernel, with vectors of channels."""
-    kernel = blocked_kernels(MODEL).prim_func("conv")
+    kernel = blocked_kernels(MODEL, TARGET).prim_func("conv")
     program = IRModule({"main": kernel.with_attr("global_symbol", "main")})
     sch = Schedule(program)
     block = sch.get_block("Y")
@@ -191,11 +209,11 @@ def test_in_blocks_of_whatever_is_dimension_1_the_same_is_computed(
     func = workloads.create(name, 0, **sizes)
     args = tuple(GraphVar(f"x{k}") for k in range(len(func.params) - 1))
     call = KernelCall(GraphVar("y"), name, func, args, tuple(range(len(func.params))))
-    kernel = blocked_kernel(call)
+    kernel = blocked_kernel(call, 16)
     assert kernel is not None
     rng = np.random.default_rng(0)
     *arrays, out = [rng.random(shape, "float32") for shape in shapes(func)]
-    layouts = blocked_layouts(call)
+    layouts = blocked_layouts(call, 16)
     held = [in_layout(*pair) for pair in zip(layouts, [*arrays, out], strict=True)]
     for version, values in ((func, [*arrays, out]), (kernel, held)):
         built = codegen.build(
