@@ -24,6 +24,7 @@ trace, and the holes are its sampling instructions.
 | SP, RE, FU, AN, PR, CA, CI, CHW, CHR, RF, SA | `split`, `reorder`, `fuse`, ...: see `STEPS` |
 | tiling for an instruction | not in Ansor: `MultiLevelTilingWithIntrin` |
 | transposed convolutions without their zeros | not in Ansor: `SkipNeutralTerms` |
+| rows of a matrix read side by side | not in Ansor: `StreamRows` |
 | sums in the lanes of vectors, register tiles | not in Ansor: `RFactorOverLanes`, ... |
 """
 

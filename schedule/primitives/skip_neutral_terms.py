@@ -40,6 +40,12 @@ NO_PERIOD = Problem(
     "the value that is combined, or a factor of one that is summed up, must be an if_then_else of "
     "a condition such as `(i + {axis}) % 2 == 0` whose other side is the neutral element",
 )
+VIEW = Problem(
+    "MatchBufferError",
+    "{0} has a match_buffer that moves with reduction axis {axis}, and the last step may lie beyond "
+    "the extent {extent}, which the period {modulus} does not divide",
+    "read the buffer itself, not a match_buffer of it",
+)
 
 
 @primitive("SkipNeutralTerms")
@@ -61,7 +67,7 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
 
     Raises ScheduleError: LoopNotStartWithZeroError, NotSingleChildBlockError,
     NotTrivialBindingError, NotReductionBlockError, RFactorNotApplicableError,
-    NoMatchedReducerError, NoPeriodError.
+    NoMatchedReducerError, NoPeriodError, MatchBufferError.
     """
     # Preconditions.
     check_starts_at_zero(loop)
@@ -74,8 +80,18 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
     if period is None:
         fail(NO_PERIOD, block, axis=axis.var.name)
 
-    # Rewrite.
     old, modulus = realize.block, period.modulus
+    moving = any(uses_var(view, axis.var) for view in old.match_buffers)
+    check(
+        not moving or extent % modulus == 0,
+        VIEW,
+        block,
+        axis=axis.var.name,
+        extent=extent,
+        modulus=modulus,
+    )
+
+    # Rewrite.
     (term,), buffers, indices = reduction.values, reduction.buffers, reduction.indices
     if extent % modulus:
         (neutral,) = reduction.reducer.identity([term.dtype])
@@ -90,7 +106,8 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
     term = rewriter(BufferStore(buffers[0], term, indices)).value
     body = reduction.update([BufferLoad(buffers[0], indices)], [term], buffers, indices)
     axes = [IterVar(steps, a.var, a.iter_type) if a is axis else a for a in old.iter_vars]
-    new = old.with_(iter_vars=axes, reads=rewriter.each(old.reads), body=body)
+    views = rewriter.each(old.match_buffers)
+    new = old.with_(iter_vars=axes, reads=rewriter.each(old.reads), match_buffers=views, body=body)
     if extent % modulus:
         new = with_derived_regions(new, visible_buffers(state, state.scope_root(block)))
     shorter = loop.loop.with_(extent=steps.extent.astype(loop.loop.extent.dtype))
@@ -126,9 +143,8 @@ def _axis(loop: StmtSRef, block: StmtSRef) -> tuple[IterVar, int]:
     uses = [value for _, value in bound if uses_var(value, var)]
     alone = len(axes) == len(uses) == 1 and axes[0].iter_type == IterVar.COMM_REDUCE
     inner = [sref.loop for sref in loops_above(block) if sref is not loop]
-    free = not any(
-        uses_var(part, var) for part in (realize.predicate, *(lp.extent for lp in inner))
-    )
+    others = [realize.predicate, *(part for lp in inner for part in (lp.min, lp.extent))]
+    free = not any(uses_var(part, var) for part in others)
     if not (alone and free and isinstance(extent, IntImm)):
         fail(NOT_AN_AXIS, loop, block)
     return axes[0], extent.value

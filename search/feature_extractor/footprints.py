@@ -25,6 +25,8 @@ class Footprints:
 
     tile_bytes: Array
     """The bytes that one tile with its run touches [programs]."""
+    streams: Array
+    """Runs in pages of their own that a tile with its run takes, by access [accesses, programs]."""
     total_bytes: Array
     """The bytes that the whole nest touches [programs]."""
     fetched: Array
@@ -58,7 +60,7 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
     kept_entries = np.ones((levels, count))
     lost_entries = np.zeros((levels, count))
     kind = list(_KIND)
-    tile = touched[:, 0].sum(0)
+    tile, streams = touched[:, 0].sum(0), touched[:, 2].copy()
     done = inside.copy()
     for part in (how.run, how.outer):
         for place in np.flatnonzero((part > 1).any(1))[::-1]:
@@ -79,10 +81,11 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
             once = np.where(still[:, place, None], 1, trips)
             lost = lost * trips + (before - kept) * below * once
         if part is how.run:
-            tile = touched[:, 0].sum(0)
+            tile, streams = touched[:, 0].sum(0), touched[:, 2].copy()
     line = machine.line
     # What fits as a whole is there already when a kernel runs again.
-    return Footprints(tile * line, touched[:, 0].sum(0) * line, lost, kept_entries + lost_entries)
+    total = touched[:, 0].sum(0)
+    return Footprints(tile * line, streams, total * line, lost, kept_entries + lost_entries)
 
 
 def _stays(full: Array) -> Array:
@@ -112,15 +115,18 @@ class _Box:
     def measure(self, span: Array) -> tuple[Array, Array]:
         """Return what a box of these extents takes.
 
-        First the lines and the pages [2, programs], then for the first caches the part that its
-        lines take of those sets that they fall into [caches, programs].
+        First the lines, the pages and the runs that are pages apart [3, programs], then for the
+        first caches the part that its lines take of those sets that they fall into [caches,
+        programs].
         """
         span = np.minimum(span, self._shape)
         if self._packed:
             # Panels lie in the order in which they are read.
             volume = span.prod(0) * self._item
             amounts = [np.maximum(1, volume / size) for size in (self._line, self._page)]
-            return np.array(amounts), np.zeros((len(self._ways), span.shape[1]))
+            return np.array([*amounts, np.ones_like(volume)]), np.zeros(
+                (len(self._ways), span.shape[1])
+            )
         row = np.ones(span.shape, bool)
         if len(span):
             # Dimensions inside of which the box is as wide as the buffer make up a row.
@@ -134,4 +140,5 @@ class _Box:
         pages = np.minimum(count * (1 + (run - self._item) / self._page), 1 + extent / self._page)
         reached = np.minimum(self._sets, width) * np.minimum(rows, self._places).prod(1)
         taken = lines / (np.minimum(self._sets, reached) * self._ways)
-        return np.array([lines, pages]), taken
+        streams = np.minimum(count, 1 + extent / self._page)
+        return np.array([lines, pages, streams]), taken

@@ -20,8 +20,9 @@ class SampleRegisterTile(ScheduleRule):
     """Annotates the root block with how many vector registers `RewriteRegisterTile` may fill.
 
     Sampled from `shares` of the registers of the target, where 0 leaves loops in their order, with
-    their probabilities (all the same by default), if some block is tiled in several levels. Without
-    the annotation a tile may fill all registers. `MutateRegisterTile` changes the decision.
+    their probabilities (all the same by default), if some block is tiled in several levels and no
+    other rule has annotated the root. Without the annotation a tile may fill all registers.
+    `MutateRegisterTile` changes the decision.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class SampleRegisterTile(ScheduleRule):
         sref = sch.get_sref(block)
         blocks = sch.state.blocks(sch.state.func_name_of(sref))
         tiled = any(TILING_STRUCTURE in other.block.annotations for other in blocks)
-        if sref.parent is None and tiled:
+        if sref.parent is None and tiled and REGISTER_TILE not in sref.block.annotations:
             registers = as_target(self._target).vector_registers
             limits = [round(registers * share) for share in self.shares]
             limit = sch.sample_categorical(limits, self.probabilities)

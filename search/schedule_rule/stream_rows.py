@@ -17,6 +17,7 @@ from search.analysis.lane_axis import vector_lanes
 from search.analysis.moves import moves
 from search.analysis.tiling_needs import needs_multi_level_tiling, needs_rfactor
 from search.annotations import RANDOM_COMPUTE_PRODUCER, REGISTER_TILE, TILING_STRUCTURE
+from search.feature_extractor.machine import Machine
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.buffer import Buffer
 from tensorir.expr import BufferLoad, IntImm, IterVar
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 
 _STRUCTURE: Final = "SRSRS"
+_FEWEST_ROWS: Final = 4
+_FEWEST_VECTORS: Final = 2
 
 
 class StreamRows(ScheduleRule):
@@ -45,8 +48,11 @@ class StreamRows(ScheduleRule):
                 y[j] += x[k] * A[k, j]
 
     A few rows are read side by side from end to end, and the sums of a row stay in the first cache.
-    The numbers of rows and of vectors are sampled, up to `max_rows` and `max_vectors`. No register
-    tile is looked for in such a function: the loops are in their final order.
+    Nothing is sampled. There are the most rows up to `max_rows` that divide the reduction, since
+    prefetching follows so many streams, and the most vectors up to `max_vectors`, but at least four
+    rows and two vectors. Rows are cut into parts (`j_0`) only for the cores, and where their sums
+    would take more than half of the first cache: going down a part changes pages all the time. No
+    register tile is looked for in such a function: the loops are in their final order.
     """
 
     def __init__(self, max_rows: int = 8, max_vectors: int = 8) -> None:
@@ -64,21 +70,79 @@ class StreamRows(ScheduleRule):
             return [sch]
         if not needs_multi_level_tiling(sref) and not needs_rfactor(sch.state, sref, None):
             return [sch]
-        rows = _rows(sch, sref, as_target(self._target))
+        rows = self._read_rows(sch, sref)
         if rows is None or not _is_only_reduction(sch, sref):
             return [sch]
         plain = sch.copy()
         self._stream(sch, block, rows)
         return [sch, plain]
 
+    def _read_rows(self, sch: Schedule, block: StmtSRef) -> _Rows | None:
+        """Return the loops of a reduction each of whose updates reads an element of its own.
+
+        Accumulators and that operand lie one after the other along the column loop, and no operand
+        moves otherwise there; the row loop is the longest of the reduction. None for others.
+        """
+        store = block.block.body
+        if block.block.init is None or not isinstance(store, BufferStore):
+            return None
+        around = loops_above(block)
+        kinds = loop_iter_types(sch.state, around)
+        extents = [loop.loop.extent for loop in around]
+        lengths = [extent.value for extent in extents if isinstance(extent, IntImm)]
+        loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+        operands = [load for load in loads if load.buffer is not store.buffer]
+        result = moves(block, store.buffer, store.indices)
+        moved = [moves(block, load.buffer, load.indices) for load in operands]
+        running = [loop.loop.loop_var for loop in around if not is_const_int(loop.loop.extent, 1)]
+        if len(lengths) < len(extents) or not any(
+            _size(load.buffer) == prod(lengths) and all(steps.get(var) for var in running)
+            for load, steps in zip(operands, moved, strict=True)
+        ):
+            return None
+        target = as_target(self._target)
+        register = target.vector_lanes(max(load.dtype.bits for load in loads))
+        column, lanes = None, 1
+        spatial, reduction = [], []
+        for place, (loop, kind) in enumerate(zip(around, kinds, strict=True)):
+            var = loop.loop.loop_var
+            if kind == IterVar.COMM_REDUCE:
+                reduction.append(place)
+                continue
+            if kind != IterVar.DATA_PAR:
+                return None
+            spatial.append(place)
+            if result.get(var) == 1 and all(steps.get(var, 0) in (0, 1) for steps in moved):
+                column, lanes = place, vector_lanes(lengths[place], register, may_pad=False).count
+        if column is None or lanes == 1 or not reduction:
+            return None
+        row = max(reduction, key=lambda place: lengths[place])
+        rows = _largest_divisor(lengths[row], self.max_rows)
+        vectors = _largest_divisor(lengths[column] // lanes, self.max_vectors)
+        if rows < _FEWEST_ROWS or vectors < _FEWEST_VECTORS:
+            return None
+        steps = lengths[column] // lanes // vectors
+        held = lengths[column] * store.buffer.dtype.bits // 8
+        room = Machine.of(target).caches[0] // 2
+        least = max(-(-held // room), target.num_cores or 1)
+        parts = min((n for n in range(least, steps + 1) if steps % n == 0), default=steps)
+        return _Rows(
+            column,
+            row,
+            tuple(place for place in spatial if place != column),
+            tuple(place for place in reduction if place != row),
+            parts,
+            rows,
+            vectors,
+            lanes,
+        )
+
     def _stream(self, sch: Schedule, block: BlockRV, rows: _Rows) -> None:
         sch.annotate(block, TILING_STRUCTURE, _STRUCTURE)
         loops = sch.get_loops(block)
-        vectors, lane = sch.split(loops[rows.column], [None, rows.lanes])
-        factors = sch.sample_perfect_tile(vectors, 3, self.max_vectors)
-        part, step, vector = sch.split(vectors, factors)
-        factors = sch.sample_perfect_tile(loops[rows.row], 2, self.max_rows)
-        group, row = sch.split(loops[rows.row], factors)
+        vectors, vector, lane = sch.split(loops[rows.column], [None, rows.vectors, rows.lanes])
+        part, step = sch.split(vectors, [rows.parts, None])
+        group, row = sch.split(loops[rows.row], [None, rows.rows])
         spatial = [loops[k] for k in rows.spatial]
         reduction = [loops[k] for k in rows.reduction]
         sch.reorder(*spatial, part, *reduction, group, step, row, vector, lane)
@@ -102,55 +166,16 @@ class _Rows:
     row: int
     spatial: tuple[int, ...]
     reduction: tuple[int, ...]
+    parts: int
+    rows: int
+    """Rows that are read side by side."""
+    vectors: int
+    """Vectors of a row that are written out."""
     lanes: int
 
 
-def _rows(sch: Schedule, block: StmtSRef, target: Target) -> _Rows | None:
-    """Return the loops of a reduction each of whose updates reads an element of its own.
-
-    Accumulators and that operand lie one after the other along the column loop, and no operand
-    moves otherwise there; the row loop is the longest over the reduction. None for other blocks.
-    """
-    store = block.block.body
-    if block.block.init is None or not isinstance(store, BufferStore):
-        return None
-    around = loops_above(block)
-    kinds = loop_iter_types(sch.state, around)
-    extents = [loop.loop.extent for loop in around]
-    lengths = [extent.value for extent in extents if isinstance(extent, IntImm)]
-    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
-    operands = [load for load in loads if load.buffer is not store.buffer]
-    result = moves(block, store.buffer, store.indices)
-    steps = [moves(block, load.buffer, load.indices) for load in operands]
-    running = [loop.loop.loop_var for loop in around if not is_const_int(loop.loop.extent, 1)]
-    if len(lengths) < len(extents) or not any(
-        _size(load.buffer) == prod(lengths) and all(var in moved for var in running)
-        for load, moved in zip(operands, steps, strict=True)
-    ):
-        return None
-    register = target.vector_lanes(max(load.dtype.bits for load in loads))
-    column, lanes = None, 1
-    spatial, reduction = [], []
-    for place, (loop, kind) in enumerate(zip(around, kinds, strict=True)):
-        var = loop.loop.loop_var
-        if kind == IterVar.COMM_REDUCE:
-            reduction.append(place)
-            continue
-        if kind != IterVar.DATA_PAR:
-            return None
-        spatial.append(place)
-        if result.get(var) == 1 and all(operand.get(var, 0) in (0, 1) for operand in steps):
-            column, lanes = place, vector_lanes(lengths[place], register, may_pad=False).count
-    if column is None or lanes == 1 or not reduction:
-        return None
-    row = max(reduction, key=lambda place: lengths[place])
-    return _Rows(
-        column,
-        row,
-        tuple(place for place in spatial if place != column),
-        tuple(place for place in reduction if place != row),
-        lanes,
-    )
+def _largest_divisor(extent: int, limit: int) -> int:
+    return max(n for n in range(1, limit + 1) if extent % n == 0)
 
 
 def _size(buffer: Buffer) -> int | None:

@@ -186,3 +186,20 @@ def test_an_update_without_init_is_refused():
         sch.skip_neutral_terms(sch.get_loops("C_update")[1])
 
     refused(TRANSPOSED, call, "NotReductionBlockError", "before decompose_reduction")
+
+
+VIEWED = TRANSPOSED.replace(
+    "            with T.init",
+    "            V = T.match_buffer(W[3 - vr : 4 - vr], (1,), offset_factor=1)\n"
+    "            with T.init",
+).replace("W[3 - vr]", "V[0]")
+
+
+def test_views_move_along():
+    sch = apply(VIEWED, skip(1))
+    assert "W[3 - vr * 2 - vh % 2" in sch.mod.script()
+
+
+def test_views_of_steps_beyond_the_extent_are_refused():
+    text = VIEWED.replace("T.grid(16, 4)", "T.grid(16, 3)")
+    refused(text, skip(1), "MatchBufferError", "extent 3", ["block C"])

@@ -304,3 +304,40 @@ def main(A: T.Buffer(({k}, {n}), "float32"), C: T.Buffer(({n}, 2), "float32")):
     short, long = (features(Schedule(module(text.format(k=4096 // n, n=n))))[0] for n in (2, 1024))
     assert short["main.tile_traffic"] == long["main.tile_traffic"] == 2
     assert short["main.element_cycles"] > long["main.element_cycles"] + 0.1
+
+
+PRODUCT = """
+@T.prim_func
+def main(x: T.Buffer((4096,)), A: T.Buffer((4096, 4096)), y: T.Buffer((4096,))):
+    for j, k in T.grid(4096, 4096):
+        with T.block("y"):
+            vj, vk = T.axis.remap("SR", [j, k])
+            with T.init():
+                y[vj] = T.float32(0)
+            y[vj] = y[vj] + x[vk] * A[vk, vj]
+"""
+
+
+def test_rows_that_are_read_in_turns_cost_more_the_more_there_are():
+    def share_of_memory(rows: int) -> float:
+        sch = Schedule(module(PRODUCT))
+        j, k = sch.get_loops("y")
+        j, vector, lane = sch.split(j, [None, 8, 8])
+        k, row = sch.split(k, [None, rows])
+        sch.reorder(k, j, row, vector, lane)
+        for loop in (row, vector):
+            sch.unroll(loop)
+        sch.vectorize(lane)
+        sch.annotate(sch.get_block("root"), "meta_schedule.register_tile", 0)
+        sch.enter_postproc()
+        (rows_,) = NestFeature().extract_from(
+            TuneContext(sch.mod, target=AVX2), [MeasureCandidate(sch, [])]
+        )
+        named = dict(zip(NestFeature.names, rows_[0], strict=True))
+        assert 2 ** named["main.accumulators"] == 8
+        assert 2 ** named["main.run"] == rows
+        return float(2 ** named["main.cycles"] * named["main.memory"])
+
+    few, more, many = (share_of_memory(rows) for rows in (8, 16, 64))
+    assert 1.1 < more / few < 1.3
+    assert 1.4 < many / few < 1.8
