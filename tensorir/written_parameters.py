@@ -10,7 +10,7 @@ from tensorir.expr import Call, GlobalVar, IntImm, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.intrin import Op
 from tensorir.node import Node
-from tensorir.visit import collect_vars, walk
+from tensorir.visit import collect_vars, walk_once
 
 _ACCESS_PTR = Op.get("tvm_access_ptr")
 _MAY_WRITE = 2
@@ -51,7 +51,7 @@ def _written(
     stored: set[Var] = set()
     behind: dict[Var, Var] = {}
     """The pointer that another one is made of."""
-    for node in walk(func.body):
+    for node in walk_once(func.body):
         if isinstance(node, s.BufferStore):
             stored.add(node.buffer.data)
         elif isinstance(node, MatchBufferRegion):

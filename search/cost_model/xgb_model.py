@@ -24,6 +24,7 @@ from search.database.growing_file import json_line
 from search.database.records import digest
 from search.database.target_key import target_key
 from search.feature_extractor import FeatureExtractor, PackedFeatures
+from search.profiler import Profiler
 from tensorir.structural_hash import structural_hash
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ class XGBModel(CostModel):
     What the extractor estimates is where training starts from, and with such an extractor scores
     mean something from the beginning.
 
-    Training starts anew each time, with `adaptive_training` only once a workload has a fifth more
-    measurements than at the last time. It takes at most 1,024 candidates, so that a long run does
-    not train ever longer: a fair share of each workload, from the fastest to the slowest. How well
-    each batch was predicted is logged at DEBUG level, by the pairs in the right order and the
-    average peak of the first `average_peak_n`, and every `verbose_eval` rounds the held-out loss.
-    `num_tuning_cores` is what TVM's model takes; how many threads train says `config.nthread`.
+    Training waits until scores are asked for, and starts anew each time, with `adaptive_training`
+    only once a workload has a fifth more measurements than at the last time. It takes at most 1,024
+    candidates, so that a long run does not train ever longer: a fair share of each workload, from
+    the fastest to the slowest. How well each batch was predicted is logged at DEBUG level, by the
+    pairs in the right order and the average peak of the first `average_peak_n`, and every
+    `verbose_eval` rounds the held-out loss. `num_tuning_cores` is what TVM's model takes; how many
+    threads train says `config.nthread`.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class XGBModel(CostModel):
     @property
     def trained(self) -> bool:
         """True if there were enough measurements, or scores are estimates at least."""
-        return bool(self._ensemble.members) or self.extractor.estimates
+        return self._is_due or bool(self._ensemble.members) or self.extractor.estimates
 
     def warm_up(self) -> None:
         """Begin to import XGBoost, which takes half a second, with scikit-learn installed a whole.
@@ -152,6 +154,9 @@ class XGBModel(CostModel):
         return Scores(means, stds, packed.twins())
 
     def _scores(self, packed: PackedFeatures) -> Scores:
+        if self._is_due:
+            with Profiler.timeit("TrainCostModel"):
+                self._train()
         return self._ensemble.scores(packed, self.extractor.estimate(packed))
 
     # ------------------------------------------------------------------------------------ training
@@ -162,7 +167,7 @@ class XGBModel(CostModel):
         candidates: Sequence[MeasureCandidate],
         results: Sequence[RunnerResult],
     ) -> None:
-        """Add measurements and train again if there is enough new data.
+        """Add measurements; with enough new data the next scores come of another training.
 
         That points had the features of their programs is checked here.
         """
@@ -179,8 +184,6 @@ class XGBModel(CostModel):
         key = _key(context)
         for candidate, rows, cost in batch:
             self._measurements.add(key, _trace_key(candidate.sch.trace), rows, cost)
-        if self.data_size >= self.num_warmup_samples and self._has_news(key):
-            self._train()
 
     def _check_points(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> None:
         key = _key(context)
@@ -198,11 +201,16 @@ class XGBModel(CostModel):
                     space.index,
                 )
 
-    def _has_news(self, key: str) -> bool:
-        if not self.adaptive_training:
-            return True
-        before = self._trained_sizes.get(key, 0)
-        return len(self._measurements.workloads[key]) * 5 >= before * 6
+    @property
+    def _is_due(self) -> bool:
+        """True if the next scores are worth training for; after the last batch nobody asks."""
+        new = self.data_size - sum(self._trained_sizes.values())
+        if self.data_size < self.num_warmup_samples or not new:
+            return False
+        return not self.adaptive_training or any(
+            5 * len(measured) >= 6 * self._trained_sizes.get(key, 0)
+            for key, measured in self._measurements.workloads.items()
+        )
 
     def _train(self) -> None:
         workloads = self._measurements.workloads
