@@ -36,7 +36,7 @@ from pathlib import Path
 import codegen
 from benchmarks.peer_process import PeerError
 from benchmarks.suite_programs import NAMES, Program, program, random_names
-from benchmarks.suite_results import Result, Results
+from benchmarks.suite_results import PEAK, Result, Results
 from benchmarks.suite_sides import (
     KINDS,
     ROOT,
@@ -50,6 +50,7 @@ from benchmarks.suite_sides import (
 )
 from search import plot
 from search.database.records import FAILED
+from search.flops import estimate_tir_flops
 from search.trials import RunTable, Trial
 
 ROUNDS = 15
@@ -148,13 +149,18 @@ def _summary(result: Result) -> str:
 
 
 def machine(target: str = TARGET) -> dict[str, str]:
-    """Return where and when, and of which version and for which target, the figures are."""
+    """Return where and when, and of which version and for which target, the figures are.
+
+    The speed of the machine is measured anew, since it varies with what else it does.
+    """
     commit = subprocess.run(
         ["git", "-C", ROOT, "describe", "--always", "--dirty"],
         capture_output=True,
         text=True,
         check=False,
     )
+    speed = codegen.machine_speed(target, again=True)
+    cores = codegen.Target(target).num_cores or 1
     return {
         "date": time.strftime("%Y-%m-%d %H:%M"),
         "commit": commit.stdout.strip() or "unknown",
@@ -162,6 +168,8 @@ def machine(target: str = TARGET) -> dict[str, str]:
         "target": target,
         "cores": str(os.cpu_count()),
         "python": platform.python_version(),
+        PEAK: f"{cores * speed.peak_flops / 1e9:.1f}",
+        "GB/s from memory, one core": f"{speed.read[-1] / 1e9:.1f}",
     }
 
 
@@ -174,6 +182,9 @@ def report(results: Results) -> str:
     ]
     if best := results.best_peers():
         parts.append(f"Beside the fastest of the others:\n\n{best}")
+    flops = {name: estimate_tir_flops(program(name).func) for name in results.programs}
+    if shares := results.shares_of_peak(flops):
+        parts.append(f"Beside the multiply-adds that the cores did in this run:\n\n{shares}")
     if curves := results.curves():
         parts.append(
             f"Share of its final speed that a search had after so many trials:\n\n{curves}"

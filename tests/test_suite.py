@@ -8,7 +8,7 @@ import pytest
 from benchmarks import suite
 from benchmarks.peer_process import PeerError, PeerProcess, parse_answer
 from benchmarks.suite_programs import NAMES, program, random_names
-from benchmarks.suite_results import Result, Results, sparkline
+from benchmarks.suite_results import PEAK, Result, Results, sparkline
 from benchmarks.suite_sides import Side, Tuned, earlier, peers_of
 
 
@@ -48,6 +48,12 @@ def test_programs_that_one_side_failed_at_are_not_in_the_mean():
     assert RESULTS.ratio("before", "C2D", times_of) is None
     assert RESULTS.mean_ratio("before", times_of) == pytest.approx((1.0 * 0.25) ** 0.5)
     assert RESULTS.total_ratio("before") == pytest.approx((6 + 4 + 10) / (12 + 8 + 10))
+
+
+def test_speeds_are_shares_of_the_peak_of_the_run():
+    results = Results(["here"], {PEAK: "200.0"}, [result("here", "MM128", 1, 5.0, 20e-6)])
+    assert "| MM128   | 150.0  | 0.75 " in results.shares_of_peak({"MM128": 3e6})
+    assert not RESULTS.shares_of_peak({"MM128": 3e6, "SFM": 1e6, "C2D": 1e6})
 
 
 def test_a_side_that_does_not_tune_has_no_ratio_of_tuning():

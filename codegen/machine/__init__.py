@@ -79,7 +79,12 @@ def learn_speed(target: Target) -> None:
     if not _is_this_machine(target) or known_speed(target) is not None:
         return
     try:
-        _known[str(target)] = machine_speed(target)
+        speed = _known[str(target)] = machine_speed(target)
+        logger.info(
+            "A core of this machine does %.1f GFLOPS and reads %.1f GB/s from memory",
+            speed.peak_flops / 1e9,
+            speed.read[-1] / 1e9,
+        )
     except CodegenError as error:
         logger.warning("%s. The figures of the CPU model %s serve instead", error, target.mcpu)
 

@@ -65,7 +65,13 @@ class LoadedLoops:
         self._functions = {
             name: kind(address) for name, address in zip(NAMES, addresses, strict=True)
         }
-        self._memory = mmap.mmap(-1, size)
+        try:
+            self._memory = mmap.mmap(-1, size)
+        except OSError as error:
+            raise CodegenError(
+                f"nothing can be measured without {size >> 20} MiB of memory, which the system "
+                f"does not give: {error.strerror}"
+            ) from error
         for at in range(0, size, PAGE):
             self._memory[at] = 0  # a page that was never written to is one of zeros for all
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))

@@ -17,6 +17,8 @@ L1_WAY: Final = PAGE
 L1_WAY_ELSEWHERE: Final = 16 << 10
 L2_WAY: Final = 64 << 10
 """Of most second caches, from 256 KiB in 4 ways to 1 MiB in 16."""
+_FALLS_SHORT: Final = 1.05
+"""A rate that is measured is lower than what a core can do, where it is not the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,11 @@ class Machine:
             CACHE_LINE,
             PAGE,
             target.num_cores or 1,
-            target.fma_units if speed is None else _halves(speed.fma_units),
+            target.fma_units if speed is None else _halves(_FALLS_SHORT * speed.fma_units),
             target.fma_latency if speed is None else _halves(speed.fma_latency),
-            core.vector_loads(target.vector_bits) if speed is None else _halves(speed.loads),
+            core.vector_loads(target.vector_bits)
+            if speed is None
+            else _halves(_FALLS_SHORT * speed.loads),
             core.issue,
             core.fetch_cycles if speed is None else _fetch_cycles(speed),
             core.page_cycles if speed is None else _page_cycles(speed),

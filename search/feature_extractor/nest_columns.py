@@ -154,7 +154,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     work = nest.store.work
     fused = nest.store.updates and work[Work.ARITHMETIC] > 1
     arithmetic = work[Work.ARITHMETIC] - fused
-    pressure = (accumulators + loads.held) / machine.vector_registers
+    needed = _registers(accumulators, pieces, loads)
     chain = np.zeros(nest.count)
     if nest.store.updates:
         chain = np.maximum(0, machine.fma_latency - accumulators / machine.fma_units)
@@ -170,7 +170,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
         np.full(nest.count, machine.fma_latency if nest.store.updates else 0.0),
         machine.forward_cycles / apart if nest.store.updates else np.zeros(nest.count),
     )
-    cycles = cycles + _SPILL_CYCLES * machine.vector_registers * np.maximum(0, pressure - 1)
+    cycles = cycles + _SPILL_CYCLES * _beyond(needed - machine.vector_registers)
     cycles = cycles + accumulators * (
         work[Work.FUNCTION] * function + work[Work.DIVISION] * _DIVISION_CYCLES + work[Work.CHOICE]
     )
@@ -193,7 +193,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
         _log(pieces),
         _log(accumulators),
         _log(run),
-        pressure,
+        needed / machine.vector_registers,
         loads.total / accumulators,
         loads.contiguous / accumulators,
         loads.broadcast / accumulators,
@@ -272,6 +272,20 @@ def _loads(nest: Nest, how: Execution) -> _Loads:
         each.append(np.sum(parts, 0))
         held = np.minimum(held, np.where(apart == 0, moved, moved * pieces))
     return _Loads(contiguous, broadcast, gathered, np.where(np.isinf(held), 0, held), each)
+
+
+def _registers(accumulators: Array, pieces: Array, loads: _Loads) -> Array:
+    """Return the registers that a step needs: one operand stays while the others are loaded.
+
+    All pieces of a vector are loaded at once, and an element is spread over one register.
+    """
+    vectors = np.where(loads.contiguous > 0, pieces, 0)
+    return accumulators + np.maximum(loads.held, vectors) + (len(loads.each) > 1)
+
+
+def _beyond(excess: Array) -> Array:
+    """Return by how much a limit is exceeded, where it is not known to a half."""
+    return np.asarray(np.logaddexp(0, 2 * excess) / 2)
 
 
 def _kept_steps(nest: Nest, how: Execution) -> tuple[Array, Array]:

@@ -292,6 +292,18 @@ def test_counting_is_done_while_a_tile_is_updated():
     assert abs(counted["main.cycles"] - unrolled["main.cycles"]) < 0.2
 
 
+def test_all_registers_of_a_wide_vector_are_loaded_at_once():
+    sch = Schedule(module(MATMUL))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    (i0, i1), (j0, j1) = sch.split(i, [None, 2]), sch.split(j, [None, 32])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.annotate(sch.get_block("root"), "meta_schedule.vectorize", 32)
+    sch.enter_postproc()
+    (row,) = features(sch)
+    assert (2 ** row["main.accumulators"], 2 ** row["main.pieces"]) == (8, 4)
+    assert row["main.pressure"] == (8 + 4 + 1) / 16, "8 sums, 4 of the row, 1 of the column"
+
+
 def test_a_sum_in_memory_waits_for_its_last_store():
     text = """
 @T.prim_func

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from codegen import CodegenError, MachineSpeed, Target, host, machine_speed
 from codegen.machine import known_speed, learn_speed
 from codegen.machine.kept import keep_speed, kept_speed
+from codegen.machine.measure import measure
 
 SPEED = MachineSpeed(256, 3e9, 6e9, 4 / 3e9, 11 / 3e9, (2e11, 1e11, 5e10, 1e10), (1 / 3e9, 8 / 3e9))
 OTHER = MachineSpeed(256, 2e9, 4e9, 5 / 2e9, 11 / 2e9, (1e11, 8e10, 4e10, 1e10), (1 / 2e9, 8 / 2e9))
@@ -121,6 +124,20 @@ def test_nothing_is_known_of_a_made_up_machine(
     monkeypatch.setattr(host, "is_made_up", lambda: True)
     keep_speed(HERE, SPEED)
     learn_speed(HERE)
+    assert known_speed(HERE) is None
+
+
+def test_without_memory_the_figures_of_the_model_serve(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none_left(*_: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr("codegen.machine._measure.measure", measure)
+    monkeypatch.setattr("codegen.machine.measure.mmap.mmap", none_left)
+    with caplog.at_level(logging.WARNING, "tensorir.codegen"):
+        learn_speed(HERE)
+    assert "MiB of memory, which the system does not give" in caplog.text
     assert known_speed(HERE) is None
 
 
