@@ -155,7 +155,7 @@ class Results:
             if times and peak:
                 speed = flops[program] / statistics.geometric_mean(times) / 1e9
                 rows.append([program, f"{speed:.1f}", f"{speed / peak:.2f}"])
-        return _markdown(rows) if len(rows) > 1 else ""
+        return markdown(rows) if len(rows) > 1 else ""
 
     def curves(self) -> str:
         """Return how much of its final speed each search had after some trials, as a table."""
