@@ -42,7 +42,7 @@ NO_PERIOD = Problem(
 )
 VIEW = Problem(
     "MatchBufferError",
-    "{0} has a match_buffer that moves with reduction axis {axis}; its last step may lie beyond "
+    "{0} has a match_buffer that moves with reduction axis {axis}, and its last step may lie past "
     "the extent {extent}, which the period {modulus} does not divide",
     "read the buffer itself, not a match_buffer of it",
 )
