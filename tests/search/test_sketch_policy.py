@@ -149,7 +149,11 @@ def test_there_are_as_many_sketches_as_ansor_makes(program, count):
 
     Ansor factors a reduction that it does not tile if it is longer than there are cores.
     """
-    own = {RFactorOverLanes: [], PackOperands: [], AddRFactor: [AddRFactor(16, 64, only_above_cores=True)]}
+    own = {
+        RFactorOverLanes: [],
+        PackOperands: [],
+        AddRFactor: [AddRFactor(16, 64, only_above_cores=True)],
+    }
     rules = [
         rule for usual in ScheduleRule.create("llvm") for rule in own.get(type(usual), [usual])
     ]
