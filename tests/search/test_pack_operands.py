@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from codegen import Target
 from schedule import Schedule
 from search.feature_extractor.execution import execution
 from search.feature_extractor.footprints import footprints
+from search.feature_extractor.machine import Machine
 from search.feature_extractor.nest_arrays import nests
 from search.feature_extractor.read_nests import read_nests
 from search.postproc import RewritePanels
@@ -372,6 +374,7 @@ def test_features_count_the_lines_of_panels_as_contiguous() -> None:
         how = execution(nest, 256, 16)
         read = 2
         assert nest.packed == [False, False, sch is root]
-        lines = footprints(nest, how, (1, 1, 1), 64).fetched[read, 0, 0]
+        machine = replace(Machine.of(Target("llvm -mcpu=znver3")), caches=(1, 1, 1))
+        lines = footprints(nest, how, machine).fetched[read, 0, 0]
         fetched.append(lines)
     assert fetched[1] < 0.7 * fetched[0]
