@@ -148,7 +148,10 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     loads = _loads(nest, how)
     scattered = (_lane_stride(how, nest.strides[0]) > 1) & (vector > 1)
     kept, apart = _kept_steps(nest, how)
-    written = np.where(scattered, vector * tile, accumulators) * (1 + nest.store.updates) / kept
+    waits = np.where(kept > 1, machine.fma_latency, machine.forward_cycles / apart)
+    waits = waits * nest.store.updates
+    stored = np.where(scattered, vector * tile, accumulators) / kept
+    written = stored * (1 + nest.store.updates)
     code, innermost = _written_out(nest, how)
     repeats = _repeats(nest, code * vector)
     work = nest.store.work
@@ -165,10 +168,10 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     slots = accumulators * max(1, arithmetic) + loads.total + written + _LOOP_SLOTS * overhead
     cycles = _together(
         issued,
-        loads.total / machine.loads + written,
+        (loads.total + written - stored) / machine.loads,
+        stored,
         slots / machine.issue,
-        np.full(nest.count, machine.fma_latency if nest.store.updates else 0.0),
-        machine.forward_cycles / apart if nest.store.updates else np.zeros(nest.count),
+        waits,
     )
     cycles = cycles + _SPILL_CYCLES * _beyond(needed - machine.vector_registers)
     cycles = cycles + accumulators * (
@@ -305,7 +308,7 @@ def _kept_steps(nest: Nest, how: Execution) -> tuple[Array, Array]:
         else:
             around &= trips == 1
             apart = np.where(between, apart * trips, apart)
-    return kept, np.where(kept > 1, np.inf, apart)
+    return kept, apart
 
 
 def _repeats(nest: Nest, written_out: Array) -> Array:
