@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schedule.analysis.block_kind import require_pipeline
+from schedule.analysis.bound_values import bound_values
 from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.loop_dtype import dtype_holding
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
@@ -13,14 +14,14 @@ from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhe
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.primitives.padded_nest import Enlarge, PaddedNest
-from schedule.primitives.padded_steps import AddedSteps, keep_neutral
+from schedule.primitives.padded_steps import AddedSteps, keep_identity, keep_neutral
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import add, all_of, const, floordiv, floormod, if_then_else, is_const_int
-from tensorir.stmt import BufferStore
+from tensorir.stmt import Block, BufferStore, SeqStmt
 from tensorir.visit import uses_var, walk
 
 BAD_PADDING = Problem(
@@ -51,14 +52,16 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     The steps that are added to a reduction combine it with its neutral element. Where zeros in the
     padding do not come to that whatever the other values are (infinite ones among them), the
     padding holds the neutral element itself, as for `max(C[i], A[i, k])`, or else what is combined
-    gets a condition: `C[i] + if_then_else(k < n, A_pad[i, k] * B[i], 0)`. As with every other order
+    gets a condition: `C[i] + if_then_else(k < n, A_pad[i, k] * B[i], 0)`; the values of a tuple
+    always get one. As with every other order
     of its steps, a maximum or minimum may come out differently where it meets a NaN.
 
     A block that relies on what its output held before, or computes only a part of it, finds that in
     the padded buffer. TVM leaves that out, and so does a schedule made with `enable_check=False`.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, InvalidPaddingError,
-    NonEinsumError, NotOnlyChildError, UnsafeStageError, OpaqueCallError.
+    NonEinsumError, NotOnlyChildError, UnsafeStageError, OpaqueCallError, and for tuples
+    RFactorNotApplicableError, NoMatchedReducerError.
     """
     # Preconditions.
     scope, _ = require_pipeline(state, block, stays=True)
@@ -137,8 +140,9 @@ def _padded(extents: Mapping[Var, PrimExpr], padding: Sequence[int]) -> dict[Var
 def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
     """Return the indices of each buffer in the block, reads first; raise unless it is an einsum."""
     node = block.block
-    plain = isinstance(node.body, BufferStore) and node.body.predicate is None
-    check(plain, NO_EINSUM, block, reason="its body is not a single store")
+    stores = _stores(node)
+    plain = bool(stores) and all(store.predicate is None for store in stores)
+    check(plain, NO_EINSUM, block, reason="its body is not a single store, nor those of a tuple")
     check(not node.match_buffers, NO_EINSUM, block, reason="it has a match_buffer")
     axes = {axis.var for axis in node.iter_vars}
     found: dict[Buffer, tuple[PrimExpr, ...]] = {}
@@ -169,6 +173,16 @@ def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
     return found
 
 
+def _stores(node: Block) -> tuple[BufferStore, ...]:
+    """Return the store of a block, or those of a tuple whose values lets bind; else none."""
+    if isinstance(node.body, BufferStore):
+        return (node.body,)
+    lets, body = bound_values(node.body)
+    parts = body.seq if lets and isinstance(body, SeqStmt) else ()
+    stores = tuple(part for part in parts if isinstance(part, BufferStore))
+    return stores if len(stores) == len(parts) else ()
+
+
 def _same_index(a: PrimExpr, b: PrimExpr) -> bool:
     return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
 
@@ -180,8 +194,7 @@ def _added_steps(
 
     Those of a reduction must combine it with the neutral element, the others store elsewhere.
     """
-    store = block.block.body
-    assert isinstance(store, BufferStore)
+    store, *others = _stores(block.block)
     reducing: list[Var] = []
     for axis in block.block.iter_vars:
         if axis.var not in padded:
@@ -192,7 +205,9 @@ def _added_steps(
         reason = f"axis {axis.var.name} does not index what it stores"
         check(axis.var in store.indices, NO_EINSUM, block, reason=reason)
     if not reducing:
-        return AddedSteps(store)
+        return AddedSteps(block.block.body)
+    if others:
+        return keep_identity(block, extents, reducing)
     steps = keep_neutral(block, extents, reducing)
     if steps is None:
         reason = (

@@ -15,7 +15,7 @@ from schedule.stmt_cursor import StmtCursor
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.ops import all_of
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from tensorir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
 from tensorir.visit import walk
 
 SHARED = Problem(
@@ -156,7 +156,7 @@ class Enlarge(RedirectBuffers):
     def __init__(
         self,
         block: Block,
-        store: BufferStore,
+        update: Stmt,
         nest: PaddedNest,
         axes: Mapping[Var, PrimExpr],
         buffers: Mapping[Buffer, Buffer],
@@ -164,7 +164,7 @@ class Enlarge(RedirectBuffers):
     ) -> None:
         super().__init__(buffers, {block})
         self._block = block
-        self._store = store
+        self._update = update
         self._nest = nest
         self._axes = axes
         exchanged = {old: buffers[old] for old in shared}
@@ -197,4 +197,8 @@ class Enlarge(RedirectBuffers):
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
         """Rewrite a store; the update is one that added steps leave alone."""
-        return self.generic(self._store if node is self._block.body else node)
+        return self.generic(self._update if node is self._block.body else node)
+
+    def rewrite_LetStmt(self, node: LetStmt) -> Stmt:  # noqa: N802
+        """Rewrite a let; the update of a tuple is one that added steps leave alone."""
+        return self.generic(self._update if node is self._block.body else node)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from schedule.analysis.reducer import find_reduction
 from schedule.analysis.staging_safety import init_runs_first
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer
@@ -37,14 +38,14 @@ from tensorir.ops import (
     max_value,
     min_value,
 )
-from tensorir.stmt import BufferStore
+from tensorir.stmt import BufferStore, Stmt
 
 
 @dataclass(frozen=True, slots=True)
 class AddedSteps:
     """The update of a reduction that keeps its result in the steps beyond its extents."""
 
-    store: BufferStore
+    store: Stmt
     """The update, with a condition around what it combines where nothing less will do."""
     fills: Mapping[Buffer, PrimExpr] = field(default_factory=dict)
     """The value in the padding of a buffer; 0 for buffers that are not here."""
@@ -82,6 +83,25 @@ def keep_neutral(
     value = if_then_else(inside, other, neutral)
     guarded = type(step)(kept, value) if first else type(step)(value, kept)  # type: ignore[call-arg]
     return AddedSteps(BufferStore(store.buffer, guarded, store.indices))
+
+
+def keep_identity(
+    block: StmtSRef, extents: Mapping[Var, PrimExpr], axes: Sequence[Var]
+) -> AddedSteps:
+    """Return an update of a tuple that combines it with its identity beyond some extents.
+
+    Raises ScheduleError: RFactorNotApplicableError, NoMatchedReducerError.
+    """
+    reduction = find_reduction(block)
+    buffers, indices = reduction.buffers, reduction.indices
+    inside = all_of([axis < extents[axis] for axis in axes])
+    identity = reduction.reducer.identity([buffer.dtype for buffer in buffers])
+    new = [
+        if_then_else(inside, value, neutral)
+        for value, neutral in zip(reduction.values, identity, strict=True)
+    ]
+    old = [BufferLoad(buffer, indices) for buffer in buffers]
+    return AddedSteps(reduction.update(old, new, buffers, indices))
 
 
 # ------------------------------------------------------------------------------- neutral elements

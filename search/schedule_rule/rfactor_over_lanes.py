@@ -44,7 +44,7 @@ class RFactorOverLanes(ScheduleRule):
 
     What is combined may be a tuple, as index and value of an argmax. A row that no vector divides,
     or in too few ways, is lengthened by `pad_einsum`, and the padding inlined: the steps beyond its
-    end combine the neutral element. Tuples are not lengthened.
+    end combine the neutral element.
     """
 
     def __init__(self, max_innermost_factor: int = 16) -> None:

@@ -1028,3 +1028,60 @@ def main(A: T.Buffer((6, 1)), C: T.Buffer((6,))):
             C[vi] = C[vi] + A[vi, vk]
 """
     refused(before, pad(5, 1), "NonEinsumError", "loop i_0 drives several axes", ["block C"])
+
+
+ARGMAX = """\
+@T.prim_func
+def main(A: T.Buffer((6, 9)), P: T.Buffer((6,), "int32"), Q: T.Buffer((6,))):
+    for i, k in T.grid(6, 9):
+        with T.block("at"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                P[vi] = -1
+                Q[vi] = T.min_value("float32")
+            p: T.int32 = T.Select(Q[vi] >= A[vi, vk], P[vi], vk)
+            q: T.float32 = T.max(Q[vi], A[vi, vk])
+            P[vi] = p
+            Q[vi] = q
+"""
+
+
+def test_the_values_of_a_tuple_are_its_identity_beyond_the_extent():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((6, 9)), P: T.Buffer((6,), "int32"), Q: T.Buffer((6,))):
+    for i, k in T.grid(6, 12):
+        with T.block("at"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                P[vi] = -1
+                Q[vi] = T.min_value("float32")
+            p: T.int32 = T.Select(Q[vi] >= T.if_then_else(vk < 9, T.if_then_else(vk < 9, A[vi, vk], T.float32(0)), T.min_value("float32")), P[vi], T.if_then_else(vk < 9, vk, -1))
+            q: T.float32 = T.max(Q[vi], T.if_then_else(vk < 9, T.if_then_else(vk < 9, A[vi, vk], T.float32(0)), T.min_value("float32")))
+            P[vi] = p
+            Q[vi] = q
+"""
+
+    def call(sch):
+        sch.pad_einsum(sch.get_block("at"), [1, 4])
+        sch.compute_inline(sch.get_block("A_pad"))
+
+    apply(ARGMAX, call, after)
+
+
+def test_the_spatial_axes_of_a_tuple_are_padded():
+    sch = Schedule(parse(ARGMAX), debug_mask="all")
+    sch.pad_einsum("at", [4, 1])
+    names = [sch.get(block).name_hint for block in sch.get_child_blocks(sch.get_block("root"))]
+    assert names == ["A_pad", "at", "P_pad", "Q_pad"]
+    a = np.random.default_rng(0).random((6, 9), np.float32)
+    where, largest = np.zeros(6, np.int32), np.zeros(6, np.float32)
+    interpret(sch.mod["main"], a, where, largest)
+    np.testing.assert_array_equal(where, a.argmax(1))
+    np.testing.assert_array_equal(largest, a.max(1))
+
+
+def test_a_tuple_without_a_known_combination_is_refused():
+    before = ARGMAX.replace("T.max(Q[vi], A[vi, vk])", "Q[vi] - A[vi, vk]")
+    words = "no known reducer has the identity"
+    refused(before, pad(1, 4, block="at"), "NoMatchedReducerError", words, ["block at"])

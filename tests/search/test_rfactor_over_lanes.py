@@ -185,6 +185,8 @@ def test_a_matrix_vector_product_in_lanes() -> None:
         (ROW_SUM.replace("6, 32", "6, 127"), "C", AVX512),
         (ROW_MAX.replace("6, 32", "6, 127"), "C", AVX512),
         (ARGMAX, "at", AVX2),
+        (ARGMAX.replace("6, 64", "6, 37"), "at", AVX2),
+        (SUM_AND_SQUARES.replace("6, 64", "6, 37"), "sums", SSE),
         (SUM_AND_SQUARES, "sums", SSE),
     ],
 )
