@@ -59,9 +59,11 @@ class MultiLevelTiling(ScheduleRule):
 
     `structure` is a text such as `"SSRSRS"`: each letter is a group of loops, one from each spatial
     (S) or reduction (R) loop, from outside to inside. `max_innermost_factor` bounds the innermost
-    tile, None does not. `reuse_write` and `reuse_read` say where results are written to a cache
-    that is copied out, and where operands are copied into one. The rule applies to blocks that
-    reduce and read data again along a spatial axis, and to those `filter_fn(sch, sref)` selects.
+    tile, None does not. For reduction loops `max_innermost_steps` does so if given: a tile of
+    accumulators stays in registers meanwhile, and is loaded and stored before and after.
+    `reuse_write` and `reuse_read` say where results are written to a cache that is copied out, and
+    where operands are copied into one. The rule applies to blocks that reduce and read data again
+    along a spatial axis, and to those `filter_fn(sch, sref)` selects.
 
     Zheng et al., Ansor (OSDI 2020), describes the structure.
     """
@@ -75,6 +77,7 @@ class MultiLevelTiling(ScheduleRule):
         reuse_read: ReuseType | None = None,
         reuse_write: ReuseType | None = None,
         filter_fn: BlockFilter | None = None,
+        max_innermost_steps: int | None = None,
     ) -> None:
         if not structure or set(structure) - set("SR"):
             raise TuningError(f"a tiling structure consists of the letters S and R: {structure!r}")
@@ -86,6 +89,7 @@ class MultiLevelTiling(ScheduleRule):
             raise TuningError('reuse_read is "no" or "must"')
         self.structure = structure
         self.max_innermost_factor = max_innermost_factor
+        self.max_innermost_steps = max_innermost_steps or max_innermost_factor
         self.reuse_read = reuse_read or NO_REUSE
         self.reuse_write = reuse_write or NO_REUSE
         self.filter_fn = filter_fn
@@ -125,22 +129,25 @@ class MultiLevelTiling(ScheduleRule):
         tiles: list[list[LoopRV]] = [[] for _ in self.structure]
         for loop, axis in zip(loops, axes, strict=True):
             if axis.iter_type == IterVar.DATA_PAR:
-                slots = self.s_indices
+                slots, most = self.s_indices, self.max_innermost_factor
             elif axis.iter_type == IterVar.COMM_REDUCE:
-                slots = self.r_indices
+                slots, most = self.r_indices, self.max_innermost_steps
             else:
                 continue
-            for slot, part in zip(slots, self.split(state, loop, len(slots)), strict=True):
+            for slot, part in zip(slots, self.split(state, loop, len(slots), most), strict=True):
                 tiles[slot].append(part)
         sch.reorder(*itertools.chain.from_iterable(tiles))
         state.tiles = tiles
         return [state]
 
-    def split(self, state: TilingState, loop: LoopRV, parts: int) -> list[LoopRV]:
-        """Return a loop around the tiled block in sampled parts, outermost first."""
+    def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
+        """Return a loop around the tiled block in sampled parts, outermost first.
+
+        The innermost part has at most `most` iterations.
+        """
         if parts == 1:
             return [loop]
-        limit = -1 if self.max_innermost_factor is None else self.max_innermost_factor
+        limit = -1 if most is None else most
         factors = state.sch.sample_perfect_tile(loop, n=parts, max_innermost_factor=limit)
         return state.sch.split(loop, factors)
 

@@ -36,10 +36,10 @@ class MultiLevelTilingWideVector(MultiLevelTiling):
             )
         self.vector_length_in_bits = vector_length_in_bits
 
-    def split(self, state: TilingState, loop: LoopRV, parts: int) -> list[LoopRV]:
+    def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
         """Return a loop in parts; that of the last written dimension ends in a whole vector."""
         if parts == 1 or not _is_innermost_written(state, loop):
-            return super().split(state, loop, parts)
+            return super().split(state, loop, parts, most)
         sch = state.sch
         bits = sch.get(state.block).writes[0].buffer.dtype.bits
         lanes = max(1, self.vector_length_in_bits // bits)
@@ -47,7 +47,7 @@ class MultiLevelTilingWideVector(MultiLevelTiling):
         if not isinstance(extent, IntImm) or extent.value <= lanes:
             return sch.split(loop, [*[1] * (parts - 1), None])
         outer, vector = sch.split(loop, [None, lanes])
-        return [*super().split(state, outer, parts - 1), vector]
+        return [*super().split(state, outer, parts - 1, most), vector]
 
 
 def _is_innermost_written(state: TilingState, loop: LoopRV) -> bool:

@@ -32,6 +32,8 @@ class CpuNumbers(TypedDict, total=False):
     """The most iterations of a parallel loop for each core."""
     innermost: int
     """The longest innermost tile."""
+    steps: int
+    """The most innermost steps of a reduction."""
     vector: int
     """The longest vector loop."""
     unroll: Sequence[int]
@@ -45,6 +47,7 @@ class CpuNumbers(TypedDict, total=False):
 _X86: Final[CpuNumbers] = {
     "jobs": 16,
     "innermost": 64,
+    "steps": 512,
     "vector": 64,
     "unroll": [0, 16, 64, 512],
     "structure": "SSRSRS",
@@ -86,6 +89,7 @@ _ARM: Final[CpuNumbers] = {
     **_X86,
     "jobs": 8,
     "innermost": 32,
+    "steps": 512,
     "vector": 32,
     "unroll": [0, 8, 32, 256],
     "intrins": ["dot_4x4_i8i8s32_neon"],
@@ -142,7 +146,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
         ),
         RFactorOverLanes(),
         StreamRows(),
-        MultiLevelTiling(**tiling),
+        MultiLevelTiling(**tiling, max_innermost_steps=numbers["steps"]),
         PackOperands(max_jobs_per_core=jobs),
         ParallelizeVectorizeUnroll(
             max_jobs_per_core=jobs,

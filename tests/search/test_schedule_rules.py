@@ -133,6 +133,16 @@ def test_a_letter_that_stands_alone_does_not_split() -> None:
     assert nest(sch, "C") == ["i", "j", "k"]
 
 
+def test_a_reduction_may_be_longer_inside_than_a_tile_is_wide() -> None:
+    (sch,) = designs(tiling(max_innermost_steps=512), MATMUL, "C")
+    drawn = [inst for inst in sch.trace.insts if inst.kind.name == "SamplePerfectTile"]
+    assert [(i.value_of("n"), i.value_of("max_innermost_factor")) for i in drawn] == [
+        (4, 64),
+        (4, 64),
+        (2, 512),
+    ]
+
+
 def test_designs_with_a_write_cache() -> None:
     rule = tiling(reuse_write=ReuseType("may", (1, 2), "global"))
     plain, first, second = designs(rule, MATMUL, "C")
