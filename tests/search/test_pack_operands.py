@@ -12,7 +12,8 @@ import search as ms
 from codegen import Target
 from schedule import Schedule
 from search.feature_extractor.execution import execution
-from search.feature_extractor.footprints import footprints
+from search.feature_extractor.footprints import CACHES, PAGES, footprints
+from search.feature_extractor.machine import Machine
 from search.feature_extractor.nest_arrays import nests
 from search.feature_extractor.read_nests import read_nests
 from search.postproc import RewritePanels
@@ -363,15 +364,24 @@ def test_designs_with_packed_operands_compute_the_same(target: str, transposed: 
     assert count == 2
 
 
-def test_features_count_the_lines_of_panels_as_contiguous() -> None:
-    plain, root, _ = packed(TILED)
+def test_features_see_panels_as_contiguous() -> None:
+    # Each row of 16 columns is in a page of its own, and 256 of them are in one set of the cache.
+    wide = TILED.replace("(12, 8)", "(1024, 1024)").replace("16, 12)", "16, 1024)")
+    wide = wide.replace("16, 8)", "16, 1024)").replace(
+        "(4, 2, 3, 4, 4, 4)", "(4, 64, 4, 4, 16, 256)"
+    )
+    wide = wide.replace("(8, j_0 * 4", "(1024, j_0 * 16").replace(
+        "(12, k_0 * 4", "(1024, k_0 * 256"
+    )
+    plain, root, _ = packed(wide)
+    machine = Machine.of(Target(ONE_CORE))
     fetched = []
     for sch in (plain, root):
         program, numbers = read_nests(sch.mod)
         (nest,) = [n for n in nests(program, numbers[:, None]) if n.store.updates]
-        how = execution(nest, 256, 16)
-        read = 2
         assert nest.packed == [False, False, sch is root]
-        lines = footprints(nest, how, (1, 1, 1), 64).fetched[read, 0, 0]
-        fetched.append(lines)
-    assert fetched[1] < 0.7 * fetched[0]
+        how = execution(nest, machine.vector_bits, machine.vector_registers)
+        fetched.append(footprints(nest, how, machine).fetched[2, :, 0])
+    lines, pages = CACHES.start, PAGES.start
+    assert fetched[0][lines] > 1.5 * fetched[1][lines]
+    assert fetched[0][pages] > 2 * fetched[1][pages]
