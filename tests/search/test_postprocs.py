@@ -341,7 +341,7 @@ def test_what_the_reference_refuses_is_refused(row: Any) -> None:
         parse(row["before"]),
         target="llvm -num-cores=4",
         space_generator=ms.space_generator.PostOrderApply(
-            sch_rules=[r for r in ScheduleRule.create("llvm") if not isinstance(r, OURS)]
+            sch_rules=[r for r in ScheduleRule.create("llvm", steps=64) if not isinstance(r, OURS)]
         ),
         search_strategy="replay-trace",
         rand_state=1,
