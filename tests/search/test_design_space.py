@@ -26,7 +26,7 @@ MATMUL = """\
 design space #0: 6 sites, 1.1e+6 points
   tile of loop 0 of C      v5, v6, v7, v8      56: 32 in 4 parts, the last at most 64
   tile of loop 1 of C      v13, v14, v15, v16  56: 32 in 4 parts, the last at most 64
-  tile of loop 2 of C      v21, v22             6: 32 in 2 parts, the last at most 64
+  tile of loop 2 of C      v21, v22             6: 32 in 2 parts, the last at most 512
   unroll_explicit of root  v25                  4: 0, 16, 64, 512
   register_tile of root    v26                  2: 16, 12
   parallel of root                              7: 1, 2, 4, 8, 16, 32, 64"""
@@ -36,9 +36,9 @@ design space #0: 11 sites, 1.2e+10 points
   tile of loop 1 of conv2d_nhwc  v18, v19, v20, v21  139: 112 in 4 parts, the last at most 64
   tile of loop 2 of conv2d_nhwc  v26, v27, v28, v29  139: 112 in 4 parts, the last at most 64
   tile of loop 3 of conv2d_nhwc  v34, v35, v36, v37   84: 64 in 4 parts, the last at most 64
-  tile of loop 4 of conv2d_nhwc  v42, v43              2: 7 in 2 parts, the last at most 64
-  tile of loop 5 of conv2d_nhwc  v46, v47              2: 7 in 2 parts, the last at most 64
-  tile of loop 6 of conv2d_nhwc  v50, v51              2: 3 in 2 parts, the last at most 64
+  tile of loop 4 of conv2d_nhwc  v42, v43              2: 7 in 2 parts, the last at most 512
+  tile of loop 5 of conv2d_nhwc  v46, v47              2: 7 in 2 parts, the last at most 512
+  tile of loop 6 of conv2d_nhwc  v50, v51              2: 3 in 2 parts, the last at most 512
   unroll_explicit of root        v54                   4: 0, 16, 64, 512
   register_tile of root          v55                   2: 16, 12
   location of PadInput           l56                  17: inline, root, loops 1 to 3, 5 to 10, 12 to 17

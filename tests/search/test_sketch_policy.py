@@ -172,7 +172,7 @@ def test_a_sketch_prints_with_its_holes():
     assert (
         text
         == """\
-sketch #1: 1.7e+07 programs
+sketch #1: 2.5e+07 programs
   rules: Multi-level Tiling with Fusion (SSRSRS), Add Cache Stage
   steps: PR SP SP SP RE CHW CA PR PR PR PR
   for i_0 in ?C.i[0]
@@ -192,7 +192,7 @@ sketch #1: 1.7e+07 programs
   holes:
     C.i                      512 in 4 parts, the last at most 64 (FillTileSize)
     C.j                      512 in 4 parts, the last at most 64 (FillTileSize)
-    C.k                      512 in 2 parts, the last at most 64 (FillTileSize)
+    C.k                      512 in 2 parts, the last at most 512 (FillTileSize)
     unroll_explicit of root  0, 16, 64, 512 (Unroll)
     register_tile of root    16, 12 (none, tiles of registers are not in Ansor)
     parallel of root         1, 2, 4, 8, 16, 32, 64 (Parallel)"""
