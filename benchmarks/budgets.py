@@ -26,9 +26,10 @@ import numpy as np
 import codegen
 import search as ms
 import tensorir
-from benchmarks import graph_calls, primitives
+from benchmarks import graph_calls, primitives, shares
 from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, speed
 from benchmarks.reference_loop import Timed, just_timed, timed, timed_by
+from benchmarks.suite_programs import program
 from schedule import Schedule, Trace
 from search.feature_extractor import PerStoreFeature
 from search.search_strategy.trace_application import TraceApplication
@@ -305,6 +306,27 @@ def bench_graph_calls() -> list[Row]:
     ]
 
 
+SHARES = {
+    "MM127": ("a register tile that divides nothing", 0.8),
+    "MM384": ("a register tile", 0.85),
+    "MM1024": ("panels", 0.8),
+    "T2D[1]": ("no zeros", 0.8),
+    "MM1x1024x1024": ("rows side by side", 0.8),
+}
+"""What a new rule's best design is good for, and the share of the machine's peak that it reaches."""
+
+
+def bench_shares() -> list[Row]:
+    rows = []
+    for target in shares.targets():
+        for name, (what, goal) in SHARES.items():
+            found = shares.measure(program(name), target, 16)
+            bits = codegen.Target(target).vector_bits
+            label = f"{name}, {bits} bits, 16 trials: {what}"
+            rows.append(at_least(label, found.share, goal, "of the most"))
+    return rows
+
+
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "import": bench_import,
     "script": bench_script,
@@ -316,6 +338,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "tune": bench_tune,
     "exhaustion": bench_exhaustion,
     "library": bench_library,
+    "shares": bench_shares,
 }
 
 
