@@ -313,7 +313,7 @@ SHARES = {
     "T2D[1]": ("no zeros", 0.8),
     "MM1x1024x1024": ("rows side by side", 0.8),
 }
-"""What a new rule's best design is good for, and the share of the machine's peak that it reaches."""
+"""What the best design of a program shows, and the share that it reaches of the machine's most."""
 
 
 def bench_shares() -> list[Row]:
