@@ -181,7 +181,7 @@ def report(results: Results) -> str:
         f"{results.table()}\n\nIn brackets: the time of {results.sides[0]} over this time.",
     ]
     if best := results.best_peers():
-        parts.append(f"Beside the fastest of the others:\n\n{best}")
+        parts.append(f"Beside the fastest peer:\n\n{best}")
     flops = {name: estimate_tir_flops(program(name).func) for name in results.programs}
     if shares := results.shares_of_peak(flops):
         parts.append(f"Beside the multiply-adds that the cores did in this run:\n\n{shares}")

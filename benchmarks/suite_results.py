@@ -122,12 +122,13 @@ class Results:
         return markdown([*rows, means, totals])
 
     def best_peers(self) -> str:
-        """Return how many times as fast the first side is as the fastest other, as a table.
+        """Return how many times as fast the first side is as the fastest peer, as a table.
 
-        Versions of this project count as others too.
+        Versions of this project are no peers. Empty if there are none.
         """
-        first, *others = self.sides
-        rows = [["program", first, "fastest other", "kernel us", "times as fast"]]
+        first, *rest = self.sides
+        others = [side for side in rest if not side.startswith(("here ", "before "))]
+        rows = [["program", first, "fastest peer", "kernel us", "times as fast"]]
         ratios = []
         for program in self.programs:
             ours = [r.kernel for r in self.of(first, program)]
