@@ -12,6 +12,7 @@ from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.intrin import Op
 from tensorir.ops import if_then_else, logical_not, select
+from tensorir.visit import collect_vars, substitute
 
 _IF_THEN_ELSE = Op.get("if_then_else")
 
@@ -107,15 +108,25 @@ class _SimplifyControl(ScopedRewriter):
         return self._units.get(node, node)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        if node.predicate is None:
+        indices = self._indices(node.indices)
+        if node.predicate is None and indices is node.indices:
             return node
-        return BufferLoad(node.buffer, node.indices, self(node.predicate))
+        return BufferLoad(node.buffer, indices, self.maybe(node.predicate))
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         value, predicate = self(node.value), self.maybe(node.predicate)
-        if value is node.value and predicate is node.predicate:
+        indices = self._indices(node.indices)
+        if value is node.value and predicate is node.predicate and indices is node.indices:
             return node
-        return s.BufferStore(node.buffer, value, node.indices, predicate)
+        return s.BufferStore(node.buffer, value, indices, predicate)
+
+    def _indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        """Return indices without the loops that are gone: flattening drops most of them."""
+        if not self._units:
+            return indices
+        if not any(part in self._units for index in indices for part in collect_vars(index)):
+            return indices
+        return tuple(substitute(index, self._units) for index in indices)
 
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
         if node.dtype.is_int and node.dtype.lanes == 1:

@@ -53,6 +53,13 @@ LATE = Problem(
     "write a predicate that holds in the first step wherever it holds in any",
 )
 
+REPEATED = Problem(
+    "LoopPositionError",
+    "the init of {0} would run once for each step of reduction axis {axis}, which loop `{var}` "
+    "drives together with a data-parallel axis, and it changes what it reads",
+    "decompose the reduction before its loops are fused",
+)
+
 
 @primitive("DecomposeReduction")
 def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) -> NewBlock:
@@ -105,6 +112,8 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     bindings = [value for _, value in spatial]
     used = {v for value in bindings for v in collect_vars(value)}
     below = [sref.loop for sref in loops[position:]]
+    if state.enable_check:
+        _check_repeatable(block, used)
     initialised = where_initialised(instances_of(block), loops_around(block))
     if initialised is None:
         check(not state.enable_check, LATE, block, predicate=realize.predicate)
@@ -142,6 +151,18 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
         for higher in loops[:position]:
             fits = higher.loop.loop_var not in used
             check(fits, TOO_LOW, loops[position], higher, block, axis=axis.var.name)
+
+
+def _check_repeatable(block: StmtSRef, used: set[Var]) -> None:
+    """Raise if loops that the init keeps repeat it, and the second time gives something else."""
+    old, values = block.block, block.block_realize.iter_values
+    written = {region.buffer for region in old.writes}
+    if not any(region.buffer in written for region in init_reads(old)):
+        return
+    for axis, value in zip(old.iter_vars, values, strict=True):
+        if axis.iter_type == IterVar.COMM_REDUCE:
+            for var in collect_vars(value):
+                check(var not in used, REPEATED, block, axis=axis.var.name, var=var.name)
 
 
 def without_init(old: Block) -> Block:

@@ -99,6 +99,14 @@ def test_an_init_that_reads_another_element_does_not_move():
     refused(before, call, "DependentAxisError", "touch the same element")
 
 
+def test_an_init_is_not_repeated_by_a_fused_loop():
+    before = scheduled(SCALED.format(init=INITS[0]), lambda sch: sch.fuse(*sch.get_loops("C")))
+    call = lambda sch: sch.decompose_reduction("C", loop(sch, 0))  # noqa: E731
+    refused(before.mod["main"].script(), call, "LoopPositionError", "would run once for each step")
+    plain = scheduled(SCALED.format(init="A[vi, 0]"), lambda sch: sch.fuse(*sch.get_loops("C")))
+    apply(plain.mod["main"].script(), call)
+
+
 def test_a_reduction_that_continues_is_not_repeated():
     before = """\
 @T.prim_func
