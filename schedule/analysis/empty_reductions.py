@@ -66,17 +66,18 @@ def check_copied(loop: StmtSRef) -> None:
 def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
     """Raise if a loop made of nested ones would move more than the reduction that one moves now.
 
-    That is none of the loops of the reduction any more.
+    That is none of the loops of the reduction any more, and a loop of one step is none at all.
     """
     fused = [sref.loop for sref in chain if not is_const_int(sref.loop.extent, 1)]
-    moved = {lp.loop_var for lp in fused}
+    moved = {sref.loop.loop_var for sref in chain}
     if not any(_may_move_reduction(child, moved) for child in state.child_blocks(chain[-1])):
         return
     for instances, inside in reductions_in(chain[-1].loop.body):
         loops = [*loops_around(chain[0]), *(sref.loop for sref in chain), *inside]
         own = own_loops(instances, loops)
         kept = [lp for lp in fused if lp in own]
-        if kept and len(kept) < len(fused):
+        ends = any(sref.loop in own and sref.loop not in fused for sref in chain)
+        if ends or (kept and len(kept) < len(fused)):
             reason = lacks_steps(instances, loops)
             check(reason is None, EMPTY, chain[0], reason=reason, lost="not run")
 

@@ -68,7 +68,7 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
         for outer in loops[:k]:
             var = outer.loop.loop_var
             check(not uses_var(sref.loop.extent, var), DEPENDENT, sref, var=var.name)
-    if state.enable_check and len(loops) > 1:
+    if state.enable_check and (len(loops) > 1 or is_const_int(loops[0].loop.extent, 1)):
         check_fused(state, loops)
 
     # Rewrite.

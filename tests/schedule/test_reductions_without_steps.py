@@ -161,6 +161,12 @@ def test_an_init_whose_step_may_be_left_out_is_not_split_off():
     refused(before, call, "EmptyReductionError", "excludes only the first step no init runs")
 
 
+def test_the_only_loop_of_a_reduction_does_not_end():
+    before = SUM.format(shape="(4, 1)", size="1", extent="1", predicate="k + 2 < i")
+    call = lambda sch: sch.fuse(sch.get_loops("B")[1], preserve_unit_iters=False)  # noqa: E731
+    refused(before, call, "EmptyReductionError", "may exclude every step")
+
+
 def test_reductions_that_surely_have_a_step_are_fused():
     before = PROGRAMS["triangle"].replace("range(i)", "range(8)")
     sch = Schedule(parse(before))
