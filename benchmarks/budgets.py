@@ -311,7 +311,7 @@ SHARES = {
     "MM384": ("a register tile", 0.85),
     "MM1024": ("panels", 0.8),
     "T2D[1]": ("no zeros", 0.8),
-    "MM1x1024x1024": ("rows side by side", 0.8),
+    "MM1x1024x1024": ("rows side by side", 0.7),
 }
 """What the best design of a program shows, and the share that it reaches of the machine's most."""
 
