@@ -30,6 +30,7 @@ from benchmarks import graph_calls, primitives, shares
 from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, speed
 from benchmarks.reference_loop import Timed, just_timed, timed, timed_by
 from benchmarks.suite_programs import program
+from benchmarks.suite_results import markdown
 from schedule import Schedule, Trace
 from search.feature_extractor import PerStoreFeature
 from search.search_strategy.trace_application import TraceApplication
@@ -355,15 +356,8 @@ def main() -> None:
 
 def table(rows: list[Row]) -> str:
     """Return rows as a Markdown table."""
-    lines = [("what", "budget", "measured", ""), ("---", "---", "---", "---")]
-    lines += [(what, budget, figure, "" if met else "missed") for what, budget, figure, met in rows]
-    widths = [max(len(line[k]) for line in lines) for k in range(4)]
-    return "\n".join(
-        "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in lines
-    )
+    cells = [[what, budget, figure, "" if met else "missed"] for what, budget, figure, met in rows]
+    return markdown([["what", "budget", "measured", ""], *cells])
 
 
 if __name__ == "__main__":

@@ -23,9 +23,10 @@ import codegen
 import search as ms
 from benchmarks.peers.serve import inputs
 from benchmarks.suite_programs import Program, program
+from benchmarks.suite_results import markdown
+from benchmarks.suite_sides import TARGET
 from codegen.machine import machine_speed, read_bandwidth
 
-HERE = "llvm -num-cores=1"
 AVX2 = "llvm -mcpu=znver3 -num-cores=1"
 NAMES = (
     "MM127",
@@ -57,7 +58,7 @@ class Share:
 
 def targets() -> list[str]:
     """Return this machine, and code for AVX2 where it has wider vectors."""
-    return [HERE] if codegen.Target(HERE).vector_bits <= 256 else [HERE, AVX2]
+    return [TARGET] if codegen.Target(TARGET).vector_bits <= 256 else [TARGET, AVX2]
 
 
 def measure(prog: Program, target: str, trials: int) -> Share:
@@ -105,13 +106,11 @@ def operations(prog: Program) -> float:
 
 def table(shares: Sequence[Share]) -> str:
     """Return rows as a Markdown table."""
-    lines = ["| program | target | kernel | at most | share |", "| --- | --- | --- | --- | --- |"]
+    rows = [["program", "target", "kernel", "at most", "share"]]
     for s in shares:
         vectors = f"{codegen.Target(s.target).vector_bits} bits"
-        lines.append(
-            f"| {s.name} | {vectors} | {s.speed:.1f} {s.unit} | {s.most:.1f} | {s.share:.2f} |"
-        )
-    return "\n".join(lines)
+        rows.append([s.name, vectors, f"{s.speed:.1f} {s.unit}", f"{s.most:.1f}", f"{s.share:.2f}"])
+    return markdown(rows)
 
 
 def main() -> None:

@@ -64,8 +64,7 @@ def compare(
 
     Ctrl-C ends it with what there is.
     """
-    target = getattr(sides[0], "target", TARGET)
-    results = Results([side.name for side in sides], machine(target))
+    results = Results([side.name for side in sides], machine(sides[0].target))
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
             for prog in programs:

@@ -46,6 +46,8 @@ class Side(ABC):
 
     name: str
     trials: int
+    target: str = TARGET
+    """What it is tuned for."""
 
     @abstractmethod
     def tune(self, program: Program, seed: int, folder: Path) -> Tuned:

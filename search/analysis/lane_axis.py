@@ -14,7 +14,7 @@ from search.analysis.update_stores import update_stores
 from tensorir.expr import BufferLoad, IntImm, IterVar
 from tensorir.visit import walk
 
-_SHORTEST: Final = 4
+SHORTEST_VECTOR: Final = 4
 """A vector has at least one lane for so many lanes of a register."""
 _VECTORS: Final = 4
 """Vectors of partial results whose updates hide most of one another's latency."""
@@ -45,7 +45,7 @@ def vector_lanes(extent: int, register: int, may_pad: bool) -> Lanes:
         lanes = register
     else:
         lanes = max(n for n in range(1, register + 1) if extent % n == 0)
-        return Lanes(lanes if lanes * _SHORTEST >= register else 1, 1)
+        return Lanes(lanes if lanes * SHORTEST_VECTOR >= register else 1, 1)
     vectors = -(-extent // lanes)
     few = all(vectors % n for n in range(_VECTORS, _MANY + 1))
     multiple = lanes * _VECTORS if may_pad and few and vectors >= _MANY else lanes

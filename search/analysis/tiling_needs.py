@@ -11,7 +11,7 @@ from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from search.analysis.access_pattern import has_data_reuse
-from search.annotations import TILING_STRUCTURE
+from search.annotations import RANDOM_COMPUTE_PRODUCER, TILING_STRUCTURE
 from tensorir.expr import IntImm, IterVar
 from tensorir.ops import is_const_int
 from tensorir.stmt import BlockRealize, For
@@ -70,6 +70,13 @@ def needs_rfactor(
         enough = max_parallel_extent is not None and spatial > max_parallel_extent
         return spatial < reduce and not enough
     return reduce >= shortest_untiled
+
+
+def is_reduction_to_design(state: ScheduleState, block: StmtSRef) -> bool:
+    """Say whether a block would be tiled or factored, and no rule has factored it before."""
+    if block.parent is None or RANDOM_COMPUTE_PRODUCER in block.block.annotations:
+        return False
+    return needs_multi_level_tiling(block) or needs_rfactor(state, block, None)
 
 
 def cumulative_lengths(state: ScheduleState, block: StmtSRef) -> tuple[int, int] | None:

@@ -23,8 +23,8 @@ def tile_reduction(
     extents = nest.extents
     room = np.where(nest.limits[REGISTERS] >= 0, nest.limits[REGISTERS], registers)
     inside = _perfect(nest, is_parallel)
-    drives = np.array([drives is Drives.REDUCTION for drives in nest.drives])
-    reduces = inside & drives[:, None]
+    drives = np.array([drives is Drives.REDUCTION for drives in nest.drives])[:, None]
+    reduces = inside & drives
     target = nest.moves[0]
     repeats = inside & ~reduces & (target == 0) & (extents > 1)
     tiled = (room > 0) & reduces.any(0) & ~repeats.any(0)
@@ -33,13 +33,15 @@ def tile_reduction(
     chosen = _unmarked_vector(nest, inside, operands, result.register)
     lanes = np.where(marked, result.lanes, chosen)
     pieces = np.ceil(lanes.prod(0) / result.register)
+    # The lanes that have accumulators of their own: those of an intrinsic's sums.
+    own_lanes = np.where(drives, 1, lanes)
     choice = choose_tiles(
         Nests(
             np.where(inside & ~reduces, np.ceil(extents / lanes), 1),
             np.where(reduces, extents, 1),
             reduces,
             pieces * nest.store.results,
-            tuple(_operand(strides, _own_lanes(nest, lanes), pieces) for strides in operands),
+            tuple(_operand(strides, own_lanes, pieces) for strides in operands),
         ),
         room,
         in_flight,
@@ -52,12 +54,6 @@ def tile_reduction(
     result.run = np.where(done & choice.run, extents, result.run)
     padded = np.ceil(extents / lanes) * lanes * choice.waste
     result.padded = np.where(done, padded, result.padded)
-
-
-def _own_lanes(nest: Nest, lanes: Array) -> Array:
-    """Return the lanes that have accumulators of their own: those of an intrinsic's sums."""
-    reduces = np.array([drives is Drives.REDUCTION for drives in nest.drives])
-    return np.where(reduces[:, None], 1, lanes)
 
 
 def _operand(strides: Array, lanes: Array, pieces: Array) -> Operand:

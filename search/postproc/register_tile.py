@@ -20,6 +20,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from search.analysis.lane_axis import SHORTEST_VECTOR
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Which: TypeAlias = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -42,8 +44,6 @@ _TAIL: Final = 0.02
 """The cost of a tail beyond the updates in it: its code."""
 _MOST_OPERANDS: Final = 32
 """Loads for one update beside which no registers are left for a tile."""
-_SHORTEST: Final = 4
-"""A vector has at least one lane for so many lanes of a register."""
 
 
 def tiled_lanes(extents: Array, register: int) -> Array:
@@ -53,7 +53,7 @@ def tiled_lanes(extents: Array, register: int) -> Array:
     last vector of a loop may stand over its end.
     """
     lanes = np.minimum(register, 2.0 ** np.ceil(np.log2(np.maximum(extents, 1))))
-    return np.where(lanes * _SHORTEST >= register, lanes, 1.0)
+    return np.where(lanes * SHORTEST_VECTOR >= register, lanes, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeAlias
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
-from search.analysis.access_pattern import is_elementwise_consumer
 from search.analysis.tiling_needs import needs_multi_level_tiling
 from search.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
 from search.errors import TuningError
+from search.schedule_rule.elementwise_consumer import elementwise_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.buffer import BufferRegion
 from tensorir.expr import IntImm, IterVar, StringImm
@@ -172,9 +172,9 @@ class MultiLevelTiling(ScheduleRule):
                     'must; ask for other levels, or "may"'
                 )
             return designs
-        consumers = state.sch.get_consumers(state.block)
-        if len(consumers) == 1 and is_elementwise_consumer(state.sch.get_sref(consumers[0])):
-            return [state, *_computed_at(state, consumers[0], levels)]
+        consumer = elementwise_consumer(state.sch, state.block)
+        if consumer is not None:
+            return [state, *_computed_at(state, consumer, levels)]
         return [state.copy(), *self._cached(state, levels)]
 
     def _cached(self, state: TilingState, levels: Sequence[int]) -> list[TilingState]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from codegen.target import as_target
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
-from search.analysis.access_pattern import is_elementwise_consumer
 from search.analysis.lane_axis import LaneAxis, reduction_along_memory
-from search.analysis.tiling_needs import needs_multi_level_tiling, needs_rfactor
-from search.annotations import RANDOM_COMPUTE_PRODUCER, TILING_STRUCTURE
+from search.analysis.tiling_needs import is_reduction_to_design
+from search.annotations import TILING_STRUCTURE
+from search.schedule_rule.elementwise_consumer import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 
 if TYPE_CHECKING:
@@ -57,9 +57,7 @@ class RFactorOverLanes(ScheduleRule):
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the design in lanes and the one before."""
         sref = sch.get_sref(block)
-        if sref.parent is None or RANDOM_COMPUTE_PRODUCER in sref.block.annotations:
-            return [sch]
-        if not needs_multi_level_tiling(sref) and not needs_rfactor(sch.state, sref, None):
+        if not is_reduction_to_design(sch.state, sref):
             return [sch]
         for may_pad in (True, False):
             axis = reduction_along_memory(sch.state, sref, as_target(self._target), may_pad)
@@ -90,7 +88,7 @@ class RFactorOverLanes(ScheduleRule):
         tree = _add_up(sch, block, lanes, ndim)
 
         middle, inner = self._tile(sch, block, len(spatial))
-        _move_consumer(sch, block, inner)
+        move_consumer(sch, block, inner)
         for level in reversed(tree):
             sch.compute_at(level, inner)
             half, pair = sch.get_loops(level)[-2:]
@@ -131,14 +129,6 @@ def _lengthen(sch: Schedule, block: BlockRV, axis: LaneAxis) -> None:
     for producer in sch.get_producers(block):
         if sch.get_sref(producer).block not in before:
             sch.compute_inline(producer)
-
-
-def _move_consumer(sch: Schedule, block: BlockRV, loop: LoopRV) -> None:
-    """Compute an element-wise consumer at a loop around the block, if it can be."""
-    consumers = sch.get_consumers(block)
-    if len(consumers) == 1 and is_elementwise_consumer(sch.get_sref(consumers[0])):
-        with contextlib.suppress(ScheduleError):
-            sch.reverse_compute_at(consumers[0], loop, preserve_unit_loops=True)
 
 
 def _add_up(sch: Schedule, block: BlockRV, lanes: int, ndim: int) -> list[BlockRV]:

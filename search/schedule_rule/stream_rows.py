@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 from codegen.target import as_target
-from schedule import BlockRV, Schedule, ScheduleError
+from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
+from schedule.factorization import divisors
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.access_pattern import is_elementwise_consumer
 from search.analysis.lane_axis import vector_lanes
 from search.analysis.moves import moves
-from search.analysis.tiling_needs import needs_multi_level_tiling, needs_rfactor
-from search.annotations import RANDOM_COMPUTE_PRODUCER, REGISTER_TILE, TILING_STRUCTURE
+from search.analysis.tiling_needs import is_reduction_to_design
+from search.annotations import REGISTER_TILE, TILING_STRUCTURE
 from search.feature_extractor.machine import Machine
+from search.schedule_rule.elementwise_consumer import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.buffer import Buffer
 from tensorir.expr import BufferLoad, IntImm, IterVar
@@ -66,9 +66,7 @@ class StreamRows(ScheduleRule):
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the design that streams rows, if there is one, and the one before."""
         sref = sch.get_sref(block)
-        if sref.parent is None or RANDOM_COMPUTE_PRODUCER in sref.block.annotations:
-            return [sch]
-        if not needs_multi_level_tiling(sref) and not needs_rfactor(sch.state, sref, None):
+        if not is_reduction_to_design(sch.state, sref):
             return [sch]
         rows = self._read_rows(sch, sref)
         if rows is None or not _is_only_reduction(sch, sref):
@@ -125,7 +123,7 @@ class StreamRows(ScheduleRule):
         held = lengths[column] * store.buffer.dtype.bits // 8
         room = Machine.of(target).caches[0] // 2
         least = max(-(-held // room), target.num_cores or 1)
-        parts = min((n for n in range(least, steps + 1) if steps % n == 0), default=steps)
+        parts = min((n for n in divisors(steps) if n >= least), default=steps)
         return _Rows(
             column,
             row,
@@ -149,10 +147,7 @@ class StreamRows(ScheduleRule):
         sch.unroll(row)
         sch.unroll(vector)
         sch.vectorize(lane)
-        consumers = sch.get_consumers(block)
-        if len(consumers) == 1 and is_elementwise_consumer(sch.get_sref(consumers[0])):
-            with contextlib.suppress(ScheduleError):
-                sch.reverse_compute_at(consumers[0], part, preserve_unit_loops=True)
+        move_consumer(sch, block, part)
         name = sch.state.func_name_of(sch.get_sref(block))
         root = sch.get_block(sch.state.root(name).block.name_hint, name)
         sch.annotate(root, REGISTER_TILE, 0)
@@ -175,7 +170,7 @@ class _Rows:
 
 
 def _largest_divisor(extent: int, limit: int) -> int:
-    return max(n for n in range(1, limit + 1) if extent % n == 0)
+    return max(n for n in divisors(extent) if n <= limit)
 
 
 def _size(buffer: Buffer) -> int | None:
