@@ -24,7 +24,7 @@ import search
 from codegen import Target
 from search.database import Database, JSONDatabase, SQLDatabase, TuningRecord, Workload
 from search.database.json_database import RECORD_FILE
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from tensorir import te
 from tensorir.function import IRModule
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 import codegen
 from tensorir import PrimFunc, parse, workloads
 from tensorir.interp import random_arguments
-from tensorir.ops import const
-from tensorir.visit import collect_vars, substitute
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import collect_vars, substitute
 
 WORKLOADS: dict[str, tuple[tuple[int, ...], ...]] = {
     "C1D": ((1, 7, 3, 4, 3, 2, 1), (1, 8, 2, 5, 3, 1, 1), (2, 5, 1, 2, 1, 1, 0)),

@@ -39,9 +39,9 @@ from benchmarks.peers.serve import seconds_of
 from search.database import Database
 from search.graph_tuner import blocked_kernels, tune_layouts
 from tensorir import te
-from tensorir.expr import PrimExpr
 from tensorir.function import IRModule, PrimFunc
-from tensorir.ops import max_
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import max_
 from tensorir.relax import BlockBuilder, TensorStructInfo, Var
 from tensorir.relax.calls import call_tir
 from tensorir.relax.expr import GraphExpr

@@ -14,12 +14,12 @@ import codegen
 from benchmarks.lowering_steps import Arguments, Steps, check_lowering
 from benchmarks.well_defined import is_well_defined
 from tensorir import IRModule, PrimFunc, parse, structural_equal
-from tensorir.buffer import Buffer
-from tensorir.dtype import DataType
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import const
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import collect_vars, substitute
 from tensorir.simplify import simplify
-from tensorir.visit import collect_vars, substitute
 
 
 @codegen.register_func("fuzz_lowering.bits")

@@ -19,9 +19,9 @@ from codegen.errors import CodegenError
 from codegen.lower import PASSES
 from codegen.target import Target, as_target
 from tensorir import IRModule, PrimFunc, verify_well_formed
-from tensorir.expr import Call, GlobalVar
 from tensorir.interp import InterpreterError, interpret
-from tensorir.visit import walk
+from tensorir.nodes.expr import Call, GlobalVar
+from tensorir.rewriting.visit import walk
 
 MACHINE_CODE = "machine code"
 """The last step, after all passes."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.peers.serve import inputs
 from tensorir import T
-from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import BlockBuilder, TensorStructInfo, Var
 from tensorir.relax.calls import call_tir
 from tensorir.transform import BindParams

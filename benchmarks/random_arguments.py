@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import (
     PrimStructInfo,
@@ -15,7 +15,7 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tensorir.visit import walk
+from tensorir.rewriting.visit import walk
 
 
 def random_arguments(func: Function, rng: np.random.Generator) -> list[Any]:

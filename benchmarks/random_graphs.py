@@ -22,8 +22,8 @@ import numpy as np
 from benchmarks.random_arguments import random_arguments
 from benchmarks.random_kernels import BOOL_KERNELS, IN_PLACE, LIBRARY, kernel, kernel_name
 from tensorir.arith import Analyzer
-from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule
+from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax.callee import is_pure_call, result_of
@@ -39,7 +39,7 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
 )
 from tensorir.relax.visit import merged_blocks
-from tensorir.visit import collect_vars, substitute, walk
+from tensorir.rewriting.visit import collect_vars, substitute, walk
 
 __all__ = ["LIBRARY", "RandomGraph", "random_graph"]
 

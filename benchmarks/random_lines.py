@@ -8,8 +8,8 @@ from typing import Any
 
 from schedule import Schedule
 from schedule.sref import loops_above
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 MAPS = (
     "lambda i: (i // 3, i % 3)",

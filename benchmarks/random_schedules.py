@@ -28,10 +28,10 @@ from tensorir import (
     parse,
     verify_well_formed,
 )
-from tensorir.expr import IntImm
 from tensorir.interp import interpret
-from tensorir.stmt import Block, BlockRealize, For, Stmt
-from tensorir.visit import children
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt
+from tensorir.rewriting.visit import children
 
 UNSAFE = ("unsafe_", "annotate_buffer_access", "disable_predication=True")
 """Calls by which a user takes responsibility: their results are not compared."""

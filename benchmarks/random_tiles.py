@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from tensorir import PrimFunc
-from tensorir.expr import IterVar
+from tensorir.nodes.expr import IterVar
 
 Result = TypeVar("Result")
 FACTORS = (2, 3, 3, 4, 4, 5, 7, 8, 16)

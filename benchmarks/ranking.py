@@ -39,7 +39,7 @@ from search.cost_model import CostModel, RandomModel, XGBModel
 from search.cost_model.ranking_loss import pairwise_accuracy
 from search.database import JSONDatabase
 from search.feature_extractor import FeatureExtractor, PackedFeatures
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 
 NAMES = ("MM128", "C2D", "C1D", "DEP", "DIL", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM")

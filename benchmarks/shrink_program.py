@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from benchmarks.lowering_cases import Case
 from tensorir import IRModule, PrimFunc
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
 from tensorir.errors import TensorIRError
-from tensorir.expr import PrimExpr, Var
-from tensorir.node import Node
-from tensorir.ops import const
-from tensorir.visit import rewrite, substitute, substitute_buffers, uses_var, walk
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import rewrite, substitute, substitute_buffers, uses_var, walk
 
 Fails = Callable[[Case], bool]
 """Says whether a case fails in the way that is looked for."""

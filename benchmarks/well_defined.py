@@ -5,9 +5,9 @@ from __future__ import annotations
 from benchmarks.lowering_steps import Arguments, first_difference, interpreted
 from tensorir import IRModule, PrimFunc
 from tensorir.errors import TensorIRError
-from tensorir.ops import const
-from tensorir.stmt import For, ForKind, Stmt
-from tensorir.visit import Rewriter, substitute
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import For, ForKind, Stmt
+from tensorir.rewriting.visit import Rewriter, substitute
 
 _ANY_ORDER = (ForKind.PARALLEL, ForKind.VECTORIZED)
 

@@ -14,8 +14,8 @@ from typing import Final
 from codegen.compile import Program, functions_by_name
 from codegen.target import Target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.stmt import Block, BlockRealize
-from tensorir.visit import walk
+from tensorir.nodes.stmt import Block, BlockRealize
+from tensorir.rewriting.visit import walk
 
 IS_SCHEDULED: Final = "tir.is_scheduled"
 """The attribute of a function whose schedule is final."""

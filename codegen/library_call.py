@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tensorir.dtype import DataType
+from tensorir.nodes.dtype import DataType
 
 Extent: TypeAlias = int | None
 """None for one that comes in a slot."""

@@ -21,7 +21,7 @@ import numpy as np
 from codegen.errors import LibraryFunctionError
 from codegen.runtime.ndarray import from_dlpack
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.packed_call import set_library_caller
+from tensorir.nodes.packed_call import set_library_caller
 
 LibraryFunction: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=LibraryFunction)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen.target import Target
-from tensorir.dtype import DataType
-from tensorir.expr import Call, IntImm, PrimExpr, StringImm
 from tensorir.function import PrimFunc
-from tensorir.visit import walk
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import Call, IntImm, PrimExpr, StringImm
+from tensorir.rewriting.visit import walk
 
 PREFIXES: Final = ("llvm.x86.", "llvm.aarch64.", "llvm.arm.")
 """The beginnings of the names of instructions of particular machines."""

@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 from codegen.errors import CodegenError, LinkError
 from codegen.library_call import LibraryCall, call_from_data, call_to_data
-from tensorir import expr as e
-from tensorir.dtype import DataType
-from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.rewriting.visit import collect_vars
 from tensorir.semantics import EXACT
-from tensorir.visit import collect_vars
 
 FORMAT_VERSION: Final = 4
 

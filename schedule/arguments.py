@@ -16,12 +16,12 @@ from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Parameter
 from schedule.operand_types import matches, python_number, type_text
 from schedule.sref import StmtSRef
-from tensorir.buffer import Buffer
-from tensorir.dtype import INT64, DataType
-from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.ops import as_expr, const
-from tensorir.stmt import Block
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, Var
+from tensorir.nodes.ops import as_expr, const
+from tensorir.nodes.stmt import Block
 
 
 class HandleTable(Protocol):

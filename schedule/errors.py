@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from schedule.sref import StmtSRef
 from tensorir.errors import TensorIRError
-from tensorir.node import Node
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, For
 from tensorir.quoting import quote
-from tensorir.stmt import Block, For
 
 if TYPE_CHECKING:
     from tensorir.function import IRModule

@@ -6,7 +6,7 @@ from schedule.handles import Handle
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from schedule.trace import Trace
 from schedule.trace_names import Names
-from tensorir.stmt import Block, For, sequence
+from tensorir.nodes.stmt import Block, For, sequence
 
 
 def handle_text(handle: Handle, value: StmtSRef | None, trace: Trace) -> str:

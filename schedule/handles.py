@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ReferenceType
 
-from tensorir.expr import PrimExpr, Var
+from tensorir.nodes.expr import PrimExpr, Var
 
 if TYPE_CHECKING:
     from schedule.schedule import Schedule

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from tensorir.expr import FloatImm, IntImm
+from tensorir.nodes.expr import FloatImm, IntImm
 
 
 def matches(annotation: Any, value: Any) -> bool:

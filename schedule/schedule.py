@@ -24,13 +24,13 @@ from schedule.trace import Trace
 from tensorir.arith import Analyzer
 from tensorir.dialect import Dialect
 from tensorir.errors import IRTypeError, IRValueError, WellFormedError
-from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_map import IndexMap
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
+from tensorir.nodes.stmt import Block, For
 from tensorir.recursion import any_depth
-from tensorir.stmt import Block, For
+from tensorir.rewriting.visit import collect_vars, substitute
 from tensorir.verify import verify_well_formed
-from tensorir.visit import collect_vars, substitute
 
 _MARKS: Final[dict[LoopRV, StmtSRef]] = {
     LoopRV.inline_rv(): INLINE_MARK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorir.stmt import Block, BlockRealize, For
+from tensorir.nodes.stmt import Block, BlockRealize, For
 
 
 class StmtSRef:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, scope_root
 from schedule.stmt_cursor import with_child_replaced
-from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.node import Node
-from tensorir.stmt import (
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
     Block,
@@ -26,7 +26,7 @@ from tensorir.stmt import (
     Stmt,
     is_no_op,
 )
-from tensorir.visit import children, walk
+from tensorir.rewriting.visit import children, walk
 
 if TYPE_CHECKING:
     from schedule.analysis.dependency import BlockScope

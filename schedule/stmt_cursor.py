@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from schedule.sref import StmtSRef, loops_above
-from tensorir.ops import const
-from tensorir.stmt import (
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
     AttrStmt,

@@ -21,8 +21,8 @@ from typing import Any
 
 from schedule.handles import BlockRV, ExprRV, LoopRV
 from schedule.instruction import InstructionKind
-from tensorir.buffer import Buffer
-from tensorir.index_map import IndexMap
+from tensorir.nodes.buffer import Buffer
+from tensorir.indices.index_map import IndexMap
 
 class PrimitiveMethods:
     def _call(self, kind: InstructionKind, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...

@@ -15,11 +15,11 @@ from schedule.trace_json import TraceError, TraceIndexError, from_json, to_json
 from schedule.trace_python import python_function, python_lines
 from tensorir.dialect import Dialect
 from tensorir.errors import TensorIRError
-from tensorir.expr import PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.node import show_text, text_to_html
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.node import show_text, text_to_html
 from tensorir.replaced_file import replaced_file
-from tensorir.visit import collect_vars, substitute
+from tensorir.rewriting.visit import collect_vars, substitute
 
 DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
 

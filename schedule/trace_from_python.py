@@ -19,7 +19,7 @@ from schedule.instruction import Instruction, InstructionKind, Parameter
 from schedule.operand_types import python_number
 from schedule.trace_json import checked_value, define_output, shown_value
 from tensorir.errors import DiagnosticError, TensorIRError
-from tensorir.expr import FloatImm, IntImm
+from tensorir.nodes.expr import FloatImm, IntImm
 from tensorir.script import parse_expr, parse_index_map
 
 _MARKS: Final[dict[str, Callable[[], LoopRV]]] = {

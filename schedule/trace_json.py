@@ -17,8 +17,8 @@ from schedule.operand_types import matches, python_number, type_text
 from schedule.trace_names import Names
 from schedule.trace_object_dump import read_index_map
 from tensorir.errors import TensorIRError
-from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
-from tensorir.index_map import IndexMap
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, Var
 from tensorir.script import parse_expr, parse_index_map
 
 

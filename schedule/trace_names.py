@@ -6,9 +6,9 @@ from typing import Any
 
 from schedule.handles import BlockRV, LoopRV
 from tensorir.dialect import Dialect, checked_dialect
-from tensorir.expr import PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.visit import collect_vars, substitute
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.rewriting.visit import collect_vars, substitute
 
 
 class Names:

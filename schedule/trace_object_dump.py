@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tensorir.dtype import DataType
-from tensorir.expr import (
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import (
     Add,
     Cast,
     FloorDiv,
@@ -24,8 +25,7 @@ from tensorir.expr import (
     Sub,
     Var,
 )
-from tensorir.index_map import IndexMap
-from tensorir.ops import as_expr
+from tensorir.nodes.ops import as_expr
 
 _BINARY: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     "Add": Add,

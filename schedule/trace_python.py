@@ -10,7 +10,7 @@ from schedule.instruction import Instruction, Parameter
 from schedule.operand_types import python_number
 from schedule.trace_names import Anonymous, Names
 from tensorir.dialect import Dialect
-from tensorir.expr import FloatImm, IntImm
+from tensorir.nodes.expr import FloatImm, IntImm
 from tensorir.quoting import quote
 
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from search.cost_model import CostModel
     from search.database import Database, compatible_factor
-    from search.design_space import DesignSpace
     from search.dispatch.anchor_trace import schedule_using_anchor_trace
     from search.dispatch.apply_database import (
         apply_database,
@@ -56,17 +55,18 @@ if TYPE_CHECKING:
     from search.kinds import derived_object
     from search.list_spaces import design_spaces
     from search.measure_callback import MeasureCallback
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.mutator import Mutator
     from search.postproc import Postproc
-    from search.profiler import Profiler
     from search.random_search import random_search
+    from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
+    from search.runs.trials import load_run
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
+    from search.spaces.design_space import DesignSpace
     from search.task_scheduler import TaskScheduler
-    from search.trials import load_run
     from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
     from search.tune_config import TuneConfig
 

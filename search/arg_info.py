@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from search.errors import TuningError
-from search.remove_layout_rewrite import without_layout_rewrite
-from tensorir.dtype import DataType
+from search.measuring.remove_layout_rewrite import without_layout_rewrite
 from tensorir.errors import IRValueError
-from tensorir.expr import IntImm
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm
 
 if TYPE_CHECKING:
     from tensorir.function import IRModule, PrimFunc

@@ -15,7 +15,7 @@ from schedule.random_state import RandomState
 from search.cost_model.random_model import RandomModel
 from search.database.memory_database import MemoryDatabase
 from search.errors import TuningError
-from search.progress import Progress
+from search.reports.progress import Progress
 from search.runner.input_data import InputData, checked_input_data
 from search.search_strategy.search_strategy import SearchStrategy
 from search.space_generator.space_generator import SpaceGenerator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from schedule import Schedule
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
 
 logger = logging.getLogger("tensorir.search")

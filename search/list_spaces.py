@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from search.context import TuneContext
-from search.design_space import DesignSpace
 from search.errors import TuningError
+from search.spaces.design_space import DesignSpace
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from search.drawing import (
+from search.errors import TuningError
+from search.reports.drawing import (
     COLOURS,
     LINES,
     MARKERS,
@@ -31,14 +32,13 @@ from search.drawing import (
     panels,
     say,
 )
-from search.errors import TuningError
-from search.trials import RunTable, Trial
+from search.runs.trials import RunTable, Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from search.design_space import DesignSpace
-    from search.profiler import Profiler
+    from search.reports.profiler import Profiler
+    from search.spaces.design_space import DesignSpace
 
 Runs: TypeAlias = RunTable | Mapping[str, RunTable]
 """One run, or several with their labels."""

@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedule import LoopRV, Schedule, ScheduleError
 from schedule.schedule import ExpiredHandleError
-from search.annotations import (
+from search.list_spaces import design_spaces
+from search.spaces.annotations import (
     PARALLEL,
     REGISTER_TILE,
     TILING_STRUCTURE,
@@ -44,13 +45,12 @@ from search.annotations import (
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
-from search.decision_site import LOCATION, TILE, Site
-from search.design_space import DesignSpace
-from search.list_spaces import design_spaces
-from tensorir.expr import IntImm, IterVar, StringImm, Var
+from search.spaces.decision_site import LOCATION, TILE, Site
+from search.spaces.design_space import DesignSpace
+from tensorir.nodes.expr import IntImm, IterVar, StringImm, Var
+from tensorir.nodes.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
+from tensorir.rewriting.visit import walk
 from tensorir.script.display import preformatted
-from tensorir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
-from tensorir.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target

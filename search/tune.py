@@ -20,21 +20,27 @@ from search.database import Database
 from search.dispatch.find_schedule import find_schedule
 from search.dispatch.what_is_missing import say_if_missing
 from search.errors import TuningError
-from search.interrupts import OnInterrupt, checked_on_interrupt
 from search.kinds import nearest
 from search.measure_callback import MeasureCallback
+from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import Runner
 from search.runner.input_data import InputData
+from search.runs.tuning_run import PathLike, TuningRun, open_database
 from search.search_strategy import SearchStrategy
-from search.space_from_parts import MutatorProbs, Postprocs, Rules, Space, space_from_parts
 from search.space_generator import SpaceGenerator
+from search.space_generator.space_from_parts import (
+    MutatorProbs,
+    Postprocs,
+    Rules,
+    Space,
+    space_from_parts,
+)
 from search.task_scheduler import TaskScheduler
 from search.tune_config import TuneConfig
-from search.tuning_run import PathLike, TuningRun, open_database
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 
 class ModuleOptions(TypedDict, total=False):

@@ -6,14 +6,13 @@
 
 from tensorir import arith
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range, decl_buffer
-from tensorir.dtype import DataType
-from tensorir.equal import (
+from tensorir.comparison.equal import (
     assert_structural_equal,
     expr_deep_equal,
     get_first_structural_mismatch,
     structural_equal,
 )
+from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import (
     DiagnosticError,
     IRTypeError,
@@ -21,17 +20,18 @@ from tensorir.errors import (
     TensorIRError,
     WellFormedError,
 )
-from tensorir.expr import GlobalVar, IterVar, PrimExpr, Var
-from tensorir.fresh_copy import renew_defs
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_map import IndexMap
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion, Range, decl_buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import GlobalVar, IterVar, PrimExpr, Var
+from tensorir.nodes.stmt import Block, BlockRealize, For, ForKind, Stmt
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import post_order_visit, pre_order_visit, substitute
 from tensorir.script import I, R, T, parse, parse_expr, parse_index_map
 from tensorir.simplify import simplify
-from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt
-from tensorir.structural_hash import structural_hash
 from tensorir.tensor_intrin import TensorIntrin
 from tensorir.verify import verify_ssa, verify_well_formed
-from tensorir.visit import post_order_visit, pre_order_visit, substitute
 
 __all__ = [
     "Analyzer",

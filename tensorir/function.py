@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.dtype import HANDLE, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import Call, GlobalVar, PrimExpr, PrimType, TupleType, Type, Var
-from tensorir.intrin import Op
-from tensorir.node import Attrs, Node
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.dtype import HANDLE, DataType
+from tensorir.nodes.expr import Call, GlobalVar, PrimExpr, PrimType, TupleType, Type, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.node import Attrs, Node
+from tensorir.nodes.stmt import BufferStore, Evaluate, Stmt, normalize_annotations
+from tensorir.rewriting.visit import pre_order_visit
 from tensorir.specialize import specialize
-from tensorir.stmt import BufferStore, Evaluate, Stmt, normalize_annotations
-from tensorir.visit import pre_order_visit
 
 VOID_TYPE = TupleType()
 _RET: Final = Op.get("ret")

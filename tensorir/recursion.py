@@ -20,7 +20,7 @@ from contextvars import copy_context
 from typing import Any, Final, ParamSpec, TypeVar
 
 from tensorir.errors import IRValueError
-from tensorir.node import Node
+from tensorir.nodes.node import Node
 
 P = ParamSpec("P")
 R = TypeVar("R")

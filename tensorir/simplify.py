@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
-from tensorir import expr as e
-from tensorir import stmt as s
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.node import Node
+from tensorir.memory.value_variables import value_variables
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
-from tensorir.value_variables import value_variables
-from tensorir.visit import Rewriter
+from tensorir.rewriting.visit import Rewriter
 
 T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
 N = TypeVar("N", bound=Node)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from tensorir import expr as e
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import PrimExpr, Var
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.ops import as_expr, cast, const, fold_binary, is_const_int
-from tensorir.placed_values import as_value, never_wraps
+from tensorir.indices.placed_values import as_value, never_wraps
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.ops import as_expr, cast, const, fold_binary, is_const_int
+from tensorir.nodes.stmt import DeclBuffer, LetStmt, Stmt
 from tensorir.recursion import any_depth
-from tensorir.stmt import DeclBuffer, LetStmt, Stmt
-from tensorir.visit import Substitution, collect_vars
+from tensorir.rewriting.visit import Substitution, collect_vars
 
 if TYPE_CHECKING:
     from tensorir.function import PrimFunc

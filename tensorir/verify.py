@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
 from tensorir.errors import WellFormedError
-from tensorir.expr import BufferLoad, IntImm, IterVar, Let, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.node import Node
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Let, PrimExpr, Var
+from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.recursion import endless_chain
 from tensorir.relax.verify import verify_graph_function
-from tensorir.visit import children
+from tensorir.rewriting.visit import children
 
 
 @any_depth

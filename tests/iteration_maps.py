@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from strategies import X, Y, Z, evaluate, points
 
 from tensorir import Range
-from tensorir import expr as e
-from tensorir.expr import PrimExpr, Var
-from tensorir.ops import all_of, const
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import all_of, const
 
 _EXTENTS = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12])
 _SCALES = st.sampled_from([1, 2, 3, 4, 5, 6, 8])

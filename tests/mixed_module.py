@@ -7,7 +7,7 @@ depend on their script.
 from __future__ import annotations
 
 from tensorir import IRModule, parse, relax
-from tensorir.expr import GlobalVar
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax.expr import DataflowBlock, SeqExpr, VarBinding
 
 KERNELS = """

@@ -9,11 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tensorir import expr as e
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import as_expr, max_, min_, truncdiv, truncmod
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import as_expr, max_, min_, truncdiv, truncmod
+from tensorir.rewriting.visit import children
 from tensorir.semantics import convert, operation
-from tensorir.visit import children
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
 

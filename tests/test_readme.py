@@ -48,7 +48,7 @@ def test_links_lead_to_files_and_headings(folder: str) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_paths_that_are_named_exist(folder: str) -> None:
-    """Those that begin with a package, such as `search/trials.py`."""
+    """Those that begin with a package, such as `search/runs/trials.py`."""
     for path in re.findall(r"`((?:tensorir|schedule|codegen|search)/[\w/.]+)`", READMES[folder]):
         assert (ROOT / path).exists(), path
 

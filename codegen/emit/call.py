@@ -22,10 +22,10 @@ from codegen.emit.memory import element_address, flat_index
 from codegen.emit.parallel import check_status
 from codegen.signature import symbolic_vars
 from tensorir.arith.const_interval import exact_interval
-from tensorir.dtype import INT64, DataType
-from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.nodes.intrin import Op
 
 _C_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 

@@ -17,10 +17,10 @@ from codegen.library_call import LibraryCall
 from codegen.signature import Signature
 from codegen.target import Target
 from tensorir.arith.const_interval import Interval
-from tensorir.dtype import DataType
-from tensorir.expr import Call, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.stmt import Stmt
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import Call, PrimExpr, Var
+from tensorir.nodes.stmt import Stmt
 
 
 class ModuleEmitter:

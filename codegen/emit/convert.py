@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from codegen.emit.context import FunctionEmitter, emits, mangled
 from codegen.emit.llvm_types import float32_text, is_half, register_type
-from tensorir.dtype import FLOAT32, FLOAT64, DataType
-from tensorir.expr import Cast
+from tensorir.nodes.dtype import FLOAT32, FLOAT64, DataType
+from tensorir.nodes.expr import Cast
 
 
 @emits(Cast)

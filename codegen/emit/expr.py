@@ -18,13 +18,13 @@ from codegen.emit.index import linear_lanes, ramp
 from codegen.emit.integer import divide
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
 from codegen.lower.purity import is_pure
-from tensorir import expr as e
 from tensorir.arith.const_interval import exact_interval
-from tensorir.dtype import FLOAT32, INT64, DataType
-from tensorir.expr import PrimExpr
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.intrin import Op
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import FLOAT32, INT64, DataType
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.intrin import Op
+from tensorir.rewriting.visit import walk
 
 _INTEGER: Final[dict[type, str]] = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
 _FLOAT: Final[dict[type, str]] = {e.Add: "fadd", e.Sub: "fsub", e.Mul: "fmul", e.Div: "fdiv"}

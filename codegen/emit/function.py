@@ -35,12 +35,12 @@ from codegen.emit.llvm_types import parameter_type, register_type
 from codegen.kernel import Kernel, Unit
 from codegen.signature import ModuleInfo, Signature, signature_of, symbolic_vars
 from codegen.target import Target
-from tensorir.buffer import Buffer
-from tensorir.dtype import HANDLE
-from tensorir.expr import IntImm, Var
 from tensorir.function import PrimFunc
-from tensorir.value_variables import scalar_values
-from tensorir.written_parameters import written_pointers
+from tensorir.memory.value_variables import scalar_values
+from tensorir.memory.written_parameters import written_pointers
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import HANDLE
+from tensorir.nodes.expr import IntImm, Var
 
 
 def emit_kernel(

@@ -1,9 +1,9 @@
 """Indices as 64-bit values, of one lane or several.
 
-Index arithmetic (`tensorir.index_arithmetic`) does not overflow, which lowering has checked: it is
-computed in 64 bits from its leaves, with `nsw`, so that LLVM sees through the addresses of a whole
-loop nest without widening induction variables itself. Value arithmetic wraps at the width of its
-type: it is computed in 64 bits only where bounds show that nothing wraps, else in its own type and
+Index arithmetic (`tensorir.nodes.index_arithmetic`) does not overflow, which lowering has checked:
+it is computed in 64 bits from its leaves, with `nsw`, so that LLVM sees through the addresses of a
+whole loop nest without widening induction variables itself. Value arithmetic wraps at the width of
+its type: it is computed in 64 bits only where bounds show that nothing wraps, else in its own type and
 then extended.
 
 Equal instructions in one block are one value, whichever nodes they come from. That a node is
@@ -18,13 +18,13 @@ from typing import Final
 from codegen.emit.context import INDEX, FunctionEmitter
 from codegen.emit.integer import divide
 from codegen.emit.llvm_types import integer_text, register_type
-from tensorir import expr as e
 from tensorir.arith.const_interval import exact_interval
-from tensorir.dtype import INT64, DataType
-from tensorir.expr import Call, IntImm, PrimExpr, Var
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.intrin import Op
-from tensorir.visit import children
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.intrin import Op
+from tensorir.rewriting.visit import children
 
 _LINEAR: Final[dict[type, str]] = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
 _DIVISIONS: Final = frozenset({e.FloorDiv, e.FloorMod, e.Div, e.Mod})

@@ -12,10 +12,10 @@ from typing import Final
 
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.llvm_types import integer_text, register_type, splat
-from tensorir import expr as e
 from tensorir.arith.const_interval import Interval
-from tensorir.dtype import DataType
-from tensorir.expr import integer_limits
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import integer_limits
 
 _FLOORS: Final = frozenset({e.FloorDiv, e.FloorMod})
 _QUOTIENTS: Final = frozenset({e.FloorDiv, e.Div})

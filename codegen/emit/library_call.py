@@ -14,11 +14,11 @@ from codegen.library_call import (
     ScalarArgument,
     TextArgument,
 )
-from tensorir.dtype import FLOAT64, INT64, DataType
 from tensorir.errors import IRTypeError
-from tensorir.expr import Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
-from tensorir.packed_call import CALL_PACKED, PackedArray, packed_arguments
-from tensorir.visit import walk
+from tensorir.nodes.dtype import FLOAT64, INT64, DataType
+from tensorir.nodes.expr import Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.nodes.packed_call import CALL_PACKED, PackedArray, packed_arguments
+from tensorir.rewriting.visit import walk
 
 
 @emits_call("tvm_call_packed")

@@ -10,7 +10,7 @@ import struct
 from functools import cache
 
 from codegen.errors import CodegenError
-from tensorir.dtype import FLOAT32, DataType
+from tensorir.nodes.dtype import FLOAT32, DataType
 from tensorir.semantics import rounding, to_bits
 
 _MEMORY_BITS = (8, 16, 32, 64)

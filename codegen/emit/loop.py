@@ -11,7 +11,7 @@ from collections.abc import Callable
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.llvm_types import register_type
 from tensorir.arith.const_interval import Interval, exact_interval
-from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 
 
 def loop_bounds(

@@ -20,11 +20,11 @@ from codegen.emit.index import linear_lanes, widened
 from codegen.emit.llvm_types import memory_type, register_type
 from codegen.lower.stack_memory import constant_bytes, stack_bytes
 from tensorir.arith.const_interval import exact_interval
-from tensorir.buffer import Buffer
-from tensorir.dtype import INT64, DataType
-from tensorir.expr import Add, BufferLoad, IntImm, PrimExpr, Var
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.stmt import Allocate, AllocateConst, BufferStore
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import Add, BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.stmt import Allocate, AllocateConst, BufferStore
 
 CACHE_LINE: Final = 64
 

@@ -20,9 +20,9 @@ from codegen.emit.loop import counted_loop
 from codegen.emit.memory import allocate_on_heap
 from codegen.lower.stack_memory import constant_bytes, stack_bytes
 from tensorir.arith.const_interval import Interval
-from tensorir.expr import BufferLoad, Var
-from tensorir.stmt import Allocate, BufferStore, For, Stmt
-from tensorir.visit import walk
+from tensorir.nodes.expr import BufferLoad, Var
+from tensorir.nodes.stmt import Allocate, BufferStore, For, Stmt
+from tensorir.rewriting.visit import walk
 
 _DECLARATIONS: Final = {
     "GOMP_parallel": "declare extern_weak void @GOMP_parallel(ptr, ptr, i32, i32)",

@@ -12,10 +12,10 @@ from codegen.emit.loop import counted_loop, loop_bounds
 from codegen.emit.parallel import emit_parallel_loop
 from codegen.lower.annotations import REPEATED_LOADS
 from codegen.lower.remarks import done, missed, name_in_llvm
-from tensorir import stmt as s
-from tensorir.expr import Call, IntImm, StringImm
-from tensorir.intrin import Op
-from tensorir.packed_call import CALL_PACKED
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import Call, IntImm, StringImm
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.packed_call import CALL_PACKED
 
 MIN_VECTOR_TRIP: Final = 8
 """Trips from which a loop over scalars is worth LLVM's own vectoriser."""

@@ -10,18 +10,28 @@ from typing import Any, Final, Literal, TypeAlias
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Pattern
 from codegen.lower.remarks import Remarks
 from codegen.target import Target
-from tensorir import stmt as s
 from tensorir.arith import Analyzer
 from tensorir.arith.opaque import expr_key
-from tensorir.buffer import Buffer
-from tensorir.equal import structural_equal
-from tensorir.expr import Broadcast, BufferLoad, Call, Cast, IntImm, PrimExpr, Ramp, Shuffle, Var
+from tensorir.comparison.equal import structural_equal
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
-from tensorir.node import Node
-from tensorir.ops import add, cast, mul, sub
-from tensorir.stmt import ForKind
-from tensorir.visit import Rewriter, children, substitute, uses_var, walk
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    IntImm,
+    PrimExpr,
+    Ramp,
+    Shuffle,
+    Var,
+)
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import add, cast, mul, sub
+from tensorir.nodes.stmt import ForKind
+from tensorir.rewriting.visit import Rewriter, children, substitute, uses_var, walk
 
 Loops: TypeAlias = tuple[s.For, ...]
 _IF_THEN_ELSE: Final = Op.get("if_then_else")

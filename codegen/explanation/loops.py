@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from codegen.explanation.facts import Fate, Loop
 from codegen.lower.remarks import Remark, Remarks
-from tensorir import stmt as s
-from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.visit import children
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.rewriting.visit import children
 
 Stages: TypeAlias = Sequence[tuple[str, PrimFunc]]
 """The passes' names and the program after each."""

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
-from tensorir import stmt as s
-from tensorir.expr import PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.visit import pre_order_visit
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.rewriting.visit import pre_order_visit
 
 
 class Aliasing:

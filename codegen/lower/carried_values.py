@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from codegen.lower.purity import is_pure
 from codegen.lower.ramps import run_of
 from codegen.lower.scoped_facts import analyzer_for, given, inside_let, inside_loop
-from tensorir import stmt as s
 from tensorir.arith import Analyzer, estimate_region_strict_bound
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import (
+from tensorir.function import PrimFunc
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import (
     And,
     BufferLoad,
     Call,
@@ -25,11 +26,10 @@ from tensorir.expr import (
     PrimExpr,
     Var,
 )
-from tensorir.function import PrimFunc
-from tensorir.intrin import Op
-from tensorir.node import Node
-from tensorir.ops import add, all_of, conjuncts, const, logical_not, sub
-from tensorir.visit import children, collect_vars, substitute, uses_var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import add, all_of, conjuncts, const, logical_not, sub
+from tensorir.rewriting.visit import children, collect_vars, substitute, uses_var
 
 _IF_THEN_ELSE = Op.get("if_then_else")
 

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from codegen.lower.errors import LoweringError
-from tensorir import expr as e
-from tensorir import stmt as s
 from tensorir.arith.const_interval import (
     EVERYTHING,
     Interval,
@@ -30,14 +28,16 @@ from tensorir.arith.const_interval import (
     trunc_remainder,
     union,
 )
-from tensorir.buffer import BufferRegion
-from tensorir.dtype import INT64, DataType
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var, integer_limits
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.ops import cast
-from tensorir.value_variables import scalar_values
-from tensorir.visit import Rewriter
+from tensorir.memory.value_variables import scalar_values
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import BufferRegion
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var, integer_limits
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.ops import cast
+from tensorir.rewriting.visit import Rewriter
 
 
 def check_overflow(func: PrimFunc) -> PrimFunc:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from codegen.lower.errors import LoweringError
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.expr import PointerType, PrimExpr, StringImm, Var
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.visit import pre_order_visit
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import PointerType, PrimExpr, StringImm, Var
+from tensorir.nodes.node import Node
+from tensorir.rewriting.visit import pre_order_visit
 
 _MEMORY = ("global", "local")
 """Scopes (with any tag, such as `global.packed`) that mean ordinary memory."""

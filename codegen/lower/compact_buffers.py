@@ -8,14 +8,14 @@ from typing import Any
 from codegen.lower.annotations import DIM_ALIGN
 from codegen.lower.live_region import LiveRegion, LiveRegions
 from codegen.lower.scoped_facts import ScopedRewriter
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.element_rewriter import ElementRewriter
-from tensorir.expr import PrimExpr, Ramp
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.ops import const, floormod, mul
-from tensorir.visit import pre_order_visit
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import PrimExpr, Ramp
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import const, floormod, mul
+from tensorir.rewriting.element_rewriter import ElementRewriter
+from tensorir.rewriting.visit import pre_order_visit
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:

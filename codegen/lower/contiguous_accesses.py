@@ -15,14 +15,14 @@ from codegen.lower.ramps import as_ramp
 from codegen.lower.transpose import picked
 from codegen.lower.widen import may_load
 from codegen.target import Target, as_target
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.dtype import DataType
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import add, const, mul
-from tensorir.visit import Rewriter
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.nodes.ops import add, const, mul
+from tensorir.rewriting.visit import Rewriter
 
 
 def contiguous_accesses(func: PrimFunc) -> PrimFunc:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
 from tensorir.function import PrimFunc
-from tensorir.visit import substitute_buffers, walk
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.rewriting.visit import substitute_buffers, walk
 
 
 def drop_partial_strides(func: PrimFunc) -> PrimFunc:

@@ -7,17 +7,17 @@ from typing import Final
 from codegen.lower.lower_match_buffers import offset_of
 from codegen.lower.ramps import as_ramp
 from codegen.lower.scoped_facts import ScopedRewriter
-from tensorir import stmt as s
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import variables_of
-from tensorir.buffer import Buffer, wide_index
-from tensorir.dtype import INT32, INT64, DataType
-from tensorir.expr import Add, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.ops import add, cast, const, is_const_int, mul
-from tensorir.visit import pre_order_visit
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, wide_index
+from tensorir.nodes.dtype import INT32, INT64, DataType
+from tensorir.nodes.expr import Add, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import add, cast, const, is_const_int, mul
+from tensorir.rewriting.visit import pre_order_visit
 
 _INT32_ELEMENTS: Final = 1 << 31
 """Buffers with fewer elements are indexed in int32."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorir import expr as e
-from tensorir.expr import IntImm, PrimExpr, integer_limits
-from tensorir.ops import add, compare, const, fold_binary, logical_and, logical_or, mul, sub
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import IntImm, PrimExpr, integer_limits
+from tensorir.nodes.ops import add, compare, const, fold_binary, logical_and, logical_or, mul, sub
 
 
 def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tensorir import stmt as s
 from tensorir.errors import WellFormedError
-from tensorir.expr import BufferLoad
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.stmt import ForKind
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import BufferLoad
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import ForKind
+from tensorir.rewriting.visit import walk
 from tensorir.verify import verify_well_formed
-from tensorir.visit import walk
 
 Test = Callable[[Any], bool]
 

@@ -6,10 +6,10 @@ from typing import Final
 
 from codegen.lower.stack_memory import constant_bytes
 from codegen.target import as_target
-from tensorir import stmt as s
-from tensorir.expr import PrimExpr
 from tensorir.function import PrimFunc
-from tensorir.visit import Rewriter
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import PrimExpr
+from tensorir.rewriting.visit import Rewriter
 
 MAX_REGISTER_BYTES: Final = 4096
 """The most bytes that vector registers of a machine have: what is no larger may become registers,

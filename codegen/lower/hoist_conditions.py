@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from codegen.lower.purity import may_run_anywhere
-from tensorir import stmt as s
-from tensorir.expr import EQ, Add, IntImm, Mul, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import all_of, conjuncts, const
-from tensorir.visit import Rewriter, uses_var
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import EQ, Add, IntImm, Mul, PrimExpr, Var
+from tensorir.nodes.ops import all_of, conjuncts, const
+from tensorir.rewriting.visit import Rewriter, uses_var
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:

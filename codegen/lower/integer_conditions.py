@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from codegen.lower.purity import may_run_anywhere
-from tensorir import expr as e
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.const_interval import EVERYTHING, Interval, exact_interval
 from tensorir.arith.opaque import expr_key
-from tensorir.dtype import DataType
-from tensorir.expr import LE, LT, Broadcast, CmpOp, IntImm, PrimExpr, Ramp, Var
-from tensorir.index_arithmetic import holds_indices, is_index_arithmetic
-from tensorir.ops import FALSE, TRUE, add, const, mul
-from tensorir.visit import collect_vars
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import LE, LT, Broadcast, CmpOp, IntImm, PrimExpr, Ramp, Var
+from tensorir.nodes.index_arithmetic import holds_indices, is_index_arithmetic
+from tensorir.nodes.ops import FALSE, TRUE, add, const, mul
+from tensorir.rewriting.visit import collect_vars
 
 Terms = dict[Any, int]
 """Factors of terms, by the variable or by the structural key of another expression."""

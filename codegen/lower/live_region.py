@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 from codegen.lower.annotations import EXPLICIT_REGIONS
 from codegen.lower.scoped_facts import analyzer_for, given, inside_let, inside_loop
-from tensorir import stmt as s
 from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.span import UNLIMITED, Ends, Span
 from tensorir.arith.terms import reads_memory
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.ops import const, logical_not
-from tensorir.visit import children
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import const, logical_not
+from tensorir.rewriting.visit import children
 
 Extent = tuple[Linear, Linear]
 """First and last index, both included, as combinations of what is outside the allocation."""

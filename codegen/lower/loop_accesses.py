@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from codegen.lower.purity import is_exit
 from codegen.lower.ramps import leading_lanes, run_of, split_constant
-from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var
-from tensorir.node import Node
-from tensorir.ops import all_of
-from tensorir.visit import children, walk_once
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import all_of
+from tensorir.rewriting.visit import children, walk_once
 
 
 @dataclass(eq=False, frozen=True, slots=True)

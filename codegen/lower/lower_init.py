@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tensorir import stmt as s
-from tensorir.empty_reductions import initialise_empty_reductions
-from tensorir.expr import EQ, IterVar
 from tensorir.function import PrimFunc
-from tensorir.ops import TRUE, all_of, compare
-from tensorir.visit import Rewriter
+from tensorir.memory.empty_reductions import initialise_empty_reductions
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import EQ, IterVar
+from tensorir.nodes.ops import TRUE, all_of, compare
+from tensorir.rewriting.visit import Rewriter
 
 
 def lower_init(func: PrimFunc) -> PrimFunc:

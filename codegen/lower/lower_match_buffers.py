@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from codegen.lower.errors import LoweringError
 from codegen.lower.scoped_facts import analyzer_for
-from tensorir import stmt as s
-from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
-from tensorir.element_rewriter import ElementRewriter, indices_in_source
-from tensorir.expr import Call, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import add, const, is_const_int, mul
-from tensorir.packed_call import MAKE_ARRAY
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion
+from tensorir.nodes.expr import Call, PrimExpr, Var
+from tensorir.nodes.ops import add, const, is_const_int, mul
+from tensorir.nodes.packed_call import MAKE_ARRAY
+from tensorir.rewriting.element_rewriter import ElementRewriter, indices_in_source
 
 
 def lower_match_buffers(func: PrimFunc) -> PrimFunc:

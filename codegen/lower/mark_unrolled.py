@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen.lower.annotations import EXPLICIT, LEFT_TO_BACKEND, MAX_STEP, PIECES
-from tensorir import stmt as s
-from tensorir.expr import IntImm, PrimExpr
 from tensorir.function import PrimFunc
-from tensorir.visit import Rewriter
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.rewriting.visit import Rewriter
 
 MAX_DEPTH: Final = 8
 MAX_COPIES: Final = 256

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from codegen.lower.annotations import DIM_ALIGN, EXPLICIT_REGIONS
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.expr import PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.node import EMPTY_ATTRS, Attrs
-from tensorir.visit import Rewriter
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.node import EMPTY_ATTRS, Attrs
+from tensorir.rewriting.visit import Rewriter
 
 _STILL_NEEDED = (*EXPLICIT_REGIONS, DIM_ALIGN)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen.lower.carried_values import carrying_loops
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
-from tensorir.node import Node
-from tensorir.ops import TRUE
-from tensorir.visit import Rewriter, children, walk
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import TRUE
+from tensorir.rewriting.visit import Rewriter, children, walk
 
 _ADDRESS_OF = Op.get("address_of")
 

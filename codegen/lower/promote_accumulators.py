@@ -16,14 +16,14 @@ from codegen.lower.aliasing import Aliasing
 from codegen.lower.loop_accesses import Accesses, Collector, Place
 from codegen.lower.remarks import done, missed
 from codegen.lower.stack_memory import STACK_TOTAL, stack_bytes
-from tensorir import stmt as s
-from tensorir.buffer import decl_buffer
-from tensorir.dtype import INT32, DataType
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import TRUE, const
-from tensorir.stmt import ForKind
-from tensorir.visit import Rewriter, walk_once
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.dtype import INT32, DataType
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.nodes.ops import TRUE, const
+from tensorir.nodes.stmt import ForKind
+from tensorir.rewriting.visit import Rewriter, walk_once
 
 MAX_SLOTS: Final = 64
 """The most accumulators that a loop keeps; more would go through memory in any case."""

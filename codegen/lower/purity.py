@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tensorir import expr as e
-from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr
-from tensorir.intrin import Effect, Op
-from tensorir.node import Node
-from tensorir.packed_call import CALL_PACKED
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.nodes.node import Node
+from tensorir.nodes.packed_call import CALL_PACKED
+from tensorir.rewriting.visit import walk
 
 _EXITS = frozenset({Op.get("ret"), CALL_PACKED})
 _DIVISIONS = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})

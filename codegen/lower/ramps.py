@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorir.expr import LT, Add, And, Broadcast, IntImm, PrimExpr, Ramp, Sub
-from tensorir.ops import add, is_const_int
+from tensorir.nodes.expr import LT, Add, And, Broadcast, IntImm, PrimExpr, Ramp, Sub
+from tensorir.nodes.ops import add, is_const_int
 
 
 def as_ramp(index: PrimExpr) -> PrimExpr:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from tensorir.expr import Var
+from tensorir.nodes.expr import Var
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from codegen.lower.errors import LoweringError
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.expr import IntImm, PrimExpr
 from tensorir.function import PrimFunc
-from tensorir.ops import TRUE, const, mul
-from tensorir.visit import Rewriter
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import TRUE, const, mul
+from tensorir.rewriting.visit import Rewriter
 
 
 def remove_blocks(func: PrimFunc) -> PrimFunc:

@@ -7,10 +7,10 @@ from typing import Any
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.purity import has_effects
 from codegen.lower.ramps import as_ramp, split_constant
-from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
-from tensorir.expr import BufferLoad, IntImm, Ramp, Var
-from tensorir.visit import walk_once
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import BufferLoad, IntImm, Ramp, Var
+from tensorir.rewriting.visit import walk_once
 
 
 class Reordering:

@@ -12,11 +12,21 @@ from typing import Any, Final
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import REPEATED_LOADS
 from codegen.target import as_target
-from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
-from tensorir.expr import Broadcast, BufferLoad, Call, Cast, IntImm, Let, PrimExpr, Shuffle, Var
 from tensorir.function import PrimFunc
-from tensorir.visit import Rewriter, children, uses_var, walk_once
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    IntImm,
+    Let,
+    PrimExpr,
+    Shuffle,
+    Var,
+)
+from tensorir.rewriting.visit import Rewriter, children, uses_var, walk_once
 
 MOST_ITERATIONS: Final = 16
 """Iterations of a loop from which copying what it loads costs little beside the loop."""

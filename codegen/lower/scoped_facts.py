@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from codegen.lower.purity import is_pure
-from tensorir import stmt as s
 from tensorir.arith import Analyzer
-from tensorir.expr import IntImm, PrimExpr
 from tensorir.function import PrimFunc
-from tensorir.ops import const, logical_not
-from tensorir.value_variables import value_variables
-from tensorir.visit import Rewriter
+from tensorir.memory.value_variables import value_variables
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import const, logical_not
+from tensorir.rewriting.visit import Rewriter
 
 Scope = AbstractContextManager[object]
 _NOTHING_KNOWN: Final[Scope] = nullcontext()

@@ -6,13 +6,13 @@ from typing import Any
 
 from codegen.lower.purity import has_effects, is_pure
 from codegen.lower.scoped_facts import ScopedRewriter, given, inside_loop
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
-from tensorir.ops import if_then_else, logical_not, select
-from tensorir.visit import collect_vars, substitute
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import if_then_else, logical_not, select
+from tensorir.rewriting.visit import collect_vars, substitute
 
 _IF_THEN_ELSE = Op.get("if_then_else")
 

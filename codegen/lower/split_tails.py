@@ -19,17 +19,17 @@ from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, i
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.stack_memory import constant_bytes
-from tensorir import expr as e
-from tensorir import stmt as s
 from tensorir.arith.const_interval import Interval, exact_interval
-from tensorir.expr import Broadcast, BufferLoad, Call, CmpOp, IntImm, PrimExpr, Var
-from tensorir.fresh_copy import FreshCopy
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
-from tensorir.ops import conjuncts, const, logical_not
-from tensorir.stmt import ForKind
-from tensorir.value_variables import value_variables
-from tensorir.visit import Rewriter, children, walk
+from tensorir.memory.value_variables import value_variables
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import Broadcast, BufferLoad, Call, CmpOp, IntImm, PrimExpr, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import conjuncts, const, logical_not
+from tensorir.nodes.stmt import ForKind
+from tensorir.rewriting.fresh_copy import FreshCopy
+from tensorir.rewriting.visit import Rewriter, children, walk
 
 MAX_ADDED: Final = 512
 """The most statements (unrolled loops written out) that versions for tails add to a function: LLVM

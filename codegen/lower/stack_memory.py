@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tensorir.expr import IntImm
-from tensorir.stmt import Allocate
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import Allocate
 
 STACK_LIMIT: Final = 32 << 10
 """Bytes up to which one allocation goes on the stack; threads may have small stacks."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tensorir.dtype import INT32
-from tensorir.expr import PrimExpr, Shuffle, Var
-from tensorir.ops import const
+from tensorir.nodes.dtype import INT32
+from tensorir.nodes.expr import PrimExpr, Shuffle, Var
+from tensorir.nodes.ops import const
 
 BLOCK_BITS: Final = 128
 """The bits within which interleaving two vectors is one instruction, in vectors of every length."""

@@ -20,15 +20,15 @@ from codegen.lower.reordering import Reordering
 from codegen.lower.transpose import columns_of, interleaved, rows_of
 from codegen.lower.widen import may_load
 from codegen.target import Target, as_target
-from tensorir import expr as e
-from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
-from tensorir.ops import const
-from tensorir.visit import Rewriter, children
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import Rewriter, children
 
 _MOST_INTERLEAVED: Final = 4
 """The most columns whose elements alternate in memory that are stored as vectors; more if they are

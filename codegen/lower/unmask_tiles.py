@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from codegen.lower.ramps import run_of
-from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Shuffle, Var
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.visit import Rewriter, children, walk, walk_once
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Shuffle, Var
+from tensorir.nodes.node import Node
+from tensorir.rewriting.visit import Rewriter, children, walk, walk_once
 
 
 def unmask_tiles(func: PrimFunc) -> PrimFunc:

@@ -8,13 +8,13 @@ from codegen.lower.annotations import LEFT_TO_BACKEND
 from codegen.lower.folding import rebuild_binary
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import stands_for
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import cast, const
-from tensorir.visit import Rewriter, children
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.ops import cast, const
+from tensorir.rewriting.visit import Rewriter, children
 
 MAX_STATEMENTS: Final = 2048
 """The most statements that an unrolled nest is written out as; a longer one is left to LLVM."""

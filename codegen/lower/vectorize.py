@@ -12,16 +12,16 @@ from codegen.lower.purity import has_effects, is_exit, is_pure
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.widen import CannotWiden, Widener, may_load
 from codegen.target import as_target
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.dtype import DataType
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.node import Node
-from tensorir.ops import add, const, logical_and, logical_not, mul
-from tensorir.value_variables import value_variables
-from tensorir.visit import Rewriter, children, substitute, walk
+from tensorir.memory.value_variables import value_variables
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import add, const, logical_and, logical_not, mul
+from tensorir.rewriting.visit import Rewriter, children, substitute, walk
 
 MAX_PIECES = 32
 """The most pieces that a long vector is written out as; more of them are a loop."""

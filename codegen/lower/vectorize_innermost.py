@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from codegen.lower.aliasing import Aliasing
-from tensorir import stmt as s
 from tensorir.arith.coefficients import coefficients
-from tensorir.buffer import Buffer
-from tensorir.equal import structural_equal
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Select, Var
+from tensorir.comparison.equal import structural_equal
 from tensorir.function import PrimFunc
-from tensorir.intrin import Effect, Op
-from tensorir.visit import Rewriter, uses_var, walk
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Select, Var
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.rewriting.visit import Rewriter, uses_var, walk
 
 _SHORTEST: Final = 4
 _LONGEST: Final = 64

@@ -6,12 +6,12 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, StringImm, Var
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.intrin import Effect, Op
-from tensorir.ops import add, cast, compare, const, mul, sub
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, StringImm, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.nodes.ops import add, cast, compare, const, mul, sub
+from tensorir.rewriting.visit import walk
 
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 _LIKELY: Final = Op.get("likely")
@@ -28,7 +28,7 @@ class Widener:
 
     Calling it gives the node itself where it does not depend on `var`, else a vector. An index that
     is linear in `var` becomes a `Ramp`. On the variables in `values` arithmetic wraps
-    (`tensorir.index_arithmetic`).
+    (`tensorir.nodes.index_arithmetic`).
     """
 
     def __init__(

@@ -16,9 +16,9 @@ import numpy as np
 
 from codegen.runtime.array_view import ArrayView, view_of
 from codegen.signature import Dim, Parameter, Signature, dim_text, evaluate_dim
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import integer_limits
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import integer_limits
 from tensorir.semantics import rounding, to_bits
 
 _SAME_BITS: Final = {"bfloat16": ("uint16",), "e4m3_float8": ("uint8",), "e5m2_float8": ("uint8",)}

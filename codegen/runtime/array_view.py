@@ -12,8 +12,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError
+from tensorir.nodes.dtype import DataType
 
 _TYPES: Final = {
     "f2": "float16", "f4": "float32", "f8": "float64", "b1": "bool",

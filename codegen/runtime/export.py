@@ -34,7 +34,7 @@ from codegen.runtime.jit import LoadedCode
 from codegen.runtime.library_file import why_not_opened
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
 from codegen.target import Target
-from tensorir.dtype import HANDLE
+from tensorir.nodes.dtype import HANDLE
 
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _LINKERS: Final = ("ld", "ld.lld")

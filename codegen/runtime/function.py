@@ -16,8 +16,8 @@ from codegen.runtime.guard import run_guarded
 from codegen.runtime.jit import LoadedCode
 from codegen.runtime.timed_loop import Batch, flush, time_calls
 from codegen.signature import Signature
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError
+from tensorir.nodes.dtype import DataType
 
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 

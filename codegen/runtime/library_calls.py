@@ -19,9 +19,9 @@ from codegen.errors import ExecutionError, LinkError
 from codegen.library_call import Argument, ArrayArgument, LibraryCall, ScalarArgument, TextArgument
 from codegen.library_functions import LibraryFunction, get_global_func, library_error, missing_text
 from codegen.runtime.ndarray import FIRST_ADDRESS, MEMORY, NDArray
-from tensorir.dtype import INT32
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import integer_limits
+from tensorir.nodes.dtype import INT32
+from tensorir.nodes.expr import integer_limits
 
 _CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_size_t)
 _DONE: Final = 1

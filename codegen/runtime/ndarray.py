@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from codegen.runtime.array_view import view_of
 from codegen.runtime.device import Device, check_device, cpu
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import DataType
 
 ALIGNMENT: Final = 64
 """Bytes: a cache line, and the widest vector of x86 and ARM."""

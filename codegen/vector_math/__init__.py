@@ -38,9 +38,9 @@ from codegen.vector_math.lanes import Formula, Lane
 from codegen.vector_math.library import call_library, ldexp
 from codegen.vector_math.neighbour import next_after
 from codegen.vector_math.power import power
-from tensorir.dtype import FLOAT32, INT32, DataType
-from tensorir.expr import Call
-from tensorir.intrin import Op
+from tensorir.nodes.dtype import FLOAT32, INT32, DataType
+from tensorir.nodes.expr import Call
+from tensorir.nodes.intrin import Op
 
 _FORMULAS: Final[dict[str, Callable[[Formula, Lane], Lane]]] = {
     "exp": exponential.exp,

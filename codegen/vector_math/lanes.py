@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.llvm_types import float32_text, float64_text
-from tensorir.dtype import DataType
+from tensorir.nodes.dtype import DataType
 
 Operand: TypeAlias = "Lane | float | int"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.llvm_types import register_type
 from codegen.vector_math.lanes import Formula, Lane
-from tensorir.dtype import DataType
+from tensorir.nodes.dtype import DataType
 
 
 def call_library(w: Formula, name: str, args: list[Lane]) -> Lane:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.convert import half_to_float32
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
-from tensorir.dtype import FLOAT32, DataType
+from tensorir.nodes.dtype import FLOAT32, DataType
 
 
 def next_after(f: FunctionEmitter, x: str, y: str, dtype: DataType) -> str:

@@ -15,13 +15,13 @@ from codegen.vm.constants import ConstantPool
 from codegen.vm.executable import Executable
 from codegen.vm.translate import Translation
 from tensorir import transform
-from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import GlobalVar
 from tensorir.recursion import any_depth
 from tensorir.relax.expr import GraphCall, GraphVar
 from tensorir.relax.function import Function, graph_functions
+from tensorir.rewriting.visit import walk
 from tensorir.verify import verify_well_formed
-from tensorir.visit import walk
 
 
 @any_depth

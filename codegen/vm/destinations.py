@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from codegen.vm.segments import Root
-from tensorir.expr import GlobalVar
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax.operator import Operator

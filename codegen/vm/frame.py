@@ -16,8 +16,8 @@ from codegen.runtime.ndarray import ALIGNMENT, NDArray
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
 from codegen.vm.matching import address_of
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
+from tensorir.nodes.dtype import DataType
 
 Allocator: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray]
 _new: Final[Callable[..., NDArray]] = np.ndarray.__new__

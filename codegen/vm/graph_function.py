@@ -15,8 +15,8 @@ from codegen.vm.call_stack import needs_stack, run_steps
 from codegen.vm.frame import Allocator, Frame, aligned_array, copied, guarded_array
 from codegen.vm.matching import Matcher, address_of, as_array
 from codegen.vm.timing import flush_arguments, time_runs
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError
+from tensorir.nodes.dtype import DataType
 
 
 class Link(Protocol):

@@ -10,9 +10,9 @@ from codegen.vm import program as p
 from codegen.vm.destinations import Path, fields_of
 from codegen.vm.segments import Address, Root
 from codegen.vm.values import Held, Known, Place, Value
-from tensorir.expr import PrimExpr, Var
+from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax import struct_info as si
-from tensorir.visit import collect_vars
+from tensorir.rewriting.visit import collect_vars
 
 
 class FrameLayout:

@@ -16,9 +16,9 @@ from codegen.runtime.array_view import view_of
 from codegen.runtime.ndarray import NDArray
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import integer_limits
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import integer_limits
 
 _DATA: Final = object.__basicsize__
 _pointer_at: Final = ctypes.c_void_p.from_address

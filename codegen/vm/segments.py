@@ -16,16 +16,16 @@ from typing import Final, TypeAlias
 
 from codegen.runtime.ndarray import ALIGNMENT
 from codegen.signature import symbolic_vars
-from tensorir import expr as e
-from tensorir import ops
-from tensorir.buffer import Buffer, decl_buffer
-from tensorir.dtype import HANDLE, INT64
-from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import Buffer, decl_buffer
+from tensorir.nodes.dtype import HANDLE, INT64
+from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.stmt import Evaluate, IfThenElse, SeqStmt, Stmt
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.stmt import Evaluate, IfThenElse, SeqStmt, Stmt
-from tensorir.visit import substitute
+from tensorir.rewriting.visit import substitute
 
 _ADDRESS_OF: Final = Op.get("address_of")
 _CALL_EXTERN: Final = Op.get("call_extern")

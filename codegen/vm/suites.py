@@ -15,7 +15,7 @@ from codegen.vm.values import Held, Known, Place, Storage, Value, tensor_text
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.relations import Fits, fits, is_base_of
-from tensorir.visit import collect_vars
+from tensorir.rewriting.visit import collect_vars
 
 
 @dataclass(slots=True)

@@ -25,16 +25,16 @@ from codegen.vm.values import (
     rebuilt,
     tensor_text,
 )
-from tensorir import ops
-from tensorir.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes import ops
+from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
 from tensorir.relax.relations import Fits, fits
 from tensorir.relax.written_values import written_values
-from tensorir.visit import collect_vars
+from tensorir.rewriting.visit import collect_vars
 
 
 class Translation(SuiteWriter):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from codegen.vm import program as p
 from codegen.vm.destinations import Path
 from codegen.vm.segments import Address
-from tensorir.expr import IntImm, PrimExpr
+from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import struct_info as si
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from schedule.sref import StmtSRef
 from schedule.stmt_cursor import wrappers
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import (
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import (
     EQ,
     GE,
     GT,
@@ -33,10 +33,10 @@ from tensorir.expr import (
     Sub,
     Var,
 )
-from tensorir.intrin import Effect, Op
-from tensorir.node import Node
-from tensorir.stmt import BlockRealize, BufferStore, For, LetStmt
-from tensorir.visit import children
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, LetStmt
+from tensorir.rewriting.visit import children
 
 _ARITHMETIC: Final = frozenset(
     {Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, EQ, NE, LT, LE, GT, GE, And, Or}

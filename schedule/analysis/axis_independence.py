@@ -27,10 +27,11 @@ from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.const_interval import Interval, exact_interval
-from tensorir.buffer import Range
-from tensorir.equal import expr_deep_equal
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRTypeError
-from tensorir.expr import (
+from tensorir.indices.index_values import index_values
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import (
     BufferLoad,
     FloorDiv,
     IntImm,
@@ -39,11 +40,10 @@ from tensorir.expr import (
     Var,
     integer_limits,
 )
-from tensorir.index_arithmetic import holds_indices
-from tensorir.index_values import index_values
-from tensorir.ops import TRUE, is_const_int
-from tensorir.stmt import Block
-from tensorir.visit import collect_vars, walk
+from tensorir.nodes.index_arithmetic import holds_indices
+from tensorir.nodes.ops import TRUE, is_const_int
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import collect_vars, walk
 
 PROMISE = "schedule.any_order"
 """The annotation of a block whose instances give the same in any order that its axes allow."""

@@ -9,10 +9,10 @@ from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
 from tensorir.arith.mixed_radix import Digits, mixed_radix
-from tensorir.buffer import Range
-from tensorir.expr import BufferLoad, Call, Cast, IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import is_const_int, logical_and
-from tensorir.stmt import (
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import BufferLoad, Call, Cast, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int, logical_and
+from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
     AttrStmt,
@@ -25,7 +25,7 @@ from tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-from tensorir.visit import Rewriter, Substitution, children, collect_vars, walk
+from tensorir.rewriting.visit import Rewriter, Substitution, children, collect_vars, walk
 
 
 def loop_range(loop: For) -> Range:

@@ -24,13 +24,13 @@ from schedule.sref import StmtSRef, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
 from tensorir.arith.size import Size, size_expr
 from tensorir.arith.subspace import divide_predicate
-from tensorir.buffer import BufferRegion, Range
-from tensorir.dtype import DataType
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
-from tensorir.fresh_copy import fresh_thread
-from tensorir.ops import add, const, is_const_int, mul
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt
-from tensorir.visit import collect_vars, substitute, uses_var, walk
+from tensorir.nodes.buffer import BufferRegion, Range
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import add, const, is_const_int, mul
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from tensorir.rewriting.fresh_copy import fresh_thread
+from tensorir.rewriting.visit import collect_vars, substitute, uses_var, walk
 
 NOT_DIVISIBLE = Problem(
     "SubspaceNotDivisibleError",

@@ -19,10 +19,10 @@ from schedule.analysis.surroundings import (
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer
-from tensorir.expr import IterVar, Var
-from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.visit import children, uses_var, walk
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.rewriting.visit import children, uses_var, walk
 
 COMPLETE_CONDITIONS = (
     "A complete block has (1) data-parallel axes only, (2) is dominant: the only writer of what it "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorir.expr import PrimExpr, Var
-from tensorir.stmt import LetStmt, Stmt
-from tensorir.visit import substitute
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.stmt import LetStmt, Stmt
+from tensorir.rewriting.visit import substitute
 
 
 def bound_values(body: Stmt) -> tuple[dict[Var, PrimExpr], Stmt]:

@@ -8,8 +8,8 @@ from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer
-from tensorir.stmt import Block
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.stmt import Block
 
 SUBREGION = Problem(
     "BufferIsSubregionError",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from schedule.errors import Problem, fail
 from schedule.sref import StmtSRef
-from tensorir.expr import Call
-from tensorir.intrin import Effect, Op
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.nodes.expr import Call
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 EFFECT = Problem(
     "OpaqueCallError",

@@ -10,11 +10,11 @@ from enum import IntEnum
 from schedule.analysis.accesses import Accesses, Memory
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, Var
-from tensorir.ops import is_const_int
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 
 class DepKind(IntEnum):

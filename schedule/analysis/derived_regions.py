@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.access import get_block_read_write_region
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.expr import BufferLoad, Var
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.memory.access import get_block_read_write_region
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.expr import BufferLoad, Var
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 
 def with_derived_regions(block: Block, visible: Mapping[Var, Buffer]) -> Block:

@@ -19,11 +19,11 @@ from tensorir.arith import (
     eval_set,
     inverse_affine_iter_map,
 )
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.equal import expr_deep_equal
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRValueError
-from tensorir.expr import GE, LE, FloorDiv, FloorMod, IntImm, IterVar, Mul, PrimExpr, Var
-from tensorir.ops import (
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import GE, LE, FloorDiv, FloorMod, IntImm, IterVar, Mul, PrimExpr, Var
+from tensorir.nodes.ops import (
     TRUE,
     compare,
     const,
@@ -34,7 +34,7 @@ from tensorir.ops import (
     max_,
     min_,
 )
-from tensorir.visit import collect_vars, substitute, uses_var, walk
+from tensorir.rewriting.visit import collect_vars, substitute, uses_var, walk
 
 
 class AxisDomain:

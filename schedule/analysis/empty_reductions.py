@@ -16,10 +16,10 @@ from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.expr import IterVar, PrimExpr, Var
-from tensorir.ops import conjuncts, is_const_int
-from tensorir.stmt import BufferStore, For
-from tensorir.visit import substitute, uses_var
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.ops import conjuncts, is_const_int
+from tensorir.nodes.stmt import BufferStore, For
+from tensorir.rewriting.visit import substitute, uses_var
 
 EMPTY = Problem(
     "EmptyReductionError",

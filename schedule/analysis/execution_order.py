@@ -9,10 +9,10 @@ from schedule.analysis.dependency import Dependency, DepKind
 from schedule.analysis.regions import Box, bound_region, path_domain, relax_by_intervals
 from schedule.sref import StmtSRef, loops_above
 from tensorir.arith import Analyzer, IntervalSet
-from tensorir.buffer import Range
-from tensorir.expr import PrimExpr, Var
-from tensorir.ops import is_const_int
-from tensorir.visit import substitute
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.rewriting.visit import substitute
 
 
 def may_overtake(

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import Add, BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.ops import const
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from tensorir.visit import Rewriter, substitute, uses_var, walk
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import Add, BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from tensorir.rewriting.visit import Rewriter, substitute, uses_var, walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from schedule.analysis.regions import path_domain, relax
 from schedule.analysis.whole_buffer import plainly_runs_everywhere
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, inverse_affine_iter_map
-from tensorir.buffer import Range
 from tensorir.errors import IRValueError
-from tensorir.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import TRUE, compare, conjuncts, is_const_int, logical_and
-from tensorir.visit import substitute, uses_var, walk
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
+from tensorir.rewriting.visit import substitute, uses_var, walk
 
 
 def left_out(block: StmtSRef, axes: Sequence[IterVar]) -> IterVar | None:

@@ -12,11 +12,11 @@ from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
 from tensorir.arith.mixed_radix import mixed_radix
-from tensorir.buffer import Buffer
-from tensorir.expr import CmpOp, FloorMod, PrimExpr, Var
-from tensorir.ops import TRUE, conjuncts
-from tensorir.stmt import Block
-from tensorir.visit import collect_vars, uses_var
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import CmpOp, FloorMod, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, conjuncts
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import collect_vars, uses_var
 
 STALE = Problem(
     "StaleValueError",

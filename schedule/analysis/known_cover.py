@@ -9,8 +9,8 @@ from schedule.analysis.region_cover import covers_reads, flow_into
 from schedule.analysis.whole_buffer import fills_buffer
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer
-from tensorir.node import Node
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.node import Node
 
 _LIMIT = 128
 """The number of blocks that a schedule remembers; they keep old loop nests in memory."""

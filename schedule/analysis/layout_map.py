@@ -8,12 +8,21 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 from tensorir.arith import Analyzer
-from tensorir.buffer import Range
 from tensorir.errors import IRValueError
-from tensorir.expr import NE, IntImm, PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.ops import FALSE, all_of, compare, const, is_const_int, logical_not, logical_or, mul
-from tensorir.visit import substitute
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import NE, IntImm, PrimExpr, Var
+from tensorir.nodes.ops import (
+    FALSE,
+    all_of,
+    compare,
+    const,
+    is_const_int,
+    logical_not,
+    logical_or,
+    mul,
+)
+from tensorir.rewriting.visit import substitute
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorir.dtype import INT32, INT64, DataType
-from tensorir.expr import integer_limits
-from tensorir.index_arithmetic import holds_indices
+from tensorir.nodes.dtype import INT32, INT64, DataType
+from tensorir.nodes.expr import integer_limits
+from tensorir.nodes.index_arithmetic import holds_indices
 
 
 def dtype_holding(largest: int | None, dtype: DataType) -> DataType:

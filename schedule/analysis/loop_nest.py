@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorir.expr import PrimExpr, Var
-from tensorir.ops import const
-from tensorir.stmt import For, ForKind, Stmt
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import For, ForKind, Stmt
 
 
 def nest_of_loops(loops: Sequence[tuple[Var, PrimExpr]], body: Stmt) -> Stmt:

@@ -8,8 +8,8 @@ from math import gcd
 
 from schedule.analysis.reducer import Reduction
 from tensorir.arith.coefficients import coefficients
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import (
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.nodes.expr import (
     EQ,
     Call,
     Cast,
@@ -21,8 +21,8 @@ from tensorir.expr import (
     Select,
     Var,
 )
-from tensorir.ops import conjuncts, const, floormod
-from tensorir.visit import substitute
+from tensorir.nodes.ops import conjuncts, const, floormod
+from tensorir.rewriting.visit import substitute
 
 
 @dataclass(frozen=True, slots=True)

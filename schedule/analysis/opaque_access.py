@@ -5,10 +5,10 @@ from __future__ import annotations
 from schedule.analysis.accesses import accessing
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, Call, Var
-from tensorir.node import Node
-from tensorir.stmt import AttrStmt, Block, BufferStore, Stmt
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, Call, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import AttrStmt, Block, BufferStore, Stmt
 
 OPAQUE = Problem(
     "OpaqueAccessError",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr, Var
-from tensorir.ops import TRUE, conjuncts, is_const_int, logical_and
-from tensorir.stmt import For
-from tensorir.visit import substitute, uses_var
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
+from tensorir.nodes.stmt import For
+from tensorir.rewriting.visit import substitute, uses_var
 
 
 def without_variables(predicate: PrimExpr, variables: Collection[Var]) -> PrimExpr:

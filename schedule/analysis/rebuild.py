@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorir.arith import Analyzer
-from tensorir.buffer import Range
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
-from tensorir.stmt import Block, BufferStore, Stmt
-from tensorir.visit import Rewriter, substitute, walk
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.stmt import Block, BufferStore, Stmt
+from tensorir.rewriting.visit import Rewriter, substitute, walk
 
 
 class BlockRewriter(Rewriter):

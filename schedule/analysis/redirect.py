@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.rebuild import BlockRewriter
-from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from tensorir.element_rewriter import ElementRewriter
-from tensorir.expr import PointerType, PrimExpr, Var
-from tensorir.ops import sub
-from tensorir.stmt import Block, BlockRealize, For, Stmt
+from tensorir.memory.access import get_block_read_write_region
+from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.nodes.expr import PointerType, PrimExpr, Var
+from tensorir.nodes.ops import sub
+from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt
+from tensorir.rewriting.element_rewriter import ElementRewriter
 
 
 class RedirectBuffers(BlockRewriter):

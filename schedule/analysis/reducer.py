@@ -14,10 +14,10 @@ from typing import Any, Final
 from schedule.analysis.bound_values import bound_values
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef
-from tensorir.buffer import Buffer
-from tensorir.dtype import DataType
-from tensorir.equal import expr_deep_equal, structural_equal
-from tensorir.expr import (
+from tensorir.comparison.equal import expr_deep_equal, structural_equal
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import (
     EQ,
     GE,
     GT,
@@ -35,8 +35,8 @@ from tensorir.expr import (
     Select,
     Var,
 )
-from tensorir.node import Node
-from tensorir.ops import (
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import (
     FALSE,
     TRUE,
     const,
@@ -47,7 +47,7 @@ from tensorir.ops import (
     min_,
     min_value,
 )
-from tensorir.stmt import BufferStore, LetStmt, SeqStmt, Stmt
+from tensorir.nodes.stmt import BufferStore, LetStmt, SeqStmt, Stmt
 
 Combine = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], Sequence[PrimExpr]]
 Identity = Callable[[Sequence[DataType]], Sequence[PrimExpr]]

@@ -21,10 +21,10 @@ from schedule.sref import StmtSRef, loops_above, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, IterMark, IterSumExpr, detect_iter_map
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.mixed_radix import Digits, radix_span
-from tensorir.expr import GE, GT, LE, LT, IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import TRUE, conjuncts, is_const_int, logical_and
-from tensorir.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
-from tensorir.visit import children, collect_vars, substitute, uses_var
+from tensorir.nodes.expr import GE, GT, LE, LT, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
+from tensorir.rewriting.visit import children, collect_vars, substitute, uses_var
 
 
 @dataclass(frozen=True, slots=True)

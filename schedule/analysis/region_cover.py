@@ -14,9 +14,9 @@ from schedule.analysis.surroundings import guards
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import TRUE, conjuncts, const, logical_and, max_, min_
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, conjuncts, const, logical_and, max_, min_
 
 
 def covers_reads(

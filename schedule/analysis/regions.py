@@ -14,10 +14,10 @@ from tensorir.arith import (
     estimate_region_upper_bound,
     eval_set,
 )
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
-from tensorir.stmt import BlockRealize, ForKind
-from tensorir.visit import substitute
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.stmt import BlockRealize, ForKind
+from tensorir.rewriting.visit import substitute
 
 Box = tuple[IntervalSet, ...]
 Region = tuple[Range, ...]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedule.analysis.opaque_access import is_opaque
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import And, BufferLoad, Call, IntImm, Or, Select, Var
-from tensorir.node import Node
-from tensorir.stmt import Block, BufferStore, For, IfThenElse, While
-from tensorir.visit import children, walk
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import And, BufferLoad, Call, IntImm, Or, Select, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, BufferStore, For, IfThenElse, While
+from tensorir.rewriting.visit import children, walk
 
 
 @dataclass(frozen=True, slots=True)

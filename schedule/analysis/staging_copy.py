@@ -12,12 +12,12 @@ from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.dtype import INT64
-from tensorir.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
-from tensorir.ops import TRUE, add, const
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
-from tensorir.visit import substitute
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
+from tensorir.nodes.ops import TRUE, add, const
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
+from tensorir.rewriting.visit import substitute
 
 INVALID_SCOPE = Problem(
     "InvalidStorageScopeError",

@@ -16,9 +16,9 @@ from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, lowest_common_ancestor
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
-from tensorir.buffer import Buffer
-from tensorir.expr import Var
-from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, For, Stmt, While
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Var
+from tensorir.nodes.stmt import Allocate, AllocateConst, DeclBuffer, For, Stmt, While
 
 SEVERAL_WRITERS = Problem(
     "NotSingleWriteBlock",

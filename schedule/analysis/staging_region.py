@@ -18,7 +18,7 @@ from schedule.analysis.regions import (
 from schedule.analysis.sure_writes import holds, surely_written, written_within
 from schedule.sref import StmtSRef, loops_above, loops_seen_through
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion
+from tensorir.nodes.buffer import Buffer, BufferRegion
 
 
 def known_around(scope: StmtSRef, location: StmtSRef) -> Analyzer:

@@ -16,14 +16,14 @@ from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer, IntervalSet
-from tensorir.buffer import Buffer, Range
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
-from tensorir.node import Node
-from tensorir.ops import is_const_int
-from tensorir.stmt import (
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.memory.access import get_block_read_write_region
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import (
     AttrStmt,
     Block,
     BlockRealize,
@@ -35,7 +35,7 @@ from tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-from tensorir.visit import collect_vars, substitute, walk
+from tensorir.rewriting.visit import collect_vars, substitute, walk
 
 UNSAFE = Problem(
     "UnsafeStageError",

@@ -14,8 +14,8 @@ from schedule.analysis.axis_independence import PROMISE
 from schedule.analysis.bound_values import bound_values, written_out
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import (
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.nodes.expr import (
     Add,
     And,
     BufferLoad,
@@ -32,10 +32,10 @@ from tensorir.expr import (
     Sub,
     Var,
 )
-from tensorir.node import Node
-from tensorir.ops import is_const_int
-from tensorir.stmt import Block, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
-from tensorir.visit import children, walk
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import Block, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
+from tensorir.rewriting.visit import children, walk
 
 ORDERED = Problem(
     "OrderedReductionError",

@@ -13,10 +13,10 @@ from schedule.analysis.dependency import declares_nothing
 from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.regions import Box, bound_region, box_of, region_of, relax
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import TRUE, is_const_int
-from tensorir.stmt import (
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, is_const_int
+from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
     AttrStmt,
@@ -29,7 +29,7 @@ from tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-from tensorir.visit import substitute, walk
+from tensorir.rewriting.visit import substitute, walk
 
 
 def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None:

@@ -14,10 +14,10 @@ from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor, wrappers
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.expr import BufferLoad, IntImm, Var
-from tensorir.node import Node
-from tensorir.stmt import (
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.expr import BufferLoad, IntImm, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import (
     AssertStmt,
     Block,
     BufferStore,
@@ -28,7 +28,7 @@ from tensorir.stmt import (
     Stmt,
     While,
 )
-from tensorir.visit import collect_vars
+from tensorir.rewriting.visit import collect_vars
 
 GUARDED = Problem(
     "GuardedBlockError",

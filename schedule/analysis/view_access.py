@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.analysis.redirect import RedirectElements
-from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
-from tensorir.element_rewriter import indices_in_source
-from tensorir.expr import PrimExpr, Var
-from tensorir.stmt import Block, Stmt
-from tensorir.visit import walk
+from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.stmt import Block, Stmt
+from tensorir.rewriting.element_rewriter import indices_in_source
+from tensorir.rewriting.visit import walk
 
 
 class InlineViews(RedirectElements):

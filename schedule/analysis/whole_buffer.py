@@ -5,10 +5,10 @@ from __future__ import annotations
 from schedule.analysis.bindings import plain_digits
 from schedule.analysis.surroundings import guards
 from schedule.sref import StmtSRef, loops_above, scope_root
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import IntImm, Var
-from tensorir.ops import is_const_int
-from tensorir.stmt import Block, BufferStore
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import IntImm, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import Block, BufferStore
 
 
 def fills_buffer(block: StmtSRef, buffer: Buffer) -> bool:

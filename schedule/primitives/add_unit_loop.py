@@ -5,9 +5,9 @@ from __future__ import annotations
 from schedule.errors import ROOT_BLOCK, check
 from schedule.instruction import BlockOrLoopArg, NewLoop, primitive
 from schedule.state import ScheduleState
-from tensorir.expr import Var
-from tensorir.ops import const
-from tensorir.stmt import For, ForKind
+from tensorir.nodes.expr import Var
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import For, ForKind
 
 
 @primitive("AddUnitLoop")

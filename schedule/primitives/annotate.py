@@ -8,8 +8,8 @@ from schedule.errors import Problem, check
 from schedule.instruction import AnnotationArg, BlockOrLoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.node import Attrs
-from tensorir.stmt import Block, For, normalize_annotation
+from tensorir.nodes.node import Attrs
+from tensorir.nodes.stmt import Block, For, normalize_annotation
 
 NO_SUCH_KEY = Problem(
     "AnnotationKeyError",

@@ -10,7 +10,7 @@ from schedule.analysis.redirect import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, BufferArg, primitive
 from schedule.state import ScheduleState
-from tensorir.buffer import MatchBufferRegion
+from tensorir.nodes.buffer import MatchBufferRegion
 
 WRONG_SEPARATORS = Problem(
     "InvalidAxisSeparatorError",

@@ -18,10 +18,10 @@ from schedule.instruction import BlocksOrLoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, scope_root
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import PrimExpr, Var
-from tensorir.stmt import Block, BlockRealize, Stmt, sequence
-from tensorir.visit import substitute
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.stmt import Block, BlockRealize, Stmt, sequence
+from tensorir.rewriting.visit import substitute
 
 NOT_ONE_CHILD = Problem(
     "NonSingleChildBlockError",

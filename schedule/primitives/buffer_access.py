@@ -18,10 +18,10 @@ from schedule.instruction import (
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import BufferRegion, Range
-from tensorir.expr import IntImm
-from tensorir.stmt import normalize_annotation
-from tensorir.visit import substitute
+from tensorir.nodes.buffer import BufferRegion, Range
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import normalize_annotation
+from tensorir.rewriting.visit import substitute
 
 BAD_SIDE = Problem(
     "BufTypeError",

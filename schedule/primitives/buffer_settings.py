@@ -12,12 +12,12 @@ from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer, MatchBufferRegion
-from tensorir.dtype import DataType
-from tensorir.expr import BufferLoad, Cast, IntImm, PointerType, PrimExpr, PrimType, Var
-from tensorir.float_format import holds_values_of
-from tensorir.ops import cast
-from tensorir.stmt import Block, BufferStore, Stmt, normalize_annotation
+from tensorir.nodes.buffer import Buffer, MatchBufferRegion
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import BufferLoad, Cast, IntImm, PointerType, PrimExpr, PrimType, Var
+from tensorir.nodes.float_format import holds_values_of
+from tensorir.nodes.ops import cast
+from tensorir.nodes.stmt import Block, BufferStore, Stmt, normalize_annotation
 
 INVALID_FACTOR = Problem(
     "StorageAlignInvalidFactorError",

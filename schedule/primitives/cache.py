@@ -27,11 +27,11 @@ from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, Wr
 from schedule.sref import StmtSRef, loops_seen_through
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import PrimExpr
-from tensorir.ops import TRUE, add, is_const_int, logical_and
-from tensorir.stmt import Block
-from tensorir.visit import uses_var
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import TRUE, add, is_const_int, logical_and
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import uses_var
 
 NOT_COVERED = Problem(
     "NotRegionCoverError",

@@ -12,9 +12,9 @@ from schedule.instruction import BlockArg, NewBlocks, primitive
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range, decl_buffer
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import (
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.nodes.buffer import Buffer, Range, decl_buffer
+from tensorir.nodes.expr import (
     Broadcast,
     BufferLoad,
     Call,
@@ -28,10 +28,10 @@ from tensorir.expr import (
     Ramp,
     Var,
 )
-from tensorir.intrin import Effect, Op
-from tensorir.node import Node
-from tensorir.stmt import Block, BufferStore, For, LetStmt, Stmt
-from tensorir.visit import children, collect_vars, substitute, walk
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, BufferStore, For, LetStmt, Stmt
+from tensorir.rewriting.visit import children, collect_vars, substitute, walk
 
 NEGATIVE = Problem(
     "NegativeThresholdError",

@@ -47,12 +47,12 @@ from schedule.sref import (
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
-from tensorir.expr import IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import TRUE, add, const, is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt
-from tensorir.visit import walk
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, add, const, is_const_int, logical_and
+from tensorir.nodes.stmt import Block, BlockRealize, For, ForKind, Stmt
+from tensorir.rewriting.visit import walk
 
 READS_AHEAD = Problem(
     "NotRegionCoverError",

@@ -16,8 +16,8 @@ from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import (
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import (
     GE,
     GT,
     LE,
@@ -30,10 +30,10 @@ from tensorir.expr import (
     PrimExpr,
     Var,
 )
-from tensorir.intrin import Effect, Op
-from tensorir.ops import conjuncts, const, is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt, sequence
-from tensorir.visit import Rewriter, substitute, walk
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.nodes.ops import conjuncts, const, is_const_int, logical_and
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt, sequence
+from tensorir.rewriting.visit import Rewriter, substitute, walk
 
 NOT_AN_ANCESTOR = Problem(
     "LoopPositionError",

@@ -14,10 +14,10 @@ from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.expr import IterVar, PrimExpr, Var
-from tensorir.fresh_copy import fresh_thread
-from tensorir.stmt import Block, BlockRealize, For, Stmt, sequence
-from tensorir.visit import collect_vars, substitute
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt, sequence
+from tensorir.rewriting.fresh_copy import fresh_thread
+from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_AN_ANCESTOR = Problem(
     "LoopPositionError",

@@ -15,10 +15,10 @@ from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import const, floordiv, floormod, is_const_int
-from tensorir.stmt import For, ForKind, Stmt
-from tensorir.visit import uses_var
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import const, floordiv, floormod, is_const_int
+from tensorir.nodes.stmt import For, ForKind, Stmt
+from tensorir.rewriting.visit import uses_var
 
 NOT_PARENT = Problem(
     "OuterNotInnerParent",

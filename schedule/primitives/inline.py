@@ -26,13 +26,13 @@ from tensorir.arith import (
     detect_iter_map,
     inverse_affine_iter_map,
 )
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import BufferLoad, PrimExpr, Var
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.ops import TRUE, is_const_int
-from tensorir.placed_values import as_value, never_wraps
-from tensorir.stmt import Block, BufferStore
-from tensorir.visit import substitute
+from tensorir.indices.placed_values import as_value, never_wraps
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.ops import TRUE, is_const_int
+from tensorir.nodes.stmt import Block, BufferStore
+from tensorir.rewriting.visit import substitute
 
 HAS_INIT = Problem("HasInitBlock", "{0} has an init statement, so it cannot be inlined")
 NOT_ONE_BUFFER = Problem(

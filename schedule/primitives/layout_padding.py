@@ -13,13 +13,13 @@ from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
-from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import EQ, BufferLoad, IterVar, PrimExpr
-from tensorir.index_map import IndexMap
-from tensorir.ops import (
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.indices.index_map import IndexMap
+from tensorir.memory.access import get_block_read_write_region
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import EQ, BufferLoad, IterVar, PrimExpr
+from tensorir.nodes.ops import (
     compare,
     if_then_else,
     intrinsic,
@@ -27,14 +27,14 @@ from tensorir.ops import (
     logical_not,
     logical_or,
 )
-from tensorir.stmt import (
+from tensorir.nodes.stmt import (
     Block,
     BufferStore,
     Evaluate,
     ForKind,
     Stmt,
 )
-from tensorir.visit import substitute, uses_var, walk
+from tensorir.rewriting.visit import substitute, uses_var, walk
 
 
 class LayoutPadding:

@@ -11,10 +11,10 @@ from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.expr import IterVar, Var
-from tensorir.ops import is_const_int
-from tensorir.stmt import Block, ForKind, Stmt
-from tensorir.visit import uses_var
+from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import Block, ForKind, Stmt
+from tensorir.rewriting.visit import uses_var
 
 WRONG_AXIS = Problem(
     "WrongBlockIterTypeError",

@@ -13,12 +13,12 @@ from schedule.primitives.split import NOT_POSITIVE, SEVERAL_INFERRED
 from schedule.sref import loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import BufferRegion, Range
-from tensorir.expr import NE, IntImm, IterVar, Var
-from tensorir.fresh_copy import FreshCopy
-from tensorir.ops import TRUE, compare, const
-from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt, sequence
-from tensorir.visit import uses_var
+from tensorir.nodes.buffer import BufferRegion, Range
+from tensorir.nodes.expr import NE, IntImm, IterVar, Var
+from tensorir.nodes.ops import TRUE, compare, const
+from tensorir.nodes.stmt import Block, BlockRealize, For, ForKind, Stmt, sequence
+from tensorir.rewriting.fresh_copy import FreshCopy
+from tensorir.rewriting.visit import uses_var
 
 SYMBOLIC = Problem(
     "SymbolicShapeError",

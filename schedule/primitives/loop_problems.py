@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
-from tensorir.expr import IntImm
-from tensorir.stmt import For, ForKind
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import For, ForKind
 
 NOT_FROM_ZERO = Problem(
     "LoopNotStartWithZeroError",

@@ -11,7 +11,7 @@ from schedule.primitives.loop_kind import unroll, vectorize
 from schedule.primitives.reorder_by import LoopsArg
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.expr import IntImm
+from tensorir.nodes.expr import IntImm
 
 TOO_LONG = Problem(
     "LoopExtentError",

@@ -18,10 +18,10 @@ from schedule.sref import StmtSRef, lowest_common_ancestor, scope_root
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr, Var
-from tensorir.ops import const
-from tensorir.stmt import For, ForKind, Stmt, sequence
-from tensorir.visit import substitute
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import For, ForKind, Stmt, sequence
+from tensorir.rewriting.visit import substitute
 
 NOT_SIBLINGS = Problem(
     "LoopsNotSiblingsError",

@@ -13,10 +13,10 @@ from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import BlockArg, NewBlocks, ReadIndex, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.dtype import DataType
-from tensorir.equal import structural_equal
-from tensorir.expr import (
+from tensorir.comparison.equal import structural_equal
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import (
     Add,
     BufferLoad,
     Cast,
@@ -28,10 +28,10 @@ from tensorir.expr import (
     Sub,
     Var,
 )
-from tensorir.float_format import holds_values_of
-from tensorir.ops import const, is_const_int
-from tensorir.stmt import BufferStore, sequence
-from tensorir.visit import collect_vars, substitute, walk
+from tensorir.nodes.float_format import holds_values_of
+from tensorir.nodes.ops import const, is_const_int
+from tensorir.nodes.stmt import BufferStore, sequence
+from tensorir.rewriting.visit import collect_vars, substitute, walk
 
 NO_PRODUCT = Problem(
     "NotSumOfProductsError",

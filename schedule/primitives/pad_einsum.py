@@ -18,11 +18,11 @@ from schedule.primitives.padded_steps import AddedSteps, keep_identity, keep_neu
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import add, all_of, const, floordiv, floormod, if_then_else, is_const_int
-from tensorir.stmt import Block, BufferStore, SeqStmt
-from tensorir.visit import uses_var, walk
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import add, all_of, const, floordiv, floormod, if_then_else, is_const_int
+from tensorir.nodes.stmt import Block, BufferStore, SeqStmt
+from tensorir.rewriting.visit import uses_var, walk
 
 BAD_PADDING = Problem(
     "InvalidPaddingError",

@@ -12,11 +12,11 @@ from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
-from tensorir.ops import all_of
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
-from tensorir.visit import walk
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import all_of
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
+from tensorir.rewriting.visit import walk
 
 SHARED = Problem(
     "NotOnlyChildError",

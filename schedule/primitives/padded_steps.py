@@ -11,9 +11,9 @@ from schedule.analysis.reducer import find_reduction
 from schedule.analysis.staging_safety import init_runs_first
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer
-from tensorir.dtype import DataType
-from tensorir.expr import (
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import (
     Add,
     BufferLoad,
     Call,
@@ -28,8 +28,8 @@ from tensorir.expr import (
     Sub,
     Var,
 )
-from tensorir.float_format import FORMATS
-from tensorir.ops import (
+from tensorir.nodes.float_format import FORMATS
+from tensorir.nodes.ops import (
     all_of,
     cast,
     const,
@@ -38,7 +38,7 @@ from tensorir.ops import (
     max_value,
     min_value,
 )
-from tensorir.stmt import BufferStore, Stmt
+from tensorir.nodes.stmt import BufferStore, Stmt
 
 
 @dataclass(frozen=True, slots=True)

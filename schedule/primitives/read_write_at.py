@@ -26,11 +26,11 @@ from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, IterVar, Var
-from tensorir.ops import add
-from tensorir.stmt import BufferStore
-from tensorir.visit import collect_vars, substitute
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import BufferLoad, IterVar, Var
+from tensorir.nodes.ops import add
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_ABOVE = Problem(
     "LoopPositionError",

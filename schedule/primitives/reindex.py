@@ -26,14 +26,14 @@ from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import lone_nest
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range
-from tensorir.equal import expr_deep_equal
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRValueError
-from tensorir.expr import BufferLoad, IterVar, PrimExpr
-from tensorir.index_map import IndexMap
-from tensorir.ops import is_const_int
-from tensorir.stmt import BufferStore
-from tensorir.visit import collect_vars, substitute, walk
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import collect_vars, substitute, walk
 
 NOT_LEAF = Problem("NotLeafBlockError", "{0} is not a leaf block: it has blocks in it")
 BAD_ACCESS = Problem(

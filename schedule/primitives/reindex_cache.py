@@ -43,12 +43,12 @@ from schedule.primitives.loop_problems import check_starts_at_zero
 from schedule.sref import StmtSRef, is_ancestor, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
-from tensorir.expr import IterVar, PrimExpr
-from tensorir.index_map import IndexMap
-from tensorir.ops import is_const_int
-from tensorir.visit import collect_vars, substitute
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IterVar, PrimExpr
+from tensorir.nodes.ops import is_const_int
+from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_A_POINT = Problem(
     "NotSinglePointAccess",

@@ -14,10 +14,10 @@ from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map
-from tensorir.expr import IntImm, IterVar, Var
-from tensorir.ops import is_const_int
-from tensorir.stmt import For, Stmt
-from tensorir.visit import collect_vars, uses_var
+from tensorir.nodes.expr import IntImm, IterVar, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import For, Stmt
+from tensorir.rewriting.visit import collect_vars, uses_var
 
 REPEATED = Problem("LoopMultiAppearanceError", "{0} appears in the input multiple times")
 NOT_A_CHAIN = Problem(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, IntsInput, primitive
 from schedule.state import ScheduleState
-from tensorir.stmt import BlockRealize
+from tensorir.nodes.stmt import BlockRealize
 
 NOT_A_PERMUTATION = Problem(
     "InvalidReorderIndex",

@@ -31,14 +31,14 @@ from tensorir.arith import (
     detect_iter_map,
     inverse_affine_iter_map,
 )
-from tensorir.buffer import Buffer, Range
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import EQ, And, BufferLoad, Call, Or, PrimExpr, Select, Var
-from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.ops import TRUE, compare, conjuncts, is_const_int, logical_and
-from tensorir.placed_values import as_value, never_wraps
-from tensorir.stmt import BlockRealize, BufferStore, IfThenElse, Stmt
-from tensorir.visit import substitute, walk
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.indices.placed_values import as_value, never_wraps
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import EQ, And, BufferLoad, Call, Or, PrimExpr, Select, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
+from tensorir.nodes.stmt import BlockRealize, BufferStore, IfThenElse, Stmt
+from tensorir.rewriting.visit import substitute, walk
 
 SEVERAL_PRODUCERS = Problem(
     "NonSingleProducerError",

@@ -15,12 +15,12 @@ from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
-from tensorir.fresh_copy import fresh_thread
-from tensorir.ops import TRUE, conjuncts, const, is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
-from tensorir.visit import Rewriter, collect_vars, substitute
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
+from tensorir.nodes.ops import TRUE, conjuncts, const, is_const_int, logical_and
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
+from tensorir.rewriting.fresh_copy import fresh_thread
+from tensorir.rewriting.visit import Rewriter, collect_vars, substitute
 
 NOT_ONE_CHILD = Problem(
     "NonSingleChildBlockError", "{0} should have one block below it, but has {count}"

@@ -19,11 +19,11 @@ from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.expr import Add, FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
-from tensorir.ops import const, is_const_int, logical_and, logical_or
-from tensorir.stmt import Block, BlockRealize, ForKind, Stmt
-from tensorir.visit import uses_var
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.expr import Add, FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
+from tensorir.nodes.ops import const, is_const_int, logical_and, logical_or
+from tensorir.nodes.stmt import Block, BlockRealize, ForKind, Stmt
+from tensorir.rewriting.visit import uses_var
 
 DEPENDENCY = Problem(
     "RollingBufferDependencyError",

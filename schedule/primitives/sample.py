@@ -14,7 +14,7 @@ from schedule.random_state import RandomState
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from schedule.tile_domain import MOST_PARTS, InferredTileDomain, PerfectTileDomain
-from tensorir.expr import IntImm
+from tensorir.nodes.expr import IntImm
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from schedule.sref import (
     lowest_common_ancestor,
 )
 from schedule.state import ScheduleState
-from tensorir.expr import IterVar
-from tensorir.ops import is_const_int
+from tensorir.nodes.expr import IterVar
+from tensorir.nodes.ops import is_const_int
 
 INLINE_INDEX = -2
 ROOT_INDEX = -1

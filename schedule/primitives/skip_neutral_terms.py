@@ -13,11 +13,11 @@ from schedule.primitives.loop_problems import check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Range
-from tensorir.expr import BufferLoad, IntImm, IterVar
-from tensorir.ops import const, if_then_else
-from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.visit import Rewriter, uses_var
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
+from tensorir.nodes.ops import const, if_then_else
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.rewriting.visit import Rewriter, uses_var
 
 NOT_ONE_BLOCK = Problem(
     "NotSingleChildBlockError",

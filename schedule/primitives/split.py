@@ -12,10 +12,10 @@ from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Range
-from tensorir.expr import LT, IntImm, PrimExpr, Var
-from tensorir.ops import const, floordiv
-from tensorir.stmt import For, ForKind, Stmt
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import LT, IntImm, PrimExpr, Var
+from tensorir.nodes.ops import const, floordiv
+from tensorir.nodes.stmt import For, ForKind, Stmt
 
 SEVERAL_INFERRED = Problem(
     "NotSingleInferFactorError",

@@ -8,10 +8,10 @@ from schedule.instruction import BlockOrLoopArg, primitive
 from schedule.primitives.blockize import blockize
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.buffer import MatchBufferRegion
-from tensorir.fresh_copy import FreshCopy
-from tensorir.node import Node
-from tensorir.stmt import BlockRealize
+from tensorir.nodes.buffer import MatchBufferRegion
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import BlockRealize
+from tensorir.rewriting.fresh_copy import FreshCopy
 from tensorir.tensor_intrin import TensorIntrin
 
 NO_MATCH = Problem(

@@ -14,13 +14,13 @@ from schedule.primitives.loop_problems import check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Range
 from tensorir.errors import IRValueError
-from tensorir.expr import IterVar, PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.ops import is_const_int
-from tensorir.stmt import BlockRealize, Stmt
-from tensorir.visit import collect_vars, substitute
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import BlockRealize, Stmt
+from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_TRIVIAL = Problem(
     "NotTrivialBindingError",

@@ -19,14 +19,14 @@ from schedule.primitives.layout_padding import LayoutPadding
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range
 from tensorir.errors import IRValueError
-from tensorir.expr import BufferLoad, Call, PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.intrin import Effect, Op
-from tensorir.ops import cast
-from tensorir.stmt import Block, For, Stmt
-from tensorir.visit import walk
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.nodes.ops import cast
+from tensorir.nodes.stmt import Block, For, Stmt
+from tensorir.rewriting.visit import walk
 
 WRONG_ARITY = Problem(
     "IndexMapArityError",

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedule.sref import StmtSRef
-from tensorir.buffer import BufferRegion
-from tensorir.expr import Add, IntImm, IterVar, PrimExpr, Sub, Var
-from tensorir.ops import is_const_int
-from tensorir.visit import collect_vars
+from tensorir.nodes.buffer import BufferRegion
+from tensorir.nodes.expr import Add, IntImm, IterVar, PrimExpr, Sub, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.rewriting.visit import collect_vars
 
 
 @dataclass(frozen=True, slots=True)

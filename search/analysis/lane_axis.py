@@ -11,8 +11,8 @@ from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from search.analysis.moves import moves
 from search.analysis.update_stores import update_stores
-from tensorir.expr import BufferLoad, IntImm, IterVar
-from tensorir.visit import walk
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
+from tensorir.rewriting.visit import walk
 
 SHORTEST_VECTOR: Final = 4
 """A vector has at least one lane for so many lanes of a register."""

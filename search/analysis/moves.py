@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer
 from tensorir.arith.coefficients import Coefficients, coefficients
-from tensorir.buffer import Buffer
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.visit import collect_vars
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.rewriting.visit import collect_vars
 
 
 def moves(block: StmtSRef, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[Var, int | None]:

@@ -8,10 +8,10 @@ from typing import Final
 
 from schedule.sref import StmtSRef
 from tensorir.arith.coefficients import coefficients
-from tensorir.expr import BufferLoad, IntImm, IterVar, Var
-from tensorir.index_map import IndexMap
-from tensorir.stmt import Block, BufferStore
-from tensorir.visit import collect_vars, walk
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
+from tensorir.nodes.stmt import Block, BufferStore
+from tensorir.rewriting.visit import collect_vars, walk
 
 _READ_AGAIN: Final = 8
 """How often elements must be read for a copy, which reads and writes each once, to pay."""

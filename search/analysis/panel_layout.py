@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from schedule.sref import StmtSRef, loops_above
 from tensorir.arith import Analyzer
 from tensorir.arith.coefficients import Coefficients, coefficients
-from tensorir.buffer import Range
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.ops import is_const_int
-from tensorir.visit import collect_vars
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.rewriting.visit import collect_vars
 
 
 @dataclass(frozen=True, slots=True)

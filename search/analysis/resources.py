@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from search.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
+from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith import Analyzer
 from tensorir.arith.region import estimate_region_upper_bound
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.ops import TRUE
-from tensorir.stmt import BlockRealize, For, ForKind, Stmt
-from tensorir.visit import children, collect_vars, substitute, walk
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import TRUE
+from tensorir.nodes.stmt import BlockRealize, For, ForKind, Stmt
+from tensorir.rewriting.visit import children, collect_vars, substitute, walk
 
 
 @dataclass(frozen=True)

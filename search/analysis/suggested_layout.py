@@ -10,13 +10,13 @@ from schedule.analysis.bindings import loop_domain
 from schedule.sref import StmtSRef, loops_above
 from tensorir.arith import Analyzer, detect_iter_map
 from tensorir.arith.iter_term import IterSumExpr
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.node import Node
-from tensorir.ops import const
-from tensorir.stmt import Block, Stmt
-from tensorir.visit import collect_vars, pre_order_visit, substitute
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import Block, Stmt
+from tensorir.rewriting.visit import collect_vars, pre_order_visit, substitute
 
 
 @dataclass(frozen=True, slots=True)

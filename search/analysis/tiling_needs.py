@@ -11,10 +11,10 @@ from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from search.analysis.access_pattern import has_data_reuse
-from search.annotations import RANDOM_COMPUTE_PRODUCER, TILING_STRUCTURE
-from tensorir.expr import IntImm, IterVar
-from tensorir.ops import is_const_int
-from tensorir.stmt import BlockRealize, For
+from search.spaces.annotations import RANDOM_COMPUTE_PRODUCER, TILING_STRUCTURE
+from tensorir.nodes.expr import IntImm, IterVar
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import BlockRealize, For
 
 
 def has_been_tiled(block: StmtSRef) -> bool:

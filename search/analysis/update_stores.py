@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule.analysis.bound_values import written_out
-from tensorir.stmt import BufferStore, SeqStmt, Stmt
+from tensorir.nodes.stmt import BufferStore, SeqStmt, Stmt
 
 
 def update_stores(body: Stmt) -> tuple[BufferStore, ...]:

@@ -97,7 +97,7 @@ from search.auto_scheduler.workload_registry import (
     register_workload,
     workload_of,
 )
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
 
 __all__ = [
     "AnnotateStep",

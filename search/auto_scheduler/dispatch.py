@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from search.appended_file import PathLike
 from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.database import (
     BestOfLogs,
@@ -24,6 +23,7 @@ from search.dispatch.history import History
 from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
 from search.dispatch.what_is_missing import say_if_missing
 from search.errors import TuningError
+from search.records.appended_file import PathLike
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -17,10 +17,10 @@ from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.workload_registry import register_program
 from search.database.module_equality import anchor_block
 from search.errors import TuningError
-from tensorir.expr import GlobalVar
 from tensorir.function import IRModule
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax.function import graph_functions
-from tensorir.visit import walk
+from tensorir.rewriting.visit import walk
 
 logger = logging.getLogger("auto_scheduler")
 

@@ -23,8 +23,8 @@ from search.auto_scheduler.workload_registry import (
     workload_of,
 )
 from search.errors import TuningError, blamed_on
-from tensorir.buffer import Buffer
 from tensorir.function import IRModule
+from tensorir.nodes.buffer import Buffer
 
 if TYPE_CHECKING:
     from search.dispatch.find_schedule import FoundSchedule

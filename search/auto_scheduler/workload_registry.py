@@ -13,8 +13,8 @@ from search.context import normalize_mod
 from search.database.module_equality import unnamed
 from search.errors import TuningError, blamed_on
 from tensorir import te
+from tensorir.comparison.structural_hash import structural_hash
 from tensorir.function import IRModule, PrimFunc
-from tensorir.structural_hash import structural_hash
 
 Workload: TypeAlias = "list[te.Tensor] | PrimFunc | IRModule"
 """The result of a workload function: tensors, inputs first and outputs last, or a program."""

@@ -67,7 +67,7 @@ from search.autotvm.space.reorder import ReorderEntity, ReorderSpace
 from search.autotvm.space.split import SplitEntity, SplitSpace
 from search.autotvm.task import Task
 from search.autotvm.template_space import TemplateSpace
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
 
 __all__ = [
     "GLOBAL_SCOPE",

@@ -8,7 +8,7 @@ import numpy as np
 
 from search.autotvm.errors import ArgumentsError
 from tensorir import te
-from tensorir.expr import FloatImm, IntImm, StringImm
+from tensorir.nodes.expr import FloatImm, IntImm, StringImm
 
 Workload: TypeAlias = tuple[Any, ...]
 """The name of a template and its encoded arguments: the key by which a log is searched."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from tqdm import TqdmWarning
 
-from search.appended_file import PathLike
 from search.arg_info import ArgInfo
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.record import append_to_file, check_protocol, encode
 from search.autotvm.si_prefix import checked_si_prefix, in_si_unit
 from search.context import normalize_mod
 from search.database import Database, TuningRecord
-from search.measure_error_no import MeasureErrorNo
+from search.records.appended_file import PathLike
+from search.records.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from search.autotvm.errors import TemplateError
-from search.flops import OperationCounter
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.expr import IntImm
+from search.measuring.flops import OperationCounter
 from tensorir.function import IRModule
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import IntImm
+from tensorir.rewriting.visit import walk
 
 
 def compute_flop(mod: IRModule) -> float:

@@ -10,7 +10,7 @@ from search.autotvm.dispatch import DispatchContext
 from search.autotvm.errors import TemplateError
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.record import Record, Records, records_of
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
     from search.autotvm.arguments import Workload

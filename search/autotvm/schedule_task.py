@@ -17,7 +17,7 @@ from search.autotvm.space.entity import ConfigEntity
 from search.autotvm.space.option import OtherOptionEntity
 from search.autotvm.task import Task
 from search.context import TuneContext
-from search.design_space import DesignSpace
+from search.spaces.design_space import DesignSpace
 from tensorir import structural_hash
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from schedule.random_state import RandomState
 from search.autotvm.errors import InstantiationError, SpaceIndexError, TemplateError
 from search.autotvm.space.constraint import below
 from search.context import normalize_mod
-from search.design_space import DesignSpace
 from search.mutator.mutate_decision import MutateDecision
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
 from search.space_generator.space_generator import SpaceGenerator
+from search.spaces.design_space import DesignSpace
 from tensorir import structural_equal
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from search.kinds import Kinds
 if TYPE_CHECKING:
     from schedule import Trace
     from search.context import TuneContext
-    from search.design_space import Decisions, DesignSpace
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
+    from search.spaces.design_space import Decisions, DesignSpace
 
 
 class Scores(NamedTuple):

@@ -10,13 +10,13 @@ from search.database.records import FAILED, TuningRecord
 from search.database.target_key import same_target
 from search.database.usable_records import usable, with_traces
 from search.errors import blamed_on
-from search.measure_candidate import described
+from search.measuring.measure_candidate import described
 from search.runner import RunnerResult
 
 if TYPE_CHECKING:
     from search.cost_model.cost_model import CostModel
     from search.database import Database
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
 
 _MOST_OF_TASK: Final = 256
 _MOST_OF_OTHERS: Final = 64

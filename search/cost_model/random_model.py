@@ -15,7 +15,7 @@ from tensorir.replaced_file import replaced_file
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
 
 

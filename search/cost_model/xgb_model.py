@@ -24,15 +24,15 @@ from search.database.growing_file import json_line
 from search.database.records import digest
 from search.database.target_key import target_key
 from search.feature_extractor import FeatureExtractor, PackedFeatures
-from search.profiler import Profiler
-from tensorir.structural_hash import structural_hash
+from search.reports.profiler import Profiler
+from tensorir.comparison.structural_hash import structural_hash
 
 if TYPE_CHECKING:
     from schedule import Trace
     from search.context import TuneContext
-    from search.design_space import Decisions, DesignSpace
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
+    from search.spaces.design_space import Decisions, DesignSpace
 
 logger = logging.getLogger("tensorir.search")
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from search.appended_file import append, locked, locked_for_reading
 from search.errors import DatabaseError
-from search.record_lines import warn_of_left_out
+from search.records.appended_file import append, locked, locked_for_reading
+from search.records.record_lines import warn_of_left_out
 from tensorir.replaced_file import replaced_file
 
 logger = logging.getLogger("tensorir.search")

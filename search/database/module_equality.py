@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
-from search.flops import estimate_tir_flops
 from search.kinds import Kinds
-from tensorir.equal import structural_equal
+from search.measuring.flops import estimate_tir_flops
+from tensorir.comparison.equal import structural_equal
+from tensorir.comparison.structural_hash import structural_hash
 from tensorir.function import IRModule
-from tensorir.node import Node
-from tensorir.stmt import Block, BlockRealize, For, Stmt
-from tensorir.structural_hash import structural_hash
-from tensorir.visit import children
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt
+from tensorir.rewriting.visit import children
 
 _NO_ALIAS: Final = "tir.noalias"
 _NOTES: Final = frozenset({"global_symbol", "op_pattern"})

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from search.database.module_equality import IgnoreLengthsEquality, unnamed
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.equal import structural_equal
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule, PrimFunc
-from tensorir.node import Node
-from tensorir.stmt import Block, BufferStore, For
-from tensorir.visit import children, collect_vars, walk
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, BufferStore, For
+from tensorir.rewriting.visit import children, collect_vars, walk
 
 _BUT_FOR_LENGTHS: Final = IgnoreLengthsEquality()
 

@@ -16,11 +16,11 @@ from search.arg_info import ArgInfo
 from search.database.growing_file import is_number, json_line
 from search.database.program_lengths import ProgramLengths
 from search.errors import DatabaseError
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from tensorir import parse
+from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
-from tensorir.structural_hash import structural_hash
 
 FAILED: Final = 1e10
 """The time in seconds that stands for a trial that failed."""

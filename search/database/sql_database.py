@@ -23,7 +23,7 @@ from search.database.records import Workload, seconds_of
 from search.database.stored_record import StoredRecord
 from search.database.target_key import target_key
 from search.errors import DatabaseError
-from search.record_lines import warn_of_left_out
+from search.records.record_lines import warn_of_left_out
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from search.builder import BuilderResult
     from search.database.database import Database
     from search.database.records import TuningRecord
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from tensorir.function import IRModule
 
 Kind = Literal["trace", "replay", "build", "run", "time"]

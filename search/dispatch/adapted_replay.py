@@ -16,7 +16,7 @@ from search.context import TuneContext
 from search.errors import TuningError
 from search.space_generator.space_generator import SpaceGenerator
 from tensorir.errors import TensorIRError
-from tensorir.expr import IntImm, PrimExpr
+from tensorir.nodes.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -28,18 +28,18 @@ from search.dispatch.adapted_replay import (
 from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
 from search.space_generator.space_generator import SpaceGenerator
-from tensorir.expr import IterVar, PrimExpr
-from tensorir.ops import is_const_int
-from tensorir.stmt import Block
-from tensorir.visit import collect_vars, walk
+from tensorir.nodes.expr import IterVar, PrimExpr
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import collect_vars, walk
 
 if TYPE_CHECKING:
     from codegen import Target
     from schedule import Trace
     from schedule.instruction import Instruction
     from search.schedule_rule.schedule_rule import ScheduleRule
-    from tensorir.expr import Var
     from tensorir.function import IRModule
+    from tensorir.nodes.expr import Var
 
 
 def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: Target) -> Schedule:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from search.dispatch.adapted_replay import AdaptedReplay, postprocess_like, schedule_of, space_for
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target

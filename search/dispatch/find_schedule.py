@@ -22,7 +22,7 @@ from search.dispatch.compatible_trace import schedule_by_compatible
 from search.errors import DatabaseError
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule
-from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -10,7 +10,7 @@ from search.database.target_key import target_key
 from search.dispatch.find_schedule import FoundSchedule, find_schedule
 from search.dispatch.sample_on_miss import Sampler
 from search.dispatch.what_is_missing import say_if_missing
-from tensorir.structural_hash import structural_hash
+from tensorir.comparison.structural_hash import structural_hash
 
 if TYPE_CHECKING:
     from codegen import Target

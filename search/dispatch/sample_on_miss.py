@@ -21,9 +21,9 @@ from search.database.records import TuningRecord, Workload
 from search.dispatch.default_schedules import default_designs
 from search.errors import TuningError
 from search.runner import Runner
+from search.runs.tuning_run import TuningRun
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.tune_config import TuneConfig
-from search.tuning_run import TuningRun
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -11,7 +11,7 @@ from search.context import normalize_mod, with_num_cores
 from search.database.keyed_database import KeyedDatabase
 from search.database.records import Workload
 from search.database.target_key import same_target, target_key
-from tensorir.structural_hash import structural_hash
+from tensorir.comparison.structural_hash import structural_hash
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from search.drawing import COLOURS, finished, log_scale, pyplot, say
 from search.explanation.table import CostCurve, LogTable
+from search.reports.drawing import COLOURS, finished, log_scale, pyplot, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,17 +12,17 @@ from schedule import Schedule
 from search.analysis.resources import Resources, resources_of
 from search.database.in_directory import database_in
 from search.database.usable_records import usable, with_traces
-from search.decision_columns import decision_columns
-from search.decision_site import sites_of
-from search.design_space import DesignSpace
 from search.explanation.field import Field, utc
 from search.explanation.table import NO_ERROR, STOPPED, Measurement
-from search.flops import estimate_tir_flops
-from search.trials import Trial
+from search.measuring.flops import estimate_tir_flops
+from search.runs.trials import Trial
+from search.spaces.decision_columns import decision_columns
+from search.spaces.decision_site import sites_of
+from search.spaces.design_space import DesignSpace
 
 if TYPE_CHECKING:
     from search.database import TuningRecord
-    from search.decision_site import Site
+    from search.spaces.decision_site import Site
 
 
 def measurements_of_run(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from search.feature_extractor.stored_program import Bindings
-from tensorir import expr as e
-from tensorir.expr import BufferLoad, Call, PrimExpr, Select, Var
-from tensorir.intrin import Effect, Op
-from tensorir.visit import children, walk
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Select, Var
+from tensorir.nodes.intrin import Effect, Op
+from tensorir.rewriting.visit import children, walk
 
 FLOAT_ADD, FLOAT_MUL, FLOAT_DIV, FLOAT_COMPARE, FLOAT_MATH, FLOAT_CALL = range(1, 7)
 INT_OFFSET: Final = 7

@@ -15,8 +15,8 @@ from search.feature_extractor.stored_program import (
     index_interval,
     loop_vars,
 )
-from tensorir.buffer import Buffer
-from tensorir.expr import Var
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Var
 
 READ, WRITE, READ_WRITE = range(3)
 LOOP_MULTIPLE_READ, SERIAL_MULTIPLE, NO_REUSE = range(3)

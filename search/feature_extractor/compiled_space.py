@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from schedule import Instruction, Schedule, ScheduleError, TraceError
 from schedule.decision_domain import Decision
 from schedule.random_state import RandomState
-from search.decision_site import LOCATION
 from search.feature_extractor.compute_places import PlaceRule, Reach
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
 from search.feature_extractor.number_expressions import Expressions, Factors, fitting
 from search.feature_extractor.read_nests import read_nests
+from search.spaces.decision_site import LOCATION
 
 if TYPE_CHECKING:
-    from search.design_space import Decisions, DesignSpace
+    from search.spaces.design_space import Decisions, DesignSpace
     from tensorir.function import IRModule
 
 Places: TypeAlias = "tuple[Decision | None, ...]"

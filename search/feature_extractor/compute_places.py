@@ -23,7 +23,7 @@ from schedule.primitives.sample_compute_location import (
     open_places,
 )
 from search.feature_extractor.number_expressions import Expressions
-from tensorir.expr import IntImm
+from tensorir.nodes.expr import IntImm
 
 
 @dataclass(frozen=True, slots=True)

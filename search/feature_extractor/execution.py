@@ -19,7 +19,7 @@ import numpy as np
 from search.feature_extractor.nest_arrays import Array, Mask, Nest
 from search.feature_extractor.nests import PARALLEL, VECTORIZE, Drives
 from search.feature_extractor.reduction_tiles import tile_reduction
-from tensorir.stmt import ForKind
+from tensorir.nodes.stmt import ForKind
 
 _LONGEST: Final = 64
 """The most iterations of a loop that the compiler itself makes one vector of."""

@@ -14,8 +14,8 @@ from search.kinds import Kinds
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-    from search.design_space import Decisions, DesignSpace
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
+    from search.spaces.design_space import Decisions, DesignSpace
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from search.postproc.rewrite_register_tile import RewriteRegisterTile
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-    from search.design_space import Decisions, DesignSpace
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
+    from search.spaces.design_space import Decisions, DesignSpace
     from tensorir.function import IRModule
 
 _AT_ONCE: Final = 1024

@@ -13,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorir.stmt import ForKind
+from tensorir.nodes.stmt import ForKind
 
 Numbers = NDArray[np.float64]
 """An array [numbers of a structure, programs]."""

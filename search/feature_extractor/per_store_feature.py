@@ -19,14 +19,14 @@ from search.feature_extractor.buffer_accesses import (
 )
 from search.feature_extractor.feature_extractor import FeatureExtractor
 from search.feature_extractor.stored_program import Loop, Store, StoredProgram, stored_program
-from tensorir.buffer import Buffer
 from tensorir.function import IRModule
-from tensorir.stmt import Block, ForKind
-from tensorir.visit import walk
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.stmt import Block, ForKind
+from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
 
 _PER_BUFFER: Final = 18
 _EMBEDDED: Final = (

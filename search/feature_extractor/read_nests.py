@@ -10,15 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.analysis.update_stores import update_stores
-from search.annotations import (
-    AUTO_TENSORIZE,
-    PACKED,
-    PARALLEL,
-    REGISTER_TILE,
-    UNROLL_EXPLICIT,
-    UNROLL_IMPLICIT,
-    VECTORIZE,
-)
 from search.feature_extractor.nests import (
     LIMITS,
     AccessShape,
@@ -29,13 +20,22 @@ from search.feature_extractor.nests import (
     Term,
     Work,
 )
-from tensorir import expr as e
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.equal import structural_equal
-from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
+from search.spaces.annotations import (
+    AUTO_TENSORIZE,
+    PACKED,
+    PARALLEL,
+    REGISTER_TILE,
+    UNROLL_EXPLICIT,
+    UNROLL_IMPLICIT,
+    VECTORIZE,
+)
+from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule, PrimFunc
-from tensorir.intrin import Op
-from tensorir.stmt import (
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.stmt import (
     Block,
     BlockRealize,
     BufferStore,
@@ -47,7 +47,7 @@ from tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-from tensorir.visit import children, walk
+from tensorir.rewriting.visit import children, walk
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from search.feature_extractor.nest_arrays import Array, Mask, Nest
 from search.feature_extractor.nests import REGISTERS, Drives
 from search.postproc.register_tile import Nests, Operand, choose_tiles, tiled_lanes
-from tensorir.stmt import ForKind
+from tensorir.nodes.stmt import ForKind
 
 if TYPE_CHECKING:
     from search.feature_extractor.execution import Execution

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from search.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
+from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients, coefficients
-from tensorir.buffer import Buffer
-from tensorir.expr import (
+from tensorir.function import PrimFunc
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import (
     Add,
     BufferLoad,
     FloatImm,
@@ -27,8 +28,7 @@ from tensorir.expr import (
     Sub,
     Var,
 )
-from tensorir.function import PrimFunc
-from tensorir.stmt import (
+from tensorir.nodes.stmt import (
     Block,
     BlockRealize,
     BufferStore,
@@ -39,7 +39,7 @@ from tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-from tensorir.visit import collect_vars, walk
+from tensorir.rewriting.visit import collect_vars, walk
 
 Interval = tuple[int, int]
 

@@ -15,13 +15,13 @@ from schedule import Schedule, ScheduleError
 from search.graph_tuner.elementwise import is_elementwise
 from search.graph_tuner.kernel_graph import KernelCall, kernel_graphs
 from search.graph_tuner.layouts import Layout, fixed_shape, parameter, with_layouts
-from tensorir.constants import is_const_int
-from tensorir.expr import IterVar, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_map import IndexMap
-from tensorir.stmt import Block
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.constants import is_const_int
+from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import collect_vars
 from tensorir.verify import verify_well_formed
-from tensorir.visit import collect_vars
 
 
 def channels_of_block(target: Target) -> int:

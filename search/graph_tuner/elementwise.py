@@ -9,11 +9,11 @@ from typing import Final
 from codegen.history import IS_SCHEDULED, can_be_scheduled
 from schedule import LoopRV, Schedule, ScheduleError
 from search.graph_tuner.layouts import fixed_shape, parameter
-from tensorir.expr import IntImm, IterVar
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_map import IndexMap
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import IntImm, IterVar
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 _LANES: Final = 16
 """Steps of an innermost loop at most: a line of the caches holds as many floats."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from schedule import Schedule
-from tensorir.expr import IntImm
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_map import IndexMap
-from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS, layout_rewrites
-from tensorir.stmt import Block, BufferStore
-from tensorir.visit import walk
+from tensorir.indices.index_map import IndexMap
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, layout_rewrites
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import Block, BufferStore
+from tensorir.rewriting.visit import walk
 
 
 def with_free_layouts(func: PrimFunc, positions: Collection[int]) -> PrimFunc:

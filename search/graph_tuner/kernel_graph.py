@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from search.graph_tuner.layouts import fixed_shape, parameter
-from tensorir.expr import GlobalVar, IntImm
 from tensorir.function import IRModule, PrimFunc
-from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
-from tensorir.node import Node
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.nodes.expr import GlobalVar, IntImm
+from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_TIR
 from tensorir.relax.destination_passing import destination_passing

@@ -9,8 +9,8 @@ from schedule import BlockRV, Schedule
 from search.graph_tuner.elementwise import finished, lanes_of
 from search.graph_tuner.layouts import Layout, strides_along
 from tensorir import te
-from tensorir.expr import ExprLike
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import ExprLike
 
 _BLOCK: Final = "transformed"
 

@@ -22,12 +22,12 @@ from search.analysis.suggested_layout import (
     suggested_layout_of_windows,
 )
 from search.errors import TuningError
-from tensorir.buffer import Buffer
 from tensorir.errors import IRValueError
-from tensorir.expr import IntImm
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_map import IndexMap
-from tensorir.stmt import BlockRealize
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import BlockRealize
 
 Layout: TypeAlias = IndexMap | None
 

@@ -9,15 +9,15 @@ from search.graph_tuner.candidates import Candidate
 from search.graph_tuner.kernel_graph import KernelCall, KernelGraph, Tensor
 from search.graph_tuner.layout_choice import Choice, slot_layout
 from search.graph_tuner.layouts import Layout, physical_shape
-from tensorir.expr import GlobalVar
-from tensorir.fresh_copy import renew_defs
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
 from tensorir.relax.calls import call_tir
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.fresh_copy import renew_defs
 
 TransformKernel: TypeAlias = Callable[[Tensor, Layout, Layout], PrimFunc]
 

@@ -10,7 +10,7 @@ from search.kinds import Kinds, instances
 if TYPE_CHECKING:
     from search.builder import BuilderResult
     from search.database.records import TuningRecord
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.task_scheduler.task_scheduler import TaskScheduler
 

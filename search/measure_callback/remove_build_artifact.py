@@ -9,7 +9,7 @@ from search.measure_callback.measure_callback import MeasureCallback
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.task_scheduler.task_scheduler import TaskScheduler
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from search.errors import blamed_on
 from search.measure_callback.measure_callback import MeasureCallback
-from search.measure_candidate import described
+from search.measuring.measure_candidate import described
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.task_scheduler.task_scheduler import TaskScheduler
 

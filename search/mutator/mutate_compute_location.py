@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from search.decision_site import LOCATION
 from search.mutator.mutate_decision import MutateDecision
+from search.spaces.decision_site import LOCATION
 
 
 class MutateComputeLocation(MutateDecision):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from schedule import Instruction, Schedule, Trace
 from schedule.random_state import RandomState
-from search.decision_site import Site, sites_of
-from search.design_space import Decisions, DesignSpace
 from search.errors import TuningError
 from search.mutator.mutator import Mutator
+from search.spaces.decision_site import Site, sites_of
+from search.spaces.design_space import Decisions, DesignSpace
 
 if TYPE_CHECKING:
     from search.context import TuneContext

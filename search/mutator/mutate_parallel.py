@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schedule.random_state import RandomState
-from search.annotations import PARALLEL
-from search.decision_site import parallel_extents
-from search.design_space import Decisions, DesignSpace
 from search.errors import TuningError
+from search.measuring.target_cores import target_cores
 from search.mutator.mutate_decision import MutateDecision
-from search.target_cores import target_cores
+from search.spaces.annotations import PARALLEL
+from search.spaces.decision_site import parallel_extents
+from search.spaces.design_space import Decisions, DesignSpace
 
 if TYPE_CHECKING:
     from search.context import TuneContext

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from search.annotations import REGISTER_TILE
 from search.mutator.mutate_decision import MutateDecision
+from search.spaces.annotations import REGISTER_TILE
 
 
 class MutateRegisterTile(MutateDecision):

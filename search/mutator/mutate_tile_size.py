@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from search.annotations import PARALLEL, REGISTER_TILE, UNROLL_EXPLICIT, UNROLL_IMPLICIT
-from search.decision_site import LOCATION, Site
 from search.mutator.mutate_decision import MutateDecision
+from search.spaces.annotations import PARALLEL, REGISTER_TILE, UNROLL_EXPLICIT, UNROLL_IMPLICIT
+from search.spaces.decision_site import LOCATION, Site
 
 _OF_OTHERS: Final = frozenset({LOCATION, PARALLEL, REGISTER_TILE, UNROLL_EXPLICIT, UNROLL_IMPLICIT})
 

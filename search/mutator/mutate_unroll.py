@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from search.annotations import UNROLL_EXPLICIT, UNROLL_IMPLICIT
-from search.decision_site import Site
 from search.mutator.mutate_decision import MutateDecision
+from search.spaces.annotations import UNROLL_EXPLICIT, UNROLL_IMPLICIT
+from search.spaces.decision_site import Site
 
 
 class MutateUnroll(MutateDecision):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from schedule import Trace
     from schedule.random_state import RandomState
     from search.context import TuneContext
-    from search.design_space import Decisions, DesignSpace
+    from search.spaces.design_space import Decisions, DesignSpace
 
 
 class Mutator(ABC):

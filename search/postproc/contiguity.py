@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from schedule.sref import StmtSRef
 from tensorir.arith.coefficients import Coefficients, coefficients
-from tensorir.buffer import BufferRegion
-from tensorir.expr import IntImm, Var
+from tensorir.nodes.buffer import BufferRegion
+from tensorir.nodes.expr import IntImm, Var
 
 
 def max_fusible(block: StmtSRef, loops: Sequence[StmtSRef]) -> int:

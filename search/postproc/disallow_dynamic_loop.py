@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from schedule import Schedule
 from search.postproc.postproc import Postproc
-from tensorir.expr import IntImm, Let, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.stmt import Block, BlockRealize, For, LetStmt, SeqStmt, Stmt
-from tensorir.visit import collect_vars, walk
+from tensorir.nodes.expr import IntImm, Let, Var
+from tensorir.nodes.stmt import Block, BlockRealize, For, LetStmt, SeqStmt, Stmt
+from tensorir.rewriting.visit import collect_vars, walk
 
 if TYPE_CHECKING:
     from search.context import TuneContext

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from search.kinds import Kinds
-from tensorir.stmt import BlockRealize
+from tensorir.nodes.stmt import BlockRealize
 
 if TYPE_CHECKING:
     from schedule import Schedule

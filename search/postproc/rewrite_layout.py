@@ -5,12 +5,12 @@ from __future__ import annotations
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from search.analysis.suggested_layout import last_read, read_index, suggested_layout
-from search.annotations import LAYOUT_REWRITE_PREPROC
 from search.postproc.postproc import Postproc, functions_with_blocks
-from tensorir.buffer import Buffer
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import IntImm
-from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
+from search.spaces.annotations import LAYOUT_REWRITE_PREPROC
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IntImm
 
 _PLACEHOLDERS = "layout_free_placeholders"
 """Annotation of a block: buffers that may have any layout."""

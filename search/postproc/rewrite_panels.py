@@ -12,11 +12,11 @@ from schedule.sref import loops_above
 from search.analysis.moves import moves
 from search.analysis.panel_layout import Digit, panel_layout
 from search.analysis.suggested_layout import last_read, read_index
-from search.annotations import PACKED
 from search.postproc.postproc import Postproc, functions_with_blocks
-from tensorir.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var
-from tensorir.stmt import BufferStore
-from tensorir.visit import uses_var
+from search.spaces.annotations import PACKED
+from tensorir.nodes.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import uses_var
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -13,7 +13,9 @@ from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from search.annotations import (
+from search.postproc.contiguity import max_fusible
+from search.postproc.postproc import Postproc, functions_with_blocks
+from search.spaces.annotations import (
     AUTO_TENSORIZE,
     PACKED,
     PARALLEL,
@@ -23,11 +25,9 @@ from search.annotations import (
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
-from search.postproc.contiguity import max_fusible
-from search.postproc.postproc import Postproc, functions_with_blocks
-from tensorir.expr import IntImm, IterVar
-from tensorir.ops import is_const_int
-from tensorir.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
+from tensorir.nodes.expr import IntImm, IterVar
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 _KEYS = (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT)
 

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.annotations import AUTO_TENSORIZE, AUTO_TENSORIZE_INIT
 from search.postproc.postproc import Postproc, functions_with_blocks
-from tensorir.expr import IterVar
-from tensorir.ops import is_const_int
-from tensorir.stmt import ForKind
-from tensorir.visit import uses_var
+from search.spaces.annotations import AUTO_TENSORIZE, AUTO_TENSORIZE_INIT
+from tensorir.nodes.expr import IterVar
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import ForKind
+from tensorir.rewriting.visit import uses_var
 
 
 class RewriteReductionBlock(Postproc):

@@ -15,14 +15,14 @@ from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
 from search.analysis.moves import moves
 from search.analysis.update_stores import update_stores
-from search.annotations import AUTO_TENSORIZE, REGISTER_TILE
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import is_const_int
-from tensorir.stmt import Block, For, ForKind, SeqStmt
-from tensorir.visit import walk
+from search.spaces.annotations import AUTO_TENSORIZE, REGISTER_TILE
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import Block, For, ForKind, SeqStmt
+from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target

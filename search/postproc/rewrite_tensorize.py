@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from search.annotations import AUTO_TENSORIZE
 from search.auto_tensorize import refusal_reason
 from search.postproc.postproc import Postproc, functions_with_blocks
-from tensorir.stmt import Block
+from search.spaces.annotations import AUTO_TENSORIZE
+from tensorir.nodes.stmt import Block
 
 if TYPE_CHECKING:
     from search.context import TuneContext

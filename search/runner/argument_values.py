@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir import stmt as s
 from tensorir.arith.const_interval import EVERYTHING, INFINITE, Interval, union, value_interval
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var, integer_limits
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var, integer_limits
+from tensorir.nodes.node import Node
+from tensorir.rewriting.visit import walk
 
 USUAL: Final = 8
 """The count of numbers to choose from where a program says nothing of the upper end."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from search.arg_info import TensorInfo
 from search.runner.argument_values import Values
 from search.runner.random_fill import FLOATS, Fill, as_numbers
-from tensorir.dtype import DataType
+from tensorir.nodes.dtype import DataType
 
 REFERENCE_SUFFIX: Final = ".npz"
 """The ending of the names of the files that `Reference.save` writes."""

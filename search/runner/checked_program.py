@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from search.runner.argument_values import Requirements, choice_of
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.expr import BufferLoad, PrimExpr, StringImm
-from tensorir.fresh_copy import renew_defs
 from tensorir.function import PrimFunc
-from tensorir.ops import cast, if_then_else
-from tensorir.visit import Rewriter, children
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import BufferLoad, PrimExpr, StringImm
+from tensorir.nodes.ops import cast, if_then_else
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import Rewriter, children
 
 
 def with_checked_indices(func: PrimFunc) -> PrimFunc | None:

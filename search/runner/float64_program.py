@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorir.buffer import Buffer
-from tensorir.dtype import FLOAT64, DataType
 from tensorir.errors import IRTypeError
-from tensorir.expr import Call, Cast, FloatImm, PointerType, PrimExpr, PrimType, Var
-from tensorir.fresh_copy import FreshCopy
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import FLOAT64, DataType
+from tensorir.nodes.expr import Call, Cast, FloatImm, PointerType, PrimExpr, PrimType, Var
+from tensorir.nodes.intrin import Op
+from tensorir.rewriting.fresh_copy import FreshCopy
 
 _FOLLOWING: Final = ("same", "matched")
 """Intrinsics whose result has the type of their arguments."""

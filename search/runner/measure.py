@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import codegen
 from codegen import AssertionFailedError, Function, LinkError, Module, Target, host
 from search.arg_info import ArgInfo, TensorInfo
-from search.remove_layout_rewrite import rewritten_parameter
+from search.measuring.remove_layout_rewrite import rewritten_parameter
 from search.runner.check_results import Expected, Reference, all_finite, difference
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.program_facts import ProgramFacts
@@ -23,7 +23,7 @@ from search.runner.random_fill import Fill, as_numbers, perturbed, random_arrays
 from search.runner.reference_program import CHECKED, EXACT
 from search.runner.time_call import first_call_limit, times
 from search.workers.core_split import CoreSplit
-from tensorir.dtype import FLOAT64, DataType
+from tensorir.nodes.dtype import FLOAT64, DataType
 
 _MAX_REFERENCES: Final = 4
 _MOST_PERTURBED: Final = 0.25

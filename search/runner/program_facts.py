@@ -9,7 +9,8 @@ from typing import Final
 
 from search.runner.argument_values import Values, argument_values
 from search.runner.random_fill import Fill
-from tensorir.expr import (
+from tensorir.function import IRModule
+from tensorir.nodes.expr import (
     BufferLoad,
     Call,
     Div,
@@ -21,10 +22,9 @@ from tensorir.expr import (
     Mod,
     PrimExpr,
 )
-from tensorir.function import IRModule
-from tensorir.node import Node
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, While
-from tensorir.visit import walk
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, LetStmt, While
+from tensorir.rewriting.visit import walk
 
 _UNIT_ROUNDOFF: Final = {
     "float64": 2.0**-53,

@@ -15,7 +15,7 @@ from codegen import empty
 from search.arg_info import ArgInfo, TensorInfo
 from search.errors import TuningError
 from search.runner.argument_values import USUAL, Values
-from tensorir.dtype import DataType
+from tensorir.nodes.dtype import DataType
 
 FLOATS: Final = frozenset(map(DataType, ("float16", "float32", "float64", "bfloat16")))
 """The floats that can be made up and compared as numbers; others are compared as bits."""

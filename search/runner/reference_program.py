@@ -13,11 +13,11 @@ from typing import Final
 
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
-from search.flops import estimate_tir_flops
+from search.measuring.flops import estimate_tir_flops
 from search.runner.checked_program import with_checked_indices
 from search.runner.float64_program import in_float64
-from tensorir.expr import IterVar
 from tensorir.function import IRModule
+from tensorir.nodes.expr import IterVar
 
 EXACT: Final = "exact"
 """The name of the function in float64."""

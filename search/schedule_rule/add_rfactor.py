@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
 from search.analysis.tiling_needs import needs_rfactor
-from search.annotations import RANDOM_COMPUTE_PRODUCER
+from search.measuring.target_cores import target_cores
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.target_cores import target_cores
-from tensorir.expr import IterVar
+from search.spaces.annotations import RANDOM_COMPUTE_PRODUCER
+from tensorir.nodes.expr import IterVar
 
 if TYPE_CHECKING:
     from search.context import TuneContext

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from schedule import BlockRV, Schedule
-from search.annotations import SCHEDULE_RULE
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
+from search.spaces.annotations import SCHEDULE_RULE
 
 if TYPE_CHECKING:
     from search.context import TuneContext

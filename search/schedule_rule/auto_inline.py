@@ -9,15 +9,15 @@ from schedule.analysis.block_kind import complete_violation, is_dominant, is_spa
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef
 from search.analysis.access_pattern import access_pattern
-from search.annotations import AUTO_TENSORIZE, INLINE_RULE
 from search.schedule_rule.inline_constant_scalars import try_inline
 from search.schedule_rule.schedule_rule import ScheduleRule
-from tensorir.expr import Call, Select
-from tensorir.intrin import Op
-from tensorir.node import Node
-from tensorir.ops import is_const_int
-from tensorir.stmt import BlockRealize, IfThenElse
-from tensorir.visit import walk
+from search.spaces.annotations import AUTO_TENSORIZE, INLINE_RULE
+from tensorir.nodes.expr import Call, Select
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import BlockRealize, IfThenElse
+from tensorir.rewriting.visit import walk
 
 
 class AutoInline(ScheduleRule):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.intrin_match import Mismatch
 from schedule.sref import StmtSRef, loops_above
-from tensorir.buffer import Buffer
-from tensorir.dtype import DataType
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import BufferLoad, Cast, IntImm, PrimExpr, Var
-from tensorir.float_format import holds_values_of
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
-from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.visit import Rewriter, walk
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import BufferLoad, Cast, IntImm, PrimExpr, Var
+from tensorir.nodes.float_format import holds_values_of
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.rewriting.visit import Rewriter, walk
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ from typing import Final
 from schedule import BlockRV, LoopRV, Schedule
 from schedule.analysis.intrin_match import Mismatch
 from schedule.sref import StmtSRef
-from search.annotations import LAYOUT_REWRITE_PREPROC
 from search.schedule_rule.intrin_loops import described_nest, intrin_loops, operand_loads
+from search.spaces.annotations import LAYOUT_REWRITE_PREPROC
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range
-from tensorir.dtype import DataType
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import BufferLoad, FloorMod, IntImm, IterVar, Var
-from tensorir.float_format import holds_values_of
-from tensorir.index_map import IndexMap
-from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
-from tensorir.ops import const
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.indices.index_map import IndexMap
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import BufferLoad, FloorMod, IntImm, IterVar, Var
+from tensorir.nodes.float_format import holds_values_of
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import collect_vars, substitute
 from tensorir.tensor_intrin import TensorIntrin
-from tensorir.visit import collect_vars, substitute
 
 _LANES: Final = 64
 """The most iterations of a loop of a copy that becomes one vector."""

@@ -10,14 +10,14 @@ from typing import Any, Literal, TypeAlias
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from search.analysis.tiling_needs import needs_multi_level_tiling
-from search.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
 from search.errors import TuningError
 from search.schedule_rule.elementwise_consumer import elementwise_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
-from tensorir.buffer import BufferRegion
-from tensorir.expr import IntImm, IterVar, StringImm
-from tensorir.ops import is_const_int
-from tensorir.visit import collect_vars
+from search.spaces.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
+from tensorir.nodes.buffer import BufferRegion
+from tensorir.nodes.expr import IntImm, IterVar, StringImm
+from tensorir.nodes.ops import is_const_int
+from tensorir.rewriting.visit import collect_vars
 
 BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
 

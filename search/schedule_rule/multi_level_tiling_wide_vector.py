@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule import LoopRV
 from search.errors import TuningError
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType, TilingState
-from tensorir.expr import IntImm
+from tensorir.nodes.expr import IntImm
 
 
 class MultiLevelTilingWideVector(MultiLevelTiling):

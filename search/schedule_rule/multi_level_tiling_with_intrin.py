@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from codegen.machine_intrinsics import refusal_of
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.intrin_match import Mismatch
-from search.annotations import AUTO_TENSORIZE
 from search.auto_tensorize import refusal_reason
 from search.schedule_rule.intrin_loops import intrin_loops
 from search.schedule_rule.intrin_operands import repack, repacked_operands
@@ -19,6 +18,7 @@ from search.schedule_rule.multi_level_tiling import (
     ReuseType,
     TilingState,
 )
+from search.spaces.annotations import AUTO_TENSORIZE
 from tensorir.tensor_intrin import TensorIntrin
 
 if TYPE_CHECKING:

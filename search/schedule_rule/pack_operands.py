@@ -13,14 +13,14 @@ from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
 from search.analysis.packable import Packable, packable_operands
 from search.analysis.tiling_needs import has_been_tiled
-from search.annotations import AUTO_TENSORIZE, PACKED
 from search.feature_extractor.machine import Machine
+from search.measuring.target_cores import target_cores
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.target_cores import target_cores
-from tensorir.expr import BufferLoad, IterVar, Var
-from tensorir.index_map import IndexMap
-from tensorir.stmt import BufferStore
-from tensorir.visit import uses_var
+from search.spaces.annotations import AUTO_TENSORIZE, PACKED
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import BufferLoad, IterVar, Var
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import uses_var
 
 if TYPE_CHECKING:
     from search.context import TuneContext

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from schedule import BlockRV, Schedule
 from schedule.analysis.block_kind import is_spatial
-from search.annotations import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
+from search.measuring.target_cores import target_cores
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.target_cores import target_cores
+from search.spaces.annotations import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
 
 if TYPE_CHECKING:
     from search.context import TuneContext

@@ -6,8 +6,8 @@ from schedule import BlockRV, Schedule
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef, loops_above
 from search.analysis.tiling_needs import has_been_tiled
-from search.annotations import RANDOM_COMPUTE_PRODUCER
 from search.schedule_rule.schedule_rule import ScheduleRule
+from search.spaces.annotations import RANDOM_COMPUTE_PRODUCER
 
 
 class RandomComputeLocation(ScheduleRule):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from codegen.target import as_target
 from schedule import BlockRV, Schedule
-from search.annotations import REGISTER_TILE, TILING_STRUCTURE
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
+from search.spaces.annotations import REGISTER_TILE, TILING_STRUCTURE
 
 if TYPE_CHECKING:
     from codegen import Target

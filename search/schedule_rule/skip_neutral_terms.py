@@ -13,10 +13,10 @@ from schedule.analysis.reducer import find_reduction
 from schedule.sref import StmtSRef
 from search.analysis.access_pattern import is_elementwise_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
-from tensorir.expr import FloorMod, IterVar, PrimExpr, Var
-from tensorir.index_map import IndexMap
-from tensorir.ops import floordiv, floormod, is_const_int
-from tensorir.visit import collect_vars, walk
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import FloorMod, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import floordiv, floormod, is_const_int
+from tensorir.rewriting.visit import collect_vars, walk
 
 
 class SkipNeutralTerms(ScheduleRule):

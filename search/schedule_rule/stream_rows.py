@@ -15,15 +15,15 @@ from schedule.sref import StmtSRef, loops_above
 from search.analysis.lane_axis import vector_lanes
 from search.analysis.moves import moves
 from search.analysis.tiling_needs import is_reduction_to_design
-from search.annotations import REGISTER_TILE, TILING_STRUCTURE
 from search.feature_extractor.machine import Machine
 from search.schedule_rule.elementwise_consumer import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, IntImm, IterVar
-from tensorir.ops import is_const_int
-from tensorir.stmt import BufferStore
-from tensorir.visit import walk
+from search.spaces.annotations import REGISTER_TILE, TILING_STRUCTURE
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from search.errors import blamed_on
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from search.mutator.mutator import Mutator
 from search.search_strategy.individual import Individual
 
 if TYPE_CHECKING:
     from schedule.random_state import RandomState
     from search.context import TuneContext
-    from search.design_space import DesignSpace
     from search.search_strategy.trace_application import TraceApplication
+    from search.spaces.design_space import DesignSpace
 
 
 class Breeding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from schedule.random_state import RandomState
-from search.profiler import Profiler
+from search.reports.profiler import Profiler
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.individual import Individual, Key
 from search.search_strategy.scoring import Scoring

@@ -14,10 +14,9 @@ from schedule.random_state import RandomState
 from search.database.best_records import those_that_count
 from search.database.module_equality import ModuleSet
 from search.database.usable_records import with_traces
-from search.design_space import DesignSpace
 from search.errors import TuningError
-from search.measure_candidate import MeasureCandidate
-from search.profiler import Profiler
+from search.measuring.measure_candidate import MeasureCandidate
+from search.reports.profiler import Profiler
 from search.search_strategy.batch_choice import choose_batch
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.evolution import Evolution, front_place
@@ -27,6 +26,7 @@ from search.search_strategy.measured import Measured
 from search.search_strategy.scoring import Scoring
 from search.search_strategy.search_strategy import SearchStrategy, already_started, not_started
 from search.search_strategy.trace_application import TraceApplication
+from search.spaces.design_space import DesignSpace
 
 if TYPE_CHECKING:
     from search.context import TuneContext

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
-    from search.design_space import DesignSpace
     from search.search_strategy.trace_application import TraceApplication
+    from search.spaces.design_space import DesignSpace
 
 _SEED: Final = 1
 _POINTS: Final = 96

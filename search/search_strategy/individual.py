@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from schedule import Schedule, Trace
-    from search.design_space import Decisions, DesignSpace
+    from search.spaces.design_space import Decisions, DesignSpace
 
 Key: TypeAlias = "tuple[int, Decisions] | str"
 """The key that two candidates share if they are the same: a space and the decisions, or a text."""

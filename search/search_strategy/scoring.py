@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from search.errors import blamed_on
-from search.measure_candidate import described
+from search.measuring.measure_candidate import described
 from search.search_strategy.individual import Individual
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from schedule import Schedule, ScheduleError, Trace
 from search.arg_info import ArgInfo
 from search.errors import TuningError, blamed_on
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-    from search.design_space import Decisions
     from search.postproc.postproc import Postproc
+    from search.spaces.design_space import Decisions
 
 
 class TraceApplication:

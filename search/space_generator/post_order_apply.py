@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Final
 
 from schedule import BlockRV, ExpiredHandleError, Schedule
-from search.annotations import SCHEDULE_RULE
 from search.errors import TuningError, blamed_on
 from search.schedule_rule.apply_custom_rule import ApplyCustomRule
 from search.schedule_rule.schedule_rule import ScheduleRule
@@ -18,9 +17,10 @@ from search.space_generator.space_generator import (
     RulesArg,
     SpaceGenerator,
 )
+from search.spaces.annotations import SCHEDULE_RULE
 from tensorir.function import IRModule, PrimFunc
-from tensorir.stmt import Block
-from tensorir.visit import post_order_visit
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import post_order_visit
 
 _LOGGER: Final = logging.getLogger("tensorir.search")
 """The logger that a user sees; the log of a task goes to its file only."""

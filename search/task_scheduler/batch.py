@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from codegen import host
 from search.builder import BuilderInput
 from search.errors import TuningError
-from search.profiler import Profiler
+from search.reports.profiler import Profiler
 from search.runner import RunnerFuture, RunnerInput, RunnerResult
 from search.runner.reference_program import reference_program
 
 if TYPE_CHECKING:
     from search.builder import Builder, BuilderFuture
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import Runner
     from search.task_scheduler.task_record import TaskRecord
 

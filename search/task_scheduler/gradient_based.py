@@ -12,7 +12,7 @@ from search.task_scheduler.task_record import TaskRecord
 from search.task_scheduler.task_scheduler import Objective, TaskScheduler
 
 if TYPE_CHECKING:
-    from search.tuning_run import TuningRun
+    from search.runs.tuning_run import TuningRun
 
 _UNKNOWN: Final = -1e9
 _STEP: Final = 1e-4

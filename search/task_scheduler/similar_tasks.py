@@ -6,9 +6,9 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tensorir.expr import StringImm
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.nodes.expr import StringImm
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from search.task_scheduler.task_record import TaskRecord

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from search.database.best_records import best_records, those_that_count
 from search.database.usable_records import with_schedules
-from search.flops import estimate_tir_flops
+from search.measuring.flops import estimate_tir_flops
 from search.runner.input_data import refuse_what_cannot_be_made_up
 from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from search.builder import BuilderFuture, BuilderResult
-    from search.confirm_best import Confirmation
     from search.context import TuneContext
     from search.database.records import TuningRecord
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerFuture
+    from search.runs.confirm_best import Confirmation
     from search.task_scheduler.batch import Batch
 
 FAILED_MS: Final = 1e9

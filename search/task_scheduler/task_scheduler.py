@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from search.cost_model.learn_from_records import learn_from_records
 from search.errors import TuningError, blamed_on
-from search.interrupts import uninterrupted
 from search.kinds import Kinds
-from search.measure_candidate import described
-from search.profiler import Profiler
+from search.measuring.measure_candidate import described
+from search.reports.interrupts import uninterrupted
+from search.reports.profiler import Profiler
 from search.task_scheduler.batch import Batch
 from search.task_scheduler.patience import Patience
 from search.task_scheduler.statistics_table import statistics_table
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
     from search.measure_callback import MeasureCallback
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
-    from search.tuning_run import TuningRun
+    from search.runs.tuning_run import TuningRun
 
 
 _EMPTY_BATCHES: Final = 3

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from search.trials import Stage, Trial
+from search.runs.trials import Stage, Trial
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
     from search.database import Database
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.task_scheduler.task_record import TaskRecord
 

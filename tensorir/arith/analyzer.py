@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tensorir import expr as e
 from tensorir.arith.comparing import Comparisons, gap_of, turned
 from tensorir.arith.const_interval import (
     EVERYTHING,
@@ -35,11 +34,12 @@ from tensorir.arith.residues import learned, residue_of
 from tensorir.arith.simplifier import simplifier
 from tensorir.arith.terms import reads_memory
 from tensorir.arith.writing import NotRepresentableError
-from tensorir.buffer import Range
 from tensorir.errors import IRValueError
-from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
-from tensorir.index_arithmetic import is_scalar_integer
-from tensorir.ops import FALSE, TRUE, as_expr, conjuncts, logical_not
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import ExprLike, IntImm, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_scalar_integer
+from tensorir.nodes.ops import FALSE, TRUE, as_expr, conjuncts, logical_not
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tensorir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
-from tensorir.visit import uses_var
+from tensorir.nodes.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
+from tensorir.rewriting.visit import uses_var
 
 
 @dataclass(slots=True)

@@ -11,16 +11,16 @@ from __future__ import annotations
 from functools import reduce
 from typing import Final
 
-from tensorir import expr as e
 from tensorir.arith.linear import Extremum, Linear, Product, Quotient, TruncatedQuotient
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.pieces import pieces
 from tensorir.arith.wrapping import agrees, sum_fits
 from tensorir.arith.writing import NotRepresentableError
-from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr, Var
-from tensorir.index_arithmetic import holds_indices, is_scalar_integer
-from tensorir.ops import FALSE, TRUE, logical_and, logical_or
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.index_arithmetic import holds_indices, is_scalar_integer
+from tensorir.nodes.ops import FALSE, TRUE, logical_and, logical_or
 
 NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
     e.LT: e.GE,

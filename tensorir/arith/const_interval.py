@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from tensorir import expr as e
-from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr, Var, integer_limits
-from tensorir.visit import substitute
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, Var, integer_limits
+from tensorir.rewriting.visit import substitute
 
 Interval: TypeAlias = tuple[int, int]
 Ranges: TypeAlias = Mapping[Var, Interval]

@@ -34,8 +34,8 @@ from tensorir.arith.linear import (
 )
 from tensorir.arith.modular import ANY, ModularSet
 from tensorir.arith.terms import mentions, variables_of
-from tensorir.expr import BufferLoad, PrimExpr, SizeVar, Var, integer_limits
-from tensorir.index_arithmetic import holds_indices
+from tensorir.nodes.expr import BufferLoad, PrimExpr, SizeVar, Var, integer_limits
+from tensorir.nodes.index_arithmetic import holds_indices
 
 _stamps: Final = count()
 

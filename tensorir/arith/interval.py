@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tensorir import expr as e
 from tensorir.arith.linear import Linear, Quotient, Term
 from tensorir.arith.span import Ends, Span
 from tensorir.arith.terms import variables_of
 from tensorir.arith.writing import NotRepresentableError
-from tensorir.buffer import Range
-from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr, Var
-from tensorir.ops import const, max_, min_
-from tensorir.visit import collect_vars, uses_var
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import const, max_, min_
+from tensorir.rewriting.visit import collect_vars, uses_var
 
 if TYPE_CHECKING:
     from tensorir.arith.analyzer import Analyzer

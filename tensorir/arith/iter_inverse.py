@@ -9,8 +9,8 @@ from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import size_expr
 from tensorir.errors import IRValueError
-from tensorir.expr import GE, LT, PrimExpr, Var
-from tensorir.ops import FALSE, add, floordiv, floormod, logical_or, mul, sub
+from tensorir.nodes.expr import GE, LT, PrimExpr, Var
+from tensorir.nodes.ops import FALSE, add, floordiv, floormod, logical_or, mul, sub
 
 
 def inverse_affine_iter_map(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tensorir import expr as e
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.const_interval import Interval
 from tensorir.arith.iter_fuse import Fuser
@@ -42,12 +41,13 @@ from tensorir.arith.size import (
     smaller,
     times_size,
 )
-from tensorir.dtype import INT32, DataType
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.index_arithmetic import holds_indices
-from tensorir.node import Node
-from tensorir.ops import TRUE, is_const_int
-from tensorir.visit import children, uses_var
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import INT32, DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import holds_indices
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import TRUE, is_const_int
+from tensorir.rewriting.visit import children, uses_var
 
 
 @dataclass(slots=True)

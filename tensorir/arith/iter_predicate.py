@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from tensorir import expr as e
 from tensorir.arith.iter_term import NoIterMapError
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import Size, Sizes, larger, smaller
-from tensorir.expr import PrimExpr
-from tensorir.ops import conjuncts
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import conjuncts
 
 Inequality: TypeAlias = "tuple[PrimExpr, Size | None, Size | None]"
 """An expression with its least and largest value, both included; None is no limit."""

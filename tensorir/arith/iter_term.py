@@ -13,9 +13,9 @@ from typing import TypeAlias
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import Size, at_most, size_expr, times_size
-from tensorir.dtype import DataType
-from tensorir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
-from tensorir.ops import add, const, floordiv, floormod, is_const_int, mul
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
+from tensorir.nodes.ops import add, const, floordiv, floormod, is_const_int, mul
 
 
 class NoIterMapError(Exception):

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tensorir import expr as e
 from tensorir.arith.linear import Key
 from tensorir.arith.opaque import expr_key
-from tensorir.dtype import DataType
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import add, cast, const, mul, sub
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import add, cast, const, mul, sub
+from tensorir.rewriting.visit import walk
 
 Affine = tuple[PrimExpr, PrimExpr]
 """The base and the factor of `base + factor * lane`."""

@@ -17,8 +17,8 @@ from math import gcd
 from typing import Any, Final, TypeAlias
 
 from tensorir.arith.const_interval import Interval
-from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr, Var
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, Var
 
 Terms: TypeAlias = "dict[Term, int]"
 Key: TypeAlias = Any

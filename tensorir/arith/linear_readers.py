@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorir import expr as e
 from tensorir.arith.linear import Linear, Term, TruncatedQuotient
-from tensorir.expr import IntImm, integer_limits
-from tensorir.index_arithmetic import holds_indices, is_scalar_integer
-from tensorir.visit import substitute, walk
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import IntImm, integer_limits
+from tensorir.nodes.index_arithmetic import holds_indices, is_scalar_integer
+from tensorir.rewriting.visit import substitute, walk
 
 if TYPE_CHECKING:
     from tensorir.arith.linearize import Linearizer

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from math import gcd
 from typing import Final
 
-from tensorir import expr as e
 from tensorir.arith.const_interval import HALF_INFINITE, Interval
 from tensorir.arith.context import Context, Remainder, TruncatedRemainder
 from tensorir.arith.extrema import alternatives, common_part, differences
@@ -34,9 +33,10 @@ from tensorir.arith.proof import Proof
 from tensorir.arith.terms import parts_of
 from tensorir.arith.wrapping import agrees, fits, reduced
 from tensorir.arith.writing import Writer
-from tensorir.dtype import DataType
-from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
-from tensorir.index_arithmetic import holds_indices, is_index_arithmetic
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.nodes.index_arithmetic import holds_indices, is_index_arithmetic
 from tensorir.semantics.integers import truncdiv
 
 _UNITS: Final = [Linear({}, k) for k in range(65)]

@@ -18,7 +18,6 @@ from functools import reduce
 from itertools import zip_longest
 from typing import Final
 
-from tensorir import expr as e
 from tensorir.arith.comparing import NEGATION, Comparisons, gap_of
 from tensorir.arith.const_interval import HALF_INFINITE, Interval
 from tensorir.arith.integer_set import (
@@ -34,10 +33,11 @@ from tensorir.arith.integer_set import (
 from tensorir.arith.linear import Key, Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.opaque import expr_key
-from tensorir.dtype import DataType
-from tensorir.expr import IntImm, PrimExpr
-from tensorir.index_arithmetic import is_scalar_integer
-from tensorir.ops import FALSE, TRUE, all_of, logical_not, logical_or
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.index_arithmetic import is_scalar_integer
+from tensorir.nodes.ops import FALSE, TRUE, all_of, logical_not, logical_or
 
 _TRUE_ONLY: Final[IntegerSet] = single(1)
 _FALSE_ONLY: Final[IntegerSet] = single(0)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from tensorir.arith.coefficients import coefficients
-from tensorir.dtype import DataType
-from tensorir.expr import Add, IntImm, Mul, PrimExpr, Var
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import Add, IntImm, Mul, PrimExpr, Var
 
 
 class Bounds(Protocol):

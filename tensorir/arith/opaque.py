@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorir import expr as e
 from tensorir.arith.const_interval import EVERYTHING, Interval
 from tensorir.arith.linear import Key
-from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import IntImm, PrimExpr, Var, integer_limits
 
 
 def interval_of(expr: PrimExpr, wraps: bool) -> Interval:

@@ -10,10 +10,10 @@ from tensorir.arith.iter_independence import IterMapLevel
 from tensorir.arith.iter_map import detect_iter_map
 from tensorir.arith.iter_term import IterSumExpr
 from tensorir.arith.size import Size, Sizes, at_most, is_positive, plus_size
-from tensorir.buffer import Range
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import TRUE
-from tensorir.visit import uses_var
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import TRUE
+from tensorir.rewriting.visit import uses_var
 
 Box = tuple[IntervalSet, ...]
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any, Final
 
-from tensorir import expr as e
 from tensorir.arith.context import Context, Remainder, TruncatedRemainder
 from tensorir.arith.linear import Atom, Extremum, Linear, Opaque, Product, Quotient, Term, Wrapped
 from tensorir.arith.modular import ANY, ModularSet, residue
 from tensorir.arith.pieces import Piece, pieces
 from tensorir.arith.terms import reads_memory
-from tensorir.dtype import DataType
-from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 
 
 def residue_of(linear: Linear, context: Context) -> ModularSet:

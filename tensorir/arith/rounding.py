@@ -14,7 +14,7 @@ from tensorir.arith.linear import (
     Term,
 )
 from tensorir.arith.polynomial import exact_quotient, factors
-from tensorir.expr import Var
+from tensorir.nodes.expr import Var
 
 Bound: TypeAlias = Callable[[Linear], Interval]
 Multiply: TypeAlias = Callable[[Linear, Linear], Linear]

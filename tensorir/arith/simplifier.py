@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from tensorir import expr as e
 from tensorir.arith.comparing import turned
 from tensorir.arith.logic import negation, parts_of
 from tensorir.arith.opaque import expr_key
 from tensorir.arith.terms import has_loads
-from tensorir.dtype import BOOL, DataType
-from tensorir.expr import FloatImm, IntImm, PrimExpr, integer_limits
-from tensorir.index_arithmetic import is_scalar_integer
-from tensorir.ops import FALSE, TRUE, cast, compare, const, fold_binary, if_then_else, logical_not
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import BOOL, DataType
+from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, integer_limits
+from tensorir.nodes.index_arithmetic import is_scalar_integer
+from tensorir.nodes.ops import (
+    FALSE,
+    TRUE,
+    cast,
+    compare,
+    const,
+    fold_binary,
+    if_then_else,
+    logical_not,
+)
+from tensorir.rewriting.visit import Rewriter, walk
 from tensorir.semantics import DIVISIONS, EXACT, evaluate
 from tensorir.semantics.integers import OF_BITS
-from tensorir.visit import Rewriter, walk
 
 if TYPE_CHECKING:
     from tensorir.arith.analyzer import Analyzer

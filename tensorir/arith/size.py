@@ -15,9 +15,9 @@ from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear, Quotient, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.polynomial import Monomial, degree, factors, least_values
-from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr
-from tensorir.ops import const
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import const
 
 
 class SymbolicSize:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from tensorir import expr as e
 from tensorir.arith.const_interval import HALF_INFINITE, Interval, type_interval, value_interval
 from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
 from tensorir.arith.linear import (
@@ -31,8 +30,9 @@ from tensorir.arith.linear import (
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.pieces import Piece, Pieces, pieces
 from tensorir.arith.terms import variables_of
-from tensorir.expr import PrimExpr, Var, integer_limits
-from tensorir.index_arithmetic import holds_indices
+from tensorir.nodes import expr as e
+from tensorir.nodes.expr import PrimExpr, Var, integer_limits
+from tensorir.nodes.index_arithmetic import holds_indices
 
 Ends: TypeAlias = tuple[Linear | None, Linear | None]
 """The least and the largest value, both included; None is no limit."""

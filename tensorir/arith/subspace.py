@@ -16,10 +16,10 @@ from tensorir.arith.iter_map import detect_iter_map
 from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.linear import ZERO, Linear
 from tensorir.arith.size import Size, at_most
-from tensorir.buffer import Range
-from tensorir.expr import And, PrimExpr, Var
-from tensorir.ops import TRUE, logical_and
-from tensorir.visit import collect_vars
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import And, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, logical_and
+from tensorir.rewriting.visit import collect_vars
 
 _NOTHING = IterSumExpr((), ZERO)
 

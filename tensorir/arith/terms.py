@@ -16,9 +16,9 @@ from tensorir.arith.linear import (
     TruncatedQuotient,
     Wrapped,
 )
-from tensorir.expr import BufferLoad, Call, PrimExpr, Var
-from tensorir.node import Node
-from tensorir.visit import walk
+from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.rewriting.visit import walk
 
 ARITHMETIC_CALLS: Final = frozenset(
     {

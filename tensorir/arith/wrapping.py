@@ -23,8 +23,8 @@ from tensorir.arith.linear import (
     add_terms,
     without_zeros,
 )
-from tensorir.dtype import DataType
-from tensorir.expr import integer_limits
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import integer_limits
 
 T = TypeVar("T")
 Bound = Callable[[Linear], Interval]

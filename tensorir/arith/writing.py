@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tensorir import expr as e
 from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
 from tensorir.arith.linear import (
     Extremum,
@@ -19,10 +18,11 @@ from tensorir.arith.linear import (
 )
 from tensorir.arith.pieces import Pieces, pieces
 from tensorir.arith.wrapping import reduced
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
-from tensorir.expr import PrimExpr, Var, integer_limits
-from tensorir.ops import (
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, Var, integer_limits
+from tensorir.nodes.ops import (
     add,
     cast,
     const,

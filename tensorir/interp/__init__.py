@@ -4,7 +4,7 @@ It takes every form that a program has, from blocks to the last pass of lowering
 expressions become Python closures once, then run. Operations are those of `tensorir.semantics`.
 Memory is flat, and every access is checked against the bounds of its buffer and of its memory.
 Loops of every kind run in order; a block's `init` runs when its reduction axes are at their first
-values, and where its reduction has no step (`tensorir.empty_reductions`).
+values, and where its reduction has no step (`tensorir.memory.empty_reductions`).
 Memory that a program allocates starts as NaN or a pattern, so that reading before writing shows.
 A division by 0 and an assumption that does not hold are errors.
 """

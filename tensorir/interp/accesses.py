@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from tensorir import expr as e
-from tensorir.buffer import Buffer, MatchBufferRegion
-from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.interp.arguments import Env
 from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides
-from tensorir.ops import is_const_int
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Buffer, MatchBufferRegion
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
 
 Eval: TypeAlias = Callable[[Env], Any]
 Locate: TypeAlias = Callable[[Env, Sequence[int]], tuple[Memory, int]]

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
 from tensorir.function import PrimFunc
 from tensorir.interp.memory import Memory, compact_strides
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.rewriting.visit import collect_vars
 from tensorir.semantics import rounding
-from tensorir.visit import collect_vars
 
 Env: TypeAlias = dict[Var, Any]
 """Values of variables; a pointer is a `Memory`."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir.dtype import BOOL
 from tensorir.errors import IRTypeError
-from tensorir.expr import Call, IntImm, PrimExpr, Var
-from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.interp.accesses import AccessCompiler, Eval
 from tensorir.interp.arguments import Env
 from tensorir.interp.library_call import library_call
 from tensorir.interp.machine_instructions import machine_instruction
 from tensorir.interp.memory import InterpreterError, Memory, read, write
-from tensorir.intrin import Op
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import BOOL
+from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.intrin import Op
 from tensorir.semantics import (
     DIVISIONS,
     EXACT,

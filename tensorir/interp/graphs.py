@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import GlobalVar, PrimExpr, StringImm, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.interp.arguments import bind_arguments
 from tensorir.interp.expressions import ExpressionCompiler
 from tensorir.interp.memory import InterpreterError, fresh
 from tensorir.interp.statements import FunctionCompiler, Functions
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import GlobalVar, PrimExpr, StringImm, Var
 from tensorir.recursion import run_as_deep_as
 from tensorir.relax import calls
 from tensorir.relax import expr as g
@@ -39,7 +39,7 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tensorir.visit import collect_vars
+from tensorir.rewriting.visit import collect_vars
 
 Library = Mapping[str, Callable[..., Any]]
 """Library functions by name, which get copies of the tensors they read."""

@@ -8,11 +8,11 @@ from typing import Any
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tensorir.expr import Call, PrimExpr, StringImm, Var
 from tensorir.interp.accesses import AccessCompiler, Eval
 from tensorir.interp.arguments import Env
 from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides
-from tensorir.packed_call import PackedArray, library_caller, packed_arguments
+from tensorir.nodes.expr import Call, PrimExpr, StringImm, Var
+from tensorir.nodes.packed_call import PackedArray, library_caller, packed_arguments
 
 
 def library_call(c: AccessCompiler, node: Call, wants_result: bool = True) -> Eval:

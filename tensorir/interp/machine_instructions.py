@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir.dtype import FLOAT32, INT32, DataType
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import FLOAT32, INT32, DataType
 from tensorir.semantics import rounding, wrapping
 
 _to_float32 = rounding(FLOAT32)

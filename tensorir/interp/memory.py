@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorir.dtype import DataType
 from tensorir.errors import TensorIRError
+from tensorir.nodes.dtype import DataType
 from tensorir.semantics import from_bits, to_bits
 
 BFLOAT16: Final = DataType("bfloat16")

@@ -6,22 +6,22 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.empty_reductions import initialise_empty_reductions
-from tensorir.expr import IntImm, IterVar, PrimExpr
 from tensorir.function import IRModule, PrimFunc
 from tensorir.interp.accesses import Eval
 from tensorir.interp.arguments import Env
 from tensorir.interp.expressions import ExpressionCompiler, store
 from tensorir.interp.library_call import library_call
 from tensorir.interp.memory import InterpreterError, Memory, fresh, unwritten
-from tensorir.intrin import Op
-from tensorir.ops import is_const_int
-from tensorir.packed_call import CALL_PACKED
-from tensorir.value_variables import value_variables
-from tensorir.visit import collect_vars
+from tensorir.memory.empty_reductions import initialise_empty_reductions
+from tensorir.memory.value_variables import value_variables
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.packed_call import CALL_PACKED
+from tensorir.rewriting.visit import collect_vars
 
 Run: TypeAlias = Callable[[Env], None]
 

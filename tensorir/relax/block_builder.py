@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from tensorir.equal import structural_equal
+from tensorir.comparison.equal import structural_equal
+from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import GlobalVar
 from tensorir.function import BaseFunc, IRModule
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax.building import Frame, Scope, UniqueNames
 from tensorir.relax.call_te import kernel_of
 from tensorir.relax.callee import is_pure_call, result_of
@@ -42,7 +43,6 @@ from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import Fits, fits
 from tensorir.relax.struct_info import VOID, StructInfo, TupleStructInfo
-from tensorir.structural_hash import structural_hash
 
 Value: TypeAlias = "GraphExpr | Sequence[Any]"
 """An expression; a list or tuple of values stands for a `Tuple`."""

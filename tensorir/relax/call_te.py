@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tensorir import te
-from tensorir.dtype import INT64
 from tensorir.errors import IRTypeError
-from tensorir.expr import PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import cast
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import cast
 from tensorir.relax.expr import (
     DataTypeValue,
     GraphExpr,
@@ -29,8 +29,8 @@ from tensorir.relax.expr import (
     Tuple,
 )
 from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.rewriting.visit import collect_vars
 from tensorir.te.tensor import Tensor
-from tensorir.visit import collect_vars
 
 _PLAIN: Final = (int, float, str, bool, type(None), PrimExpr)
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorir.arith import Analyzer
-from tensorir.dtype import INT64
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.ops import cast
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import Cast, GlobalVar, PrimExpr, Var
+from tensorir.nodes.ops import cast
 from tensorir.relax.calls import CALL_TIR, CALL_TIR_INPLACE, FRESH
 from tensorir.relax.destination_passing import destination_passing, written_last
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, ShapeExpr, Tuple
@@ -34,7 +34,7 @@ from tensorir.relax.struct_info import (
     defining_extents,
 )
 from tensorir.relax.visit import SizeSubstitution
-from tensorir.visit import collect_vars, walk
+from tensorir.rewriting.visit import collect_vars, walk
 
 Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | FuncStructInfo]"
 """Functions by name; what is known of one suffices where it is not there yet."""

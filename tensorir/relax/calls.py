@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import GlobalVar, IntImm, PrimExpr
+from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr
 from tensorir.relax.expr import (
     DataTypeValue,
     ExternFunc,

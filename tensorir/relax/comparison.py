@@ -1,5 +1,5 @@
-"""Comparing and copying graph functions: their rows in the tables of `tensorir.equal` and
-`tensorir.fresh_copy`.
+"""Comparing and copying graph functions: their rows in the tables of
+`tensorir.comparison.equal` and `tensorir.rewriting.fresh_copy`.
 
 Variables are defined by parameters and bindings, symbolic sizes by the struct infos of parameters
 and by `match_cast`.
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorir.equal import register_description, register_variable
-from tensorir.expr import PrimExpr, Var
-from tensorir.fresh_copy import register_copy
+from tensorir.comparison.equal import register_description, register_variable
+from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
 from tensorir.relax.visit import GraphRewriter
-from tensorir.visit import collect_vars
+from tensorir.rewriting.fresh_copy import register_copy
+from tensorir.rewriting.visit import collect_vars
 
 for _kind in (g.GraphVar, g.DataflowVar):
     register_variable(_kind)

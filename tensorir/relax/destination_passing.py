@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tensorir.errors import IRTypeError
-from tensorir.expr import GlobalVar, PrimExpr
+from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax.calls import (
     CALL_DPS_PACKED,
     CALL_TIR,

@@ -17,11 +17,11 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensorir.dtype import INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import GlobalVar, PrimExpr
-from tensorir.node import Node, as_attrs
-from tensorir.ops import as_expr, const
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import GlobalVar, PrimExpr
+from tensorir.nodes.node import Node, as_attrs
+from tensorir.nodes.ops import as_expr, const
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import common_base
 from tensorir.relax.struct_info import (

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import IntImm
 from tensorir.function import BaseFunc, IRModule
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import normalize_annotations
 from tensorir.relax.expr import GraphVar, SeqExpr
 from tensorir.relax.struct_info import FuncStructInfo, StructInfo
-from tensorir.stmt import normalize_annotations
 
 
 class Function(BaseFunc):

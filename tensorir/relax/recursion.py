@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorir.expr import GlobalVar
 from tensorir.function import IRModule
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax.expr import GraphCall, If, SeqExpr
 from tensorir.relax.function import graph_functions
 

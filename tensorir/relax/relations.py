@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 from enum import Enum
 
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr, Var
+from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax.struct_info import (
     OBJECT,
     UNKNOWN_NDIM,
@@ -22,7 +22,7 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tensorir.visit import collect_vars
+from tensorir.rewriting.visit import collect_vars
 
 
 class Fits(Enum):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tensorir.dtype import INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import IntImm, PrimExpr
-from tensorir.node import Node
-from tensorir.ops import as_expr, const
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import as_expr, const
 
 UNKNOWN_NDIM: Final = -1
 

@@ -16,9 +16,10 @@ from typing import NoReturn
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError, WellFormedError
-from tensorir.expr import GlobalVar, Var
 from tensorir.function import IRModule
-from tensorir.node import Node
+from tensorir.memory.written_parameters import written_parameters
+from tensorir.nodes.expr import GlobalVar, Var
+from tensorir.nodes.node import Node
 from tensorir.relax.callee import is_pure_call, result_of
 from tensorir.relax.destination_passing import destination_passing
 from tensorir.relax.expr import (
@@ -51,8 +52,7 @@ from tensorir.relax.struct_info import (
     defining_extents,
 )
 from tensorir.relax.written_values import written_values
-from tensorir.visit import collect_vars
-from tensorir.written_parameters import written_parameters
+from tensorir.rewriting.visit import collect_vars
 
 _LEAVES = (GraphVar, Constant, ShapeExpr, PrimValue, StringValue, DataTypeValue, ExternFunc)
 

@@ -1,4 +1,4 @@
-"""Walking and rebuilding graph functions: their rows in the tables of `tensorir.visit`.
+"""Walking and rebuilding graph functions: their rows in the tables of `tensorir.rewriting.visit`.
 
 `GraphRewriter` adds what bindings need: a variable whose value changed its struct info is replaced,
 and a binding may become several or none.
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr, Var
-from tensorir.node import Node
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import is_base_of
-from tensorir.visit import Rewriter, register_node
+from tensorir.rewriting.visit import Rewriter, register_node
 
 N = TypeVar("N", bound=Node)
 

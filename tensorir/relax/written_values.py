@@ -8,9 +8,10 @@ has memory of its own.
 
 from __future__ import annotations
 
-from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
-from tensorir.node import Node
+from tensorir.memory.written_parameters import written_parameters
+from tensorir.nodes.expr import GlobalVar
+from tensorir.nodes.node import Node
 from tensorir.relax.expr import (
     Binding,
     GraphCall,
@@ -20,8 +21,7 @@ from tensorir.relax.expr import (
     TupleGetItem,
 )
 from tensorir.relax.function import Function
-from tensorir.visit import walk
-from tensorir.written_parameters import written_parameters
+from tensorir.rewriting.visit import walk
 
 
 def written_values(func: Function, mod: IRModule) -> set[Node]:

@@ -1,6 +1,6 @@
 """The script dialect: parsing, printing, and the decorators that read it from Python."""
 
-from tensorir.node import set_printer
+from tensorir.nodes.node import set_printer
 from tensorir.script.decorators import ir_module, prim_func
 from tensorir.script.display import display, to_html
 from tensorir.script.graph_namespace import R

@@ -7,15 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorir import expr as e
-from tensorir import ops
-from tensorir import stmt as s
-from tensorir.dtype import HANDLE, INT32
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
-from tensorir.expr import PrimExpr, Type, Var
 from tensorir.function import PrimFunc
-from tensorir.intrin import Op
-from tensorir.ops import as_expr
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes import stmt as s
+from tensorir.nodes.dtype import HANDLE, INT32
+from tensorir.nodes.expr import PrimExpr, Type, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import as_expr
+from tensorir.nodes.stmt import Stmt, is_no_op, sequence
 from tensorir.script.completion import complete_block, with_root_block
 from tensorir.script.declarations import declare_sizes, fresh_var, type_of
 from tensorir.script.definitions import Definitions, Enclose, spread
@@ -37,7 +38,6 @@ from tensorir.script.records import (
 )
 from tensorir.script.source import Source
 from tensorir.script.syntax import Tree, names_in, parse_expression
-from tensorir.stmt import Stmt, is_no_op, sequence
 
 
 class FunctionBuilder(Definitions):

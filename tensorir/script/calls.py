@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir import ops
-from tensorir.buffer import Buffer
 from tensorir.errors import IRValueError
-from tensorir.expr import IntImm, PrimExpr, StringImm, Var
-from tensorir.intrin import Op
-from tensorir.ops import as_expr, const
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IntImm, PrimExpr, StringImm, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import as_expr, const
 from tensorir.script.declarations import dtype_text
 
 DTYPE_FIRST: Final = frozenset(

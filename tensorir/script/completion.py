@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorir.access import get_block_access_region, require_no_opaque
-from tensorir.buffer import Buffer
-from tensorir.expr import Var
-from tensorir.ops import TRUE
-from tensorir.stmt import Block, BlockRealize, Stmt
-from tensorir.visit import walk
+from tensorir.memory.access import get_block_access_region, require_no_opaque
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Var
+from tensorir.nodes.ops import TRUE
+from tensorir.nodes.stmt import Block, BlockRealize, Stmt
+from tensorir.rewriting.visit import walk
 
 
 def complete_block(

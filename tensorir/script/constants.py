@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
+from tensorir.nodes.dtype import DataType
 from tensorir.relax.expr import Constant, const_of
 from tensorir.script.print_options import PrintOptions
 

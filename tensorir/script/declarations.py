@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorir import ops
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.dtype import INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import NE, PointerType, PrimType, TupleType, Type, Var
-from tensorir.ops import as_expr, const, is_const_int
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import NE, PointerType, PrimType, TupleType, Type, Var
+from tensorir.nodes.ops import as_expr, const, is_const_int
+from tensorir.nodes.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
 from tensorir.script.constants import array_of_elements
 from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, attributes, make_buffer
 from tensorir.script.scope import Scope
-from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
 
 Allocator = Callable[[BufferRecord], Buffer]
 _ALLOCATE: Final[ContextVar[Allocator | None]] = ContextVar("allocate", default=None)

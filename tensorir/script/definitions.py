@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
-from tensorir.expr import IterVar, PrimExpr, Var
-from tensorir.ops import as_expr, cast, const
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.ops import as_expr, cast, const
+from tensorir.nodes.stmt import Stmt
 from tensorir.script.declarations import alloc_local, declared, fresh_var
 from tensorir.script.evaluate import Evaluator, exact_const
 from tensorir.script.frames import LetForm, as_region
@@ -28,7 +29,6 @@ from tensorir.script.records import (
 from tensorir.script.scope import Scope
 from tensorir.script.source import Place
 from tensorir.script.syntax import Tree
-from tensorir.stmt import Stmt
 
 Enclose: TypeAlias = Callable[[Stmt], Stmt]
 """Builds a statement around those that follow it in its suite."""

@@ -13,12 +13,12 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.dtype import DataType
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
-from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
-from tensorir.ops import as_expr, const
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
+from tensorir.nodes.ops import as_expr, const
 from tensorir.recursion import may_go_deeper
 from tensorir.script.argument_types import check_arguments
 from tensorir.script.declarations import Allocator, called_from_script, view

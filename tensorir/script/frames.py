@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tensorir import expr as e
-from tensorir import ops
-from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import IterVar, PrimExpr, Var
-from tensorir.ops import as_expr, cast, const
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.ops import as_expr, cast, const
+from tensorir.nodes.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, While
 from tensorir.script.calls import let_expr
 from tensorir.script.declarations import dtype_text, fresh_var
 from tensorir.script.ranges import range_of
@@ -30,7 +31,6 @@ from tensorir.script.records import (
     ScopeFrame,
     attributes,
 )
-from tensorir.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, While
 
 # ------------------------------------------------------------------------------------------ loops
 

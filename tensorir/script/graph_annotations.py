@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tensorir.dtype import INT64
 from tensorir.errors import IRTypeError
-from tensorir.expr import PrimExpr, Var
-from tensorir.node import Node
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.node import Node
 from tensorir.relax.expr import PrimValue
 from tensorir.relax.struct_info import (
     OBJECT,
@@ -21,9 +21,9 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from tensorir.rewriting.visit import Rewriter, register_node, walk
 from tensorir.script.declarations import DtypeForm, dtype_text
 from tensorir.script.records import BufferRecord
-from tensorir.visit import Rewriter, register_node, walk
 
 
 class QuotedSize(Var):

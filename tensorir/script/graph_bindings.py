@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tensorir.expr import GlobalVar
-from tensorir.node import Node
+from tensorir.nodes.expr import GlobalVar
+from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.building import Scope, UniqueNames
 from tensorir.relax.struct_info import StructInfo

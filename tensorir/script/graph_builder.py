@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorir.dtype import INT64
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
-from tensorir.expr import GlobalVar, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import as_expr
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
+from tensorir.nodes.ops import as_expr
 from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator

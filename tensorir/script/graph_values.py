@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import GlobalVar, PrimExpr
 from tensorir.function import BaseFunc
+from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax import calls
 from tensorir.relax.expr import (
     Constant,

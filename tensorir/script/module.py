@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from tensorir.equal import structural_equal
+from tensorir.comparison.equal import structural_equal
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import Call, GlobalVar, PrimType
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.ops import as_expr
+from tensorir.nodes.expr import Call, GlobalVar, PrimType
+from tensorir.nodes.ops import as_expr
 from tensorir.relax.building import UniqueNames
 from tensorir.relax.callee import result_of
 from tensorir.relax.expr import GraphCall

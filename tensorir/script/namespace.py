@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir import ops
-from tensorir.buffer import Range
-from tensorir.dtype import DataType
-from tensorir.expr import FloatImm, IntImm, IterVar, StringImm
-from tensorir.index_map import IndexMap
-from tensorir.intrin import Op
-from tensorir.ops import as_expr
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import FloatImm, IntImm, IterVar, StringImm
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import as_expr
 from tensorir.script import calls, declarations, frames
 from tensorir.script.declarations import DtypeForm, HandleForm, dtype_text
 from tensorir.script.records import ArmFrame, FreshVar

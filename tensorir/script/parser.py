@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tensorir.dtype import INT64
 from tensorir.errors import WellFormedError
-from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_map import IndexMap
-from tensorir.ops import as_expr
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import as_expr
 from tensorir.recursion import any_depth
 from tensorir.relax.function import Function
 from tensorir.script.builder import FunctionBuilder

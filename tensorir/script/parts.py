@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import IterVar, PrimExpr, Var
-from tensorir.ops import TRUE, cast, const
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, cast, const
+from tensorir.nodes.stmt import Stmt
 from tensorir.script.records import AxisRecord, BlockFrame, BlockRecord
-from tensorir.stmt import Stmt
 
 
 class BlockParts:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tensorir import expr as e
-from tensorir.buffer import Buffer, wide_index
-from tensorir.dtype import INT64, DataType
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import is_const_int
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Buffer, wide_index
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
 from tensorir.quoting import identifier, quote
-from tensorir.visit import collect_vars
+from tensorir.rewriting.visit import collect_vars
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorir import expr as e
-from tensorir import ops
-from tensorir.buffer import BufferRegion, Range
-from tensorir.constants import const
 from tensorir.errors import TensorIRError
-from tensorir.expr import IntImm, PrimExpr
-from tensorir.index_map import IndexMap
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import BufferRegion, Range
+from tensorir.nodes.constants import const
+from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.quoting import quote
 from tensorir.relax.expr import Constant, GraphVar
 from tensorir.script.calls import DTYPE_FIRST

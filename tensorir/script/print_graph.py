@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tensorir.expr import GlobalVar
-from tensorir.node import Node
+from tensorir.nodes.expr import GlobalVar
+from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_DPS_PACKED, CALL_TIR, CALL_TIR_INPLACE
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import is_void
+from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.script.print_graph_expr import signature_text
-from tensorir.visit import collect_vars, walk
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorir import expr as e
-from tensorir.dtype import INT64
-from tensorir.expr import GlobalVar, IntImm, PrimExpr
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr
 from tensorir.quoting import is_name, quote
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.operator import Operator
+from tensorir.rewriting.visit import walk
 from tensorir.script.constants import inline_text
 from tensorir.script.print_expr import ATOM, ExprPrinter, Text, register_text
-from tensorir.visit import walk
 
 
 def signature_text(p: ExprPrinter, info: si.StructInfo) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tensorir import stmt as s
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import IterVar, Var
 from tensorir.function import BaseFunc
-from tensorir.node import Node
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.node import Node
 from tensorir.relax.expr import Binding, BindingBlock, MatchCast, VarBinding
 from tensorir.script.print_expr import ExprPrinter
 from tensorir.script.print_graph import Suite

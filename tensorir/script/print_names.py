@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from tensorir.buffer import Buffer
-from tensorir.expr import Var
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Var
 from tensorir.quoting import RESERVED, identifier
 from tensorir.relax.expr import GraphVar
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorir import stmt as s
-from tensorir.expr import TupleType, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.ops import is_const_int
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import TupleType, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.script.print_buffer import is_simple
-from tensorir.visit import collect_vars, walk
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tensorir import stmt as s
-from tensorir.buffer import Buffer
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import PointerType, Var
-from tensorir.ops import is_const_int
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import PointerType, Var
+from tensorir.nodes.ops import is_const_int
 from tensorir.quoting import quote
 from tensorir.script.constants import elements_text
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from tensorir.access_path import nodes_along
+from tensorir.comparison.access_path import nodes_along
 from tensorir.dialect import Dialect
-from tensorir.node import Node
+from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
 from tensorir.script.print_marks import MarkingPrinter, Marks
 from tensorir.script.print_names import Named, Names

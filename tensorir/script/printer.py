@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Buffer, MatchBufferRegion
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import IterVar, PointerType, PrimExpr, PrimType, TupleType, Type, Var
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.node import Node
-from tensorir.ops import add, is_const_int
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, MatchBufferRegion
+from tensorir.nodes.expr import IterVar, PointerType, PrimExpr, PrimType, TupleType, Type, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import add, is_const_int
+from tensorir.nodes.stmt import ForKind
 from tensorir.quoting import identifier, is_name, quote
 from tensorir.relax.expr import Binding, Constant
 from tensorir.relax.function import Function
+from tensorir.rewriting.visit import collect_vars
 from tensorir.script import print_graph, print_program, print_scoped
 from tensorir.script.constants import LEFT_OUT, metadata_lines
 from tensorir.script.print_buffer import buffer_call, shape
 from tensorir.script.print_expr import ExprPrinter
 from tensorir.script.print_names import Names
 from tensorir.script.print_options import PrintOptions
-from tensorir.stmt import ForKind
-from tensorir.visit import collect_vars
 
 _LOOP_CALL: Final = {
     ForKind.PARALLEL: "parallel",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tensorir import expr as e
-from tensorir import ops
-from tensorir.buffer import Range
-from tensorir.equal import structural_equal
+from tensorir.comparison.equal import structural_equal
 from tensorir.errors import IRTypeError
-from tensorir.expr import IntImm, PrimExpr
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import IntImm, PrimExpr
 
 
 def range_of(low: PrimExpr, high: PrimExpr) -> Range:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensorir.buffer import Buffer, decl_buffer
 from tensorir.errors import IRTypeError
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, SizeVar, Type, Var
-from tensorir.ops import as_expr, const
-from tensorir.stmt import ForKind
+from tensorir.nodes.buffer import Buffer, decl_buffer
+from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, SizeVar, Type, Var
+from tensorir.nodes.ops import as_expr, const
+from tensorir.nodes.stmt import ForKind
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from tensorir.errors import DiagnosticError, IRTypeError
-from tensorir.node import Node
+from tensorir.nodes.node import Node
 
 Place: TypeAlias = tuple[int, int, int, int]
 """Line, column, end line, end column, from 1."""

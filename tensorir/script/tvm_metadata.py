@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
+from tensorir.nodes.dtype import DataType
 from tensorir.relax.expr import Constant
 
 _MAGIC: Final = 0xDD5E40F096B4A13F

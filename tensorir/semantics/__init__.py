@@ -11,7 +11,7 @@ variables of shapes and constants, in signed types of 32 bits or more. It does n
 programs in which it could are refused. *Value arithmetic* is everything else: a load, a call, a
 scalar parameter that is in no buffer's shape, a variable bound to such a value, or a narrow or
 unsigned type. It wraps at its width, modulo 2**bits, and takes operands that are indices at that
-width. `tensorir.index_arithmetic` tells them apart.
+width. `tensorir.nodes.index_arithmetic` tells them apart.
 
 **Integers.** `bool` is the unsigned integer of 1 bit (`True + True` is `False`), except that a cast
 to bool is `!= 0`.
@@ -70,7 +70,7 @@ give. An instance without a step, because a loop of its reduction has extent 0 o
 is excluded by the block's predicate or a branch, runs the init alone, where the outermost loop of
 the reduction is reached: an empty sum is 0, as in NumPy. A condition in which no variable of these
 loops occurs excludes the instance itself, and its init. An instance that has steps, but not the
-first one, runs no init. `tensorir.empty_reductions` writes this out.
+first one, runs no init. `tensorir.memory.empty_reductions` writes this out.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tensorir import expr as e
-from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRTypeError
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import INT32, DataType
 from tensorir.semantics.conversions import conversion, convert, reinterpreted
 from tensorir.semantics.floats import floating, from_bits, rounding, to_bits
 from tensorir.semantics.integers import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError
+from tensorir.nodes.dtype import DataType
 from tensorir.semantics.floats import format_of, from_bits, nearest, rounding, to_bits
 from tensorir.semantics.integers import saturating, wrapping
 

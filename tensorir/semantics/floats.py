@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorir import expr as e
-from tensorir.dtype import FLOAT32, DataType
 from tensorir.errors import IRTypeError
-from tensorir.float_format import FORMATS, Format
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import FLOAT32, DataType
+from tensorir.nodes.float_format import FORMATS, Format
 
 
 def format_of(dtype: DataType) -> Format:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from tensorir import expr as e
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
-from tensorir.expr import integer_limits
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import integer_limits
 
 
 @cache

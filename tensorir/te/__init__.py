@@ -38,7 +38,7 @@ call. Functions of scalars have the names they have in scripts (`te.exp`, `te.if
 
 from typing import NoReturn
 
-from tensorir.ops import (
+from tensorir.nodes.ops import (
     add,
     bitwise_and,
     bitwise_not,
@@ -60,10 +60,10 @@ from tensorir.ops import (
     truncdiv,
     truncmod,
 )
-from tensorir.ops import (
+from tensorir.nodes.ops import (
     mul as multiply,
 )
-from tensorir.ops import (
+from tensorir.nodes.ops import (
     sub as subtract,
 )
 from tensorir.te.compute import compute, tag_scope

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
 
-from tensorir.buffer import Range
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import ExprLike, IterVar, PrimExpr, Reduce, Var
-from tensorir.ops import as_expr
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import ExprLike, IterVar, PrimExpr, Reduce, Var
+from tensorir.nodes.ops import as_expr
+from tensorir.rewriting.visit import walk
 from tensorir.te.tensor import ComputeOp, ShapeLike, Tensor, as_shape
-from tensorir.visit import walk
 
 
 @overload

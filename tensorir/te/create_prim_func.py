@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tensorir.access import get_block_access_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range, decl_buffer
-from tensorir.dtype import HANDLE
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import BufferLoad, PrimExpr, Reduce, Var
-from tensorir.fresh_copy import FreshCopy
 from tensorir.function import PrimFunc
-from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
-from tensorir.ops import TRUE, if_then_else, match_types
-from tensorir.recursion import any_depth
-from tensorir.script.completion import complete_block, with_root_block
-from tensorir.stmt import (
+from tensorir.memory.access import get_block_access_region
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range, decl_buffer
+from tensorir.nodes.dtype import HANDLE
+from tensorir.nodes.expr import BufferLoad, PrimExpr, Reduce, Var
+from tensorir.nodes.ops import TRUE, if_then_else, match_types
+from tensorir.nodes.stmt import (
     Block,
     BlockRealize,
     BufferStore,
@@ -27,10 +24,13 @@ from tensorir.stmt import (
     Stmt,
     sequence,
 )
+from tensorir.recursion import any_depth
+from tensorir.rewriting.fresh_copy import FreshCopy
+from tensorir.rewriting.visit import Substitution, collect_vars, substitute
+from tensorir.script.completion import complete_block, with_root_block
 from tensorir.te.index_dtype import with_index_dtype
 from tensorir.te.nest import Axes, Nest
 from tensorir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
-from tensorir.visit import Substitution, collect_vars, substitute
 
 _DROPPED: Final = ("workload", "const_matrix", "auto_scheduler_simplify_const_tensor_indices")
 """Attributes of operations that other systems leave behind and nothing here reads."""

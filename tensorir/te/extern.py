@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, decl_buffer
-from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import cast, const
-from tensorir.stmt import Block, BlockRealize, Evaluate, Stmt
+from tensorir.memory.access import get_block_read_write_region
+from tensorir.nodes.buffer import Buffer, decl_buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import cast, const
+from tensorir.nodes.stmt import Block, BlockRealize, Evaluate, Stmt
+from tensorir.rewriting.visit import Substitution
 from tensorir.te.tensor import ExternOp, ShapeLike, Tensor, as_shape
-from tensorir.visit import Substitution
 
 
 def extern(

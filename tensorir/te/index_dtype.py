@@ -6,15 +6,15 @@ converted back.
 
 from __future__ import annotations
 
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Buffer, Range
-from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr, Var
-from tensorir.fresh_copy import FreshCopy, fresh_thread
 from tensorir.function import PrimFunc
-from tensorir.ops import cast
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import cast
+from tensorir.rewriting.fresh_copy import FreshCopy, fresh_thread
+from tensorir.rewriting.visit import walk
 
 
 def with_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from tensorir.buffer import Range
-from tensorir.expr import IterVar, PrimExpr, Var
-from tensorir.ops import const
-from tensorir.visit import collect_vars
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import collect_vars
 
 
 class Axes(NamedTuple):

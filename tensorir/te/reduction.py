@@ -8,11 +8,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from tensorir import ops
-from tensorir.buffer import Range
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import CommReducer, ExprLike, IterVar, PrimExpr, Reduce, Var
-from tensorir.ops import (
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import CommReducer, ExprLike, IterVar, PrimExpr, Reduce, Var
+from tensorir.nodes.ops import (
     FALSE,
     TRUE,
     add,

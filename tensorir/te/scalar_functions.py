@@ -1,7 +1,7 @@
 """Functions of scalars: those of the script dialect, under the names they have there."""
 
-from tensorir.expr import EQ, ExprLike, PrimExpr
-from tensorir.ops import FALSE, TRUE, as_expr, compare, infinity, logical_and, logical_not
+from tensorir.nodes.expr import EQ, ExprLike, PrimExpr
+from tensorir.nodes.ops import FALSE, TRUE, as_expr, compare, infinity, logical_and, logical_not
 from tensorir.script.namespace import T
 
 Select = T.Select

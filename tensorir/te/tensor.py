@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from tensorir.buffer import Buffer
-from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import (
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import INT32, DataType
+from tensorir.nodes.expr import (
     BufferLoad,
     ExprLike,
     IntImm,
@@ -24,9 +24,9 @@ from tensorir.expr import (
     SizeVar,
     Var,
 )
-from tensorir.ops import as_expr, const
-from tensorir.stmt import Block
-from tensorir.visit import post_order_visit
+from tensorir.nodes.ops import as_expr, const
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import post_order_visit
 
 ShapeLike: TypeAlias = Sequence[ExprLike] | ExprLike
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
-from tensorir.stmt import BlockRealize
+from tensorir.nodes.stmt import BlockRealize
 
 _BUILT_IN = ("dot_product", "matrix_tile")
 """Modules of this package that register intrinsics, loaded when one is looked up."""

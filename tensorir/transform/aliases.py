@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TypeAlias
 
-from tensorir.expr import GlobalVar
 from tensorir.function import IRModule
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.calls import (
     ALLOC_STORAGE,

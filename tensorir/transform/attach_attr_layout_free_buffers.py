@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from tensorir.expr import Call, GlobalVar, IntImm
-from tensorir.fresh_copy import renew_defs
 from tensorir.function import IRModule, PrimFunc
-from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.nodes.expr import Call, GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
 from tensorir.relax.calls import FRESH
 from tensorir.relax.destination_passing import destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import walk
 from tensorir.transform.define_pass import ModulePass, map_graph_functions
 from tensorir.transform.pass_context import PassContext
-from tensorir.visit import walk
 
 _Use: TypeAlias = tuple[str, tuple[int, ...]]
 """A tensor function, and which of its parameters may have any layout in a call of it."""

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.function import IRModule
-from tensorir.ops import const
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import const
 from tensorir.relax.expr import Constant, GraphVar
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter, SizeSubstitution
+from tensorir.rewriting.visit import collect_vars, substitute
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pass_context import PassContext
-from tensorir.visit import collect_vars, substitute
 
 
 class BindParams(ModulePass):

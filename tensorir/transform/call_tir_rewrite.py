@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tensorir.expr import GlobalVar, Var
 from tensorir.function import IRModule
+from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.relax import expr as g
 from tensorir.relax.calls import FRESH, alloc_tensor, call_into, copy_into
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing

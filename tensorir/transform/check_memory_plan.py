@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from tensorir.errors import WellFormedError
-from tensorir.expr import IntImm
 from tensorir.function import IRModule
+from tensorir.nodes.expr import IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.function import Function, graph_functions

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorir.errors import IRTypeError
-from tensorir.expr import Call, GlobalVar
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.node import Node
+from tensorir.nodes.expr import Call, GlobalVar
+from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import merged_blocks
+from tensorir.rewriting.visit import walk
 from tensorir.transform.define_pass import ModulePass, map_graph_functions
 from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
-from tensorir.visit import walk
 
 
 class DeadCodeElimination(ModulePass):

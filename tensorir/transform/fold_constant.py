@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from tensorir.arith import Analyzer
-from tensorir.expr import GlobalVar, IntImm
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.calls import FRESH
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing

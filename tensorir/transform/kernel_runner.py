@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from tensorir import stmt as s
-from tensorir.expr import Call, IntImm
 from tensorir.function import IRModule, PrimFunc
 from tensorir.interp import InterpreterError, interpret
-from tensorir.intrin import Op
-from tensorir.node import Node
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import Call, IntImm
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.node import Node
+from tensorir.rewriting.visit import children, walk
 from tensorir.transform.dead_code_elimination import called_functions
-from tensorir.visit import children, walk
 
 KernelRunner: TypeAlias = Callable[[IRModule, str, Sequence[Any]], bool]
 """Runs a tensor function on arrays and integers, which writes its outputs in place.

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tensorir.errors import IRValueError
-from tensorir.expr import Var
-from tensorir.fresh_copy import renew_defs
 from tensorir.function import IRModule
-from tensorir.node import Node
+from tensorir.nodes.expr import Var
+from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
 from tensorir.relax.callee import is_pure_call
@@ -22,12 +21,13 @@ from tensorir.relax.struct_info import (
     defining_extents,
 )
 from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.dead_code_elimination import called_functions, without_dead_bindings
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.liveness import used_vars
 from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pass_context import PassContext
-from tensorir.visit import collect_vars, walk
 
 
 class LiftTransformParams(ModulePass):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorir.node import Node
+from tensorir.nodes.node import Node
 from tensorir.relax.expr import Binding, GraphVar, If, SeqExpr
 from tensorir.relax.function import Function
-from tensorir.visit import walk
+from tensorir.rewriting.visit import walk
 
 
 def used_vars(node: Node) -> Iterator[GraphVar]:

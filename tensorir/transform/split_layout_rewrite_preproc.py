@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tensorir.expr import GlobalVar, IntImm
-from tensorir.fresh_copy import renew_defs
 from tensorir.function import IRModule, PrimFunc
-from tensorir.layout_rewrite import (
+from tensorir.memory.layout_rewrite import (
     LAYOUT_FREE_BUFFERS,
     LayoutRewrite,
     layout_rewrites,
     layout_rewrites_alone,
     without_layout_rewrites,
 )
+from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
 from tensorir.relax.calls import call_tir
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.transform.dead_code_elimination import called_functions
 from tensorir.transform.define_pass import ModulePass, map_graph_functions
 from tensorir.transform.pass_context import PassContext
@@ -36,8 +36,8 @@ class SplitLayoutRewritePreproc(ModulePass):
     These are the blocks that carry the annotation `meta_schedule.layout_rewrite_preproc`, as the
     postprocessor RewriteLayout makes them for `layout_free_buffers`. `FoldConstant` then computes
     what depends on constants; for any other argument the layout is rewritten in each call as
-    before. A block that cannot run by itself (`tensorir.layout_rewrite`) stays where it is. The
-    function from before is left out where nothing calls it any more.
+    before. A block that cannot run by itself (`tensorir.memory.layout_rewrite`) stays where it is.
+    The function from before is left out where nothing calls it any more.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from tensorir.expr import GlobalVar
 from tensorir.function import IRModule
+from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, ALLOC_TENSOR, alloc_storage, place_tensor
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import OBJECT, TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.visit import walk
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.liveness import live_after, used_vars
 from tensorir.transform.pack_intervals import ALIGNMENT, Packing, pack
 from tensorir.transform.pass_context import PassContext
-from tensorir.visit import walk
 
 
 class StaticPlanBlockMemory(FunctionPass):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorir import te
-from tensorir.expr import PrimExpr, Var
+from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.te import Tensor
 
 

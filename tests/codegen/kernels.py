@@ -9,11 +9,11 @@ import numpy as np
 
 import codegen
 from codegen.target import Target
-from tensorir.buffer import decl_buffer
-from tensorir.expr import BufferLoad, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import as_expr, const
-from tensorir.stmt import BufferStore, For, ForKind, sequence
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.expr import BufferLoad, PrimExpr, Ramp, Var
+from tensorir.nodes.ops import as_expr, const
+from tensorir.nodes.stmt import BufferStore, For, ForKind, sequence
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,15 +12,15 @@ from kernels import Array, elementwise
 
 import codegen
 import tensorir
-from tensorir import expr as e
-from tensorir import ops
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
-from tensorir.expr import FloatImm, IntImm, Let, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.interp import InterpreterError, interpret
-from tensorir.value_variables import value_variables
+from tensorir.memory.value_variables import value_variables
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import FloatImm, IntImm, Let, PrimExpr, Var
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
 
 
 def results(text: str, *arrays: Array) -> Array:
@@ -267,20 +267,20 @@ def vector_program(make: Any) -> PrimFunc:
     """Return `B[0:8] = make(A, m)` for arrays A and B of 8 int32 and a scalar m."""
     a, b = (tensorir.decl_buffer((8,), "int32", name) for name in "AB")
     m = Var("m")
-    body = tensorir.stmt.BufferStore(b, make(a, m), [LANES])
+    body = tensorir.nodes.stmt.BufferStore(b, make(a, m), [LANES])
     return PrimFunc([a, b, m], body, attrs={"global_symbol": "f", "tir.noalias": True})
 
 
 def lanes_from(a: Any, m: Var) -> PrimExpr:
     """Return 1 in the lanes from `m` on if the element that all of them ask for is positive."""
-    positive = e.Broadcast(tensorir.expr.BufferLoad(a, [m]) > 0, 8)
+    positive = e.Broadcast(tensorir.nodes.expr.BufferLoad(a, [m]) > 0, 8)
     found = e.And(e.GE(LANES, e.Broadcast(m, 8)), positive)
     return e.Select(found, ops.const(1, "int32x8"), ops.const(0, "int32x8"))
 
 
 def positive_ahead(a: Any, m: Var) -> PrimExpr:
     """Return 1 in the lanes whose element `m` further on exists and is positive."""
-    element = tensorir.expr.BufferLoad(a, [e.Ramp(m, ops.as_expr(1), 8)])
+    element = tensorir.nodes.expr.BufferLoad(a, [e.Ramp(m, ops.as_expr(1), 8)])
     found = e.And(LANES + m < 8, element > 0)
     return e.Select(found, ops.const(1, "int32x8"), ops.const(0, "int32x8"))
 
@@ -462,6 +462,6 @@ def f(B: T.Buffer((3,), "int32")):
 
 def test_types_without_arithmetic_are_refused() -> None:
     x = Var("x", DataType("e4m3_float8"))
-    func = PrimFunc([x], tensorir.stmt.Evaluate(e.Add(x, x)))
+    func = PrimFunc([x], tensorir.nodes.stmt.Evaluate(e.Add(x, x)))
     with pytest.raises(TypeError, match="e4m3_float8 has no arithmetic"):
         interpret(func, 1.0)

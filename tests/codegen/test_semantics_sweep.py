@@ -19,15 +19,15 @@ from kernels import Array, elementwise_program, outputs_of
 from test_vector_math import BOUNDS, SPECIAL, WITHOUT_FMA
 
 import codegen
-from tensorir import expr as e
-from tensorir import ops
 from tensorir.arith import Analyzer
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
-from tensorir.expr import PrimExpr, integer_limits
-from tensorir.float_format import FORMATS
 from tensorir.interp import interpret
-from tensorir.intrin import Op
+from tensorir.nodes import expr as e
+from tensorir.nodes import ops
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, integer_limits
+from tensorir.nodes.float_format import FORMATS
+from tensorir.nodes.intrin import Op
 from tensorir.semantics import convert, evaluate, rounding, to_bits
 from tensorir.semantics.floats import nearest
 

@@ -16,7 +16,7 @@ import tensorir
 from codegen import vector_math
 from codegen.compile import llvm_source
 from tensorir.errors import TensorIRError
-from tensorir.ops import cast, const, intrinsic
+from tensorir.nodes.ops import cast, const, intrinsic
 
 BOUNDS: dict[str, tuple[float, float]] = {
     "exp": (1, 1.1), "exp2": (1, 1), "exp10": (1, 1.1),

@@ -6,7 +6,7 @@ import pytest
 
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
-from tensorir.ops import const
+from tensorir.nodes.ops import const
 from tests.schedule.transformation import apply, refused
 
 PROGRAM = """\

@@ -8,8 +8,8 @@ from schedule import Schedule
 from schedule.analysis.axis_independence import conflict_in
 from schedule.analysis.step_order import steps_commute
 from tensorir import parse, workloads
-from tensorir.stmt import Block
-from tensorir.visit import walk
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 from tests.recorded import recorded
 from tests.schedule.transformation import apply, refused, scheduled
 

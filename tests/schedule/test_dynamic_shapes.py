@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from schedule import Schedule
 from tensorir import PrimFunc, parse
 from tensorir.arith import Analyzer
-from tensorir.expr import IntImm
 from tensorir.interp import interpret
-from tensorir.ops import const
-from tensorir.visit import collect_vars, substitute
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import collect_vars, substitute
 from tests.schedule.transformation import refused, scheduled
 
 SIZES = ((1, 1), (5, 7), (16, 16), (33, 20), (3, 40))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
 from tensorir.interp import interpret
-from tensorir.ops import const
+from tensorir.nodes.ops import const
 from tests.schedule.programs import CUBE, MATRIX
 from tests.schedule.transformation import apply, refused, scheduled
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from schedule.analysis.layout_map import analyze_layout
 from tensorir.arith import Analyzer
-from tensorir.buffer import Range
 from tensorir.errors import IRValueError
-from tensorir.index_map import IndexMap
-from tensorir.ops import const
-from tensorir.visit import substitute
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import substitute
 
 
 def at(expr, variables, point):

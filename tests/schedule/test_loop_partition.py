@@ -6,7 +6,7 @@ import pytest
 
 from schedule import Schedule
 from tensorir import Block, parse, verify_well_formed
-from tensorir.visit import walk
+from tensorir.rewriting.visit import walk
 from tests.schedule.transformation import apply, refused, scheduled
 
 BEFORE = """\

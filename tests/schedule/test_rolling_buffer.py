@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schedule import Schedule
 from tensorir import parse
-from tensorir.expr import IterVar
+from tensorir.nodes.expr import IterVar
 from tests.schedule.transformation import apply, refused
 
 LINE = """\

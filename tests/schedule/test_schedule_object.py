@@ -8,8 +8,8 @@ import pytest
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError, Trace
 from tensorir import IRModule, assert_structural_equal, parse
 from tensorir.errors import WellFormedError
-from tensorir.expr import Var
-from tensorir.stmt import Block, For
+from tensorir.nodes.expr import Var
+from tensorir.nodes.stmt import Block, For
 from tests.schedule.programs import STAGES
 
 COPY = """\

@@ -9,10 +9,10 @@ from schedule.analysis.dependency import dependencies
 from schedule.analysis.region_cover import covers_reads
 from schedule.stmt_cursor import NOTHING, with_child_replaced
 from tensorir import assert_structural_equal, parse
-from tensorir.buffer import decl_buffer
-from tensorir.expr import Var
-from tensorir.ops import as_expr, const
-from tensorir.stmt import (
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.expr import Var
+from tensorir.nodes.ops import as_expr, const
+from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
     AssertStmt,

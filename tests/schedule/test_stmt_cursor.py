@@ -5,8 +5,8 @@ import pytest
 from schedule import Schedule
 from schedule.stmt_cursor import StmtCursor
 from tensorir import assert_structural_equal, parse
-from tensorir.expr import IntImm
-from tensorir.stmt import Evaluate, For, IfThenElse, LetStmt, SeqStmt
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import Evaluate, For, IfThenElse, LetStmt, SeqStmt
 
 PROGRAM = """\
 @T.prim_func

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schedule import Schedule, ScheduleError, Trace
 from tensorir import IndexMap, T, assert_structural_equal
-from tensorir.expr import FloatImm, IntImm, Var
+from tensorir.nodes.expr import FloatImm, IntImm, Var
 
 ATTACK = 'key"]); import pathlib; pathlib.Path("made").touch(); ([r"\\'
 TEXTS = st.one_of(

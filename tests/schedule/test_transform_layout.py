@@ -7,7 +7,7 @@ import pytest
 
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
-from tensorir.index_map import IndexMap
+from tensorir.indices.index_map import IndexMap
 from tensorir.interp import interpret
 from tests.schedule.transformation import apply, refused, scheduled
 

@@ -12,9 +12,9 @@ from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError
 from schedule.random_state import RandomState
 from schedule.tile_domain import PartitionedTileDomain, PerfectTileDomain
 from tensorir import parse
-from tensorir.expr import Var
-from tensorir.index_map import IndexMap
-from tensorir.ops import const
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import Var
+from tensorir.nodes.ops import const
 
 PROGRAM = parse(
     """\

@@ -12,7 +12,7 @@ from schedule import Schedule, ScheduleError, Trace
 from schedule.errors import describe
 from tensorir import IRModule, assert_structural_equal, parse
 from tensorir.interp import interpret, random_arguments
-from tensorir.visit import walk
+from tensorir.rewriting.visit import walk
 
 
 def apply(

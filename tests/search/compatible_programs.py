@@ -5,8 +5,8 @@ from __future__ import annotations
 from schedule import Schedule
 from search.database import Database, TuningRecord
 from tensorir import parse
-from tensorir.expr import IntImm
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import IntImm
 from tests.search.anchored_programs import TARGET
 
 

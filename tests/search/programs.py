@@ -15,8 +15,8 @@ from typing import Any
 from schedule import Schedule
 from tensorir import I, T
 from tensorir.function import IRModule as IRModule
-from tensorir.ops import as_expr
-from tensorir.stmt import Evaluate, Stmt
+from tensorir.nodes.ops import as_expr
+from tensorir.nodes.stmt import Evaluate, Stmt
 
 MARK = "TENSORIR_TEST_MARK"
 """Environment variable with the path of a file that counts calls across processes."""

@@ -9,7 +9,7 @@ from search.dispatch.adapted_replay import ReplayError
 from search.dispatch.anchor_trace import schedule_by_anchor
 from tensorir import T, assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
-from tensorir.stmt import For, ForKind
+from tensorir.nodes.stmt import For, ForKind
 from tests.search.anchored_programs import (
     TARGET,
     adds_one,

@@ -11,7 +11,7 @@ from schedule import Schedule
 from search.arg_info import ArgInfo, TensorInfo
 from search.builder.local_builder import build_and_export
 from search.context import normalize_mod
-from search.remove_layout_rewrite import rewritten_parameter, with_separate_layout_rewrite
+from search.measuring.remove_layout_rewrite import rewritten_parameter, with_separate_layout_rewrite
 from search.runner.check_results import Expected, Reference, difference
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import evaluate_reference, measure
@@ -19,8 +19,8 @@ from search.runner.program_facts import ProgramFacts
 from search.runner.random_fill import Fill, random_arrays
 from search.runner.reference_program import reference_program
 from tensorir import parse
-from tensorir.dtype import DataType
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.dtype import DataType
 from tests.search.test_postproc_rewrite_layout import AFTER, BEFORE
 
 QUICK = EvaluatorConfig(number=1, repeat=1, min_repeat_ms=0)

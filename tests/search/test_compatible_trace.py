@@ -20,10 +20,10 @@ from search.database import (
 )
 from search.dispatch.adapted_replay import ReplayError
 from search.dispatch.compatible_trace import schedule_by_compatible
-from search.tuning_run import open_database
+from search.runs.tuning_run import open_database
 from tensorir import assert_structural_equal, parse, workloads
-from tensorir.expr import IntImm
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import IntImm
 from tests.search.anchored_programs import TARGET, assert_same_results, dense, matmul, tiled
 from tests.search.compatible_programs import commit, convolution, product, tiled_product
 

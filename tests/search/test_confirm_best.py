@@ -8,10 +8,10 @@ import pytest
 
 from schedule import Schedule
 from search.builder import Builder, BuilderInput, BuilderResult
-from search.confirm_best import Confirmation, confirm_best, summary
 from search.context import TuneContext
 from search.database.records import TuningRecord, Workload
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
+from search.runs.confirm_best import Confirmation, confirm_best, summary
 from tests.search.programs import Matmul
 
 

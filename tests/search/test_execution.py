@@ -16,7 +16,7 @@ from search.feature_extractor.read_nests import read_nests
 from search.list_spaces import design_spaces
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
-from tensorir.stmt import ForKind
+from tensorir.nodes.stmt import ForKind
 from tests.search.programs import MATMUL_TEXT as MATMUL
 
 POINTS = 8

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from search import DatabaseError, load_run
-from search.appended_file import append, append_lines, locked, replace_lines
 from search.database import (
     JSONDatabase,
     KeyedDatabase,
@@ -27,7 +26,8 @@ from search.database import (
 from search.database.growing_file import Line
 from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
 from search.database.sql_database import SQL_FILE
-from search.trials import TRIALS_FILE, TrialLog
+from search.records.appended_file import append, append_lines, locked, replace_lines
+from search.runs.trials import TRIALS_FILE, TrialLog
 from tests.search.programs import Matmul
 from tests.search.test_database import TARGET, commit, scheduled
 from tests.search.test_trials import FIRST

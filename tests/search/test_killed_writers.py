@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from search import auto_scheduler, load_run
-from search.appended_file import append_lines
 from search.autotvm.record import load_from_file, pick_best
 from search.cost_model.measurements import Measurements
 from search.cost_model.saved_model import SavedModel
-from search.run_journal import RunJournal
-from search.trials import TrialLog
+from search.records.appended_file import append_lines
+from search.runs.run_journal import RunJournal
+from search.runs.trials import TrialLog
 from tests.search.test_trials import FIRST
 
 Write = Callable[[Path, int], None]

@@ -11,7 +11,7 @@ from search.cost_model import CostModel, RandomModel, XGBModel
 from search.cost_model.learn_from_records import learn_from_records
 from search.database import Database, MemoryDatabase, TuningRecord
 from search.database.records import FAILED
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
 from tensorir import workloads
 from tensorir.function import IRModule

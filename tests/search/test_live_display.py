@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from search.live_display import live_display
+from search.reports.live_display import live_display
 from tensorir.script.display import preformatted
 
 FIRST = "ID | Best\n---------\n 0 |  N/A"

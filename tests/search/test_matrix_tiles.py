@@ -17,11 +17,11 @@ from codegen.compile import llvm_source
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import parse
 from tensorir.arith import Analyzer
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm
 from tensorir.function import PrimFunc
-from tensorir.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm
+from tensorir.nodes.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt
+from tensorir.rewriting.visit import substitute
 from tensorir.tensor_intrin import TensorIntrin
-from tensorir.visit import substitute
 
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=1"
 Array = np.ndarray[Any, Any]

@@ -11,8 +11,8 @@ from schedule import Schedule
 from search.errors import TuningError
 from search.schedule_rule import MultiLevelTilingWideVector, ReuseType
 from tensorir import assert_structural_equal
-from tensorir.expr import IntImm
 from tensorir.interp import interpret, random_arguments
+from tensorir.nodes.expr import IntImm
 from tests.search.int8_programs import program
 
 MATMUL = """

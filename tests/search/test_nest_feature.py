@@ -10,7 +10,7 @@ from schedule import Schedule
 from search import TuneContext
 from search.feature_extractor import FeatureExtractor, NestFeature
 from search.feature_extractor.machine import Machine
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 

@@ -15,10 +15,10 @@ from search.database import Database, MemoryDatabase
 from search.postproc import RewriteLayout
 from search.runner import LocalRunner
 from tensorir import IRModule, parse
-from tensorir.fresh_copy import renew_defs
 from tensorir.relax.expr import Constant
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import walk
 from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams
-from tensorir.visit import walk
 from tests.search.anchored_programs import TARGET, commit
 
 MODEL = parse("""

@@ -9,9 +9,9 @@ from matplotlib import pyplot as plt
 
 from schedule import Schedule
 from search import plot
-from search.design_space import DesignSpace
 from search.errors import TuningError
-from search.trials import RunTable, Trial
+from search.runs.trials import RunTable, Trial
+from search.spaces.design_space import DesignSpace
 from tensorir import T
 
 

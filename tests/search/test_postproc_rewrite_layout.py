@@ -5,8 +5,8 @@ import pytest
 
 import search as ms
 from schedule import Schedule
+from search.measuring.remove_layout_rewrite import without_layout_rewrite
 from search.postproc import RewriteLayout
-from search.remove_layout_rewrite import without_layout_rewrite
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse
 from tensorir.function import PrimFunc

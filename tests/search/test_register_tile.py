@@ -23,7 +23,7 @@ from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, workloads
 from tensorir.function import IRModule, PrimFunc
 from tensorir.interp import interpret, random_arguments
-from tensorir.stmt import ForKind
+from tensorir.nodes.stmt import ForKind
 from tests.search.programs import Matmul
 
 AVX512 = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")  # 32 registers of 16 floats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from search.run_journal import RunJournal, differences
+from search.runs.run_journal import RunJournal, differences
 
 PLAN = {"trials": 8}
 

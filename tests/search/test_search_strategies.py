@@ -14,7 +14,7 @@ import search as ms
 from schedule import Schedule
 from search.cost_model import CostModel
 from search.errors import TuningError
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from search.mutator import MutateTileSize
 from search.postproc import Postproc
 from search.runner import RunnerResult

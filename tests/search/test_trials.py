@@ -12,7 +12,7 @@ import pytest
 
 import search as ms
 from search import DatabaseError
-from search.trials import TRIALS_FILE, RunTable, Trial, TrialLog
+from search.runs.trials import TRIALS_FILE, RunTable, Trial, TrialLog
 
 FIRST = Trial(
     task="matmul",

@@ -180,8 +180,8 @@ def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trial k of 5 takes 1 + k / 100 ms, but 2 ms and more when it is measured again."""
-    monkeypatch.setattr("search.name_winner._LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("search.name_winner._SHARE", 0.0)
+    monkeypatch.setattr("search.runs.name_winner._LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("search.runs.name_winner._SHARE", 0.0)
 
     class Slower(Runner):
         def __init__(self) -> None:

@@ -20,9 +20,9 @@ from search.cost_model import RandomModel, XGBModel
 from search.database import JSONDatabase
 from search.measure_callback import MeasureCallback
 from search.runner import RunnerResult
+from search.runs.trials import TRIALS_FILE, load_run
+from search.runs.tuning_run import MODEL_FILE, TuningRun
 from search.search_strategy import EvolutionarySearch
-from search.trials import TRIALS_FILE, load_run
-from search.tuning_run import MODEL_FILE, TuningRun
 from tensorir.replaced_file import replaced_file
 from tests.search.compatible_programs import product
 from tests.search.made_up_runs import TARGET, LateFiles, ScriptFiles, TimesOfScripts, task
@@ -427,8 +427,8 @@ def test_a_later_session_has_the_same_winner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Measured again, the best four take 110 us and more; others took 104 us, and time is over."""
-    monkeypatch.setattr("search.name_winner._LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("search.name_winner._SHARE", 0.0)
+    monkeypatch.setattr("search.runs.name_winner._LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("search.runs.name_winner._SHARE", 0.0)
     runner = TimesOfScripts(
         lambda k: microseconds(100 + k if k < 8 else (112, 111, 110, 113)[k % 4])
     )

@@ -15,8 +15,8 @@ from search.search_strategy.trace_application import TraceApplication
 from tensorir import parse
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret, random_arguments
-from tensorir.stmt import For, ForKind
-from tensorir.visit import walk
+from tensorir.nodes.stmt import For, ForKind
+from tensorir.rewriting.visit import walk
 
 MATMUL = """
 @T.prim_func

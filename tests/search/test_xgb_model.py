@@ -18,10 +18,10 @@ from search.cost_model.measurements import FAILURE, Cost, Measurements
 from search.cost_model.ranking_loss import RankingLoss, average_peak, pairwise_accuracy
 from search.cost_model.saved_model import OutdatedModelError
 from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
-from search.design_space import DesignSpace
 from search.feature_extractor import FeatureExtractor, PackedFeatures
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
+from search.spaces.design_space import DesignSpace
 from tests.search.programs import Matmul, split_all
 
 SPACE = SimpleNamespace(index=0)

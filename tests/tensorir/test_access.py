@@ -7,11 +7,11 @@ from hypothesis import given
 from strategies import CONDITIONS, DOMAINS, INDEX_EXPRESSIONS, X, Y, evaluate, points
 
 from tensorir import parse
-from tensorir.access import get_block_read_write_region
-from tensorir.buffer import decl_buffer
-from tensorir.ops import const
-from tensorir.stmt import Block, BufferStore, For, ForKind, IfThenElse
-from tensorir.visit import walk
+from tensorir.memory.access import get_block_read_write_region
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import Block, BufferStore, For, ForKind, IfThenElse
+from tensorir.rewriting.visit import walk
 
 PROGRAM = """\
 @T.prim_func

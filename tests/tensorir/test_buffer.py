@@ -3,7 +3,7 @@
 import pytest
 
 from tensorir import IRTypeError, IRValueError, T, Var, assert_structural_equal, decl_buffer, parse
-from tensorir.ops import const
+from tensorir.nodes.ops import const
 
 ACCESSES = """
 @T.prim_func

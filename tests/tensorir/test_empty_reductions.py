@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 import codegen
 from tensorir import parse
-from tensorir.empty_reductions import initialise_empty_reductions
 from tensorir.interp import interpret
+from tensorir.memory.empty_reductions import initialise_empty_reductions
 from tensorir.verify import verify_well_formed
 
 Array = NDArray[Any]

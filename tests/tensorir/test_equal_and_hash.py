@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorir import I, R, T, expr_deep_equal, parse, structural_equal, structural_hash
-from tensorir.dtype import DataType
 from tensorir.errors import DiagnosticError
-from tensorir.expr import FloatImm, IntImm, PointerType, PrimType, StringImm, TupleType, Var
-from tensorir.index_map import IndexMap
-from tensorir.node import Attrs
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import FloatImm, IntImm, PointerType, PrimType, StringImm, TupleType, Var
+from tensorir.nodes.node import Attrs
 
 NAN_BITS = np.array([0x7FC00000, 0xFFC00001], "uint32").view("float32")
 VALUES = [

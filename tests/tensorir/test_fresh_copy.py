@@ -10,9 +10,9 @@ from tensorir import (
     renew_defs,
     verify_well_formed,
 )
-from tensorir import stmt as s
-from tensorir.ops import TRUE, const
-from tensorir.visit import collect_vars, walk
+from tensorir.nodes import stmt as s
+from tensorir.nodes.ops import TRUE, const
+from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.workloads import WORKLOADS, create
 
 PROGRAMS = {

@@ -4,9 +4,9 @@ import pytest
 
 from tensorir import IRTypeError, PrimFunc, Var, assert_structural_equal, parse
 from tensorir.function import VOID_TYPE
-from tensorir.ops import intrinsic
-from tensorir.stmt import Evaluate, SeqStmt
-from tensorir.types import PrimType
+from tensorir.nodes.ops import intrinsic
+from tensorir.nodes.stmt import Evaluate, SeqStmt
+from tensorir.nodes.types import PrimType
 
 
 def returning(text):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tensorir import IndexMap, IRTypeError, IRValueError, T, Var
-from tensorir.buffer import Range
-from tensorir.dtype import INT32, INT64
-from tensorir.expr import Call
-from tensorir.index_values import index_values
-from tensorir.ops import const
-from tensorir.visit import walk
+from tensorir.indices.index_values import index_values
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import INT32, INT64
+from tensorir.nodes.expr import Call
+from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import walk
 
 
 def tiled(index_dtype):

@@ -20,9 +20,9 @@ from tensorir import (
     structural_hash,
     verify_well_formed,
 )
-from tensorir.expr import Add, Var
 from tensorir.interp import interpret
 from tensorir.interp.graphs import interpret_graph
+from tensorir.nodes.expr import Add, Var
 from tensorir.recursion import NestingError, any_depth, nesting, run_deep
 
 HEAD = """

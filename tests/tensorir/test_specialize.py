@@ -14,8 +14,8 @@ from tensorir import (
     verify_well_formed,
 )
 from tensorir.interp import interpret
-from tensorir.stmt import DeclBuffer
-from tensorir.visit import walk
+from tensorir.nodes.stmt import DeclBuffer
+from tensorir.rewriting.visit import walk
 
 SYMBOLIC = """
 @T.prim_func

@@ -18,10 +18,10 @@ from tensorir import (
     te,
     verify_well_formed,
 )
-from tensorir.expr import BufferLoad
 from tensorir.interp import interpret
-from tensorir.stmt import BufferStore, For, ForKind
-from tensorir.visit import walk
+from tensorir.nodes.expr import BufferLoad
+from tensorir.nodes.stmt import BufferStore, For, ForKind
+from tensorir.rewriting.visit import walk
 from tests.recorded import RECORDED, recorded
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tensorir import PrimFunc, Var, WellFormedError, parse, verify_ssa, verify_well_formed
-from tensorir.buffer import decl_buffer
-from tensorir.expr import EQ, BufferLoad, IterVar, StringImm
-from tensorir.ops import TRUE, const
-from tensorir.stmt import (
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.expr import EQ, BufferLoad, IterVar, StringImm
+from tensorir.nodes.ops import TRUE, const
+from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
     AssertStmt,

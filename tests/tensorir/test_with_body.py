@@ -3,9 +3,9 @@
 import pytest
 
 from tensorir import parse
-from tensorir.ops import const
-from tensorir.stmt import Block, Evaluate, For
-from tensorir.visit import walk
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import Block, Evaluate, For
+from tensorir.rewriting.visit import walk
 
 TEXT = """
 @T.prim_func

@@ -7,7 +7,7 @@ import pytest
 from tensorir import parse
 from tensorir.errors import DiagnosticError
 from tensorir.function import IRModule
-from tensorir.written_parameters import written_parameters
+from tensorir.memory.written_parameters import written_parameters
 
 
 def written(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from search.auto_scheduler.search_task import SearchTask
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
 from search.database.target_key import for_other_cores
 from search.errors import TuningError
-from search.record_lines import numbered_records, warn_of_left_out
+from search.records.record_lines import numbered_records, warn_of_left_out
 from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:

@@ -20,15 +20,15 @@ from search.auto_scheduler.log.record import (
 )
 from search.auto_scheduler.steps.step import KINDS
 from search.database.records import FAILED
-from search.decision_columns import decision_columns
-from search.design_space import DesignSpace
 from search.errors import TuningError
 from search.explanation.explanation import MOST_PROGRAMS, LogExplanation
 from search.explanation.field import ERROR_MEANINGS, Field, utc
 from search.explanation.table import STOPPED, LogTable, Measurement, spread_out
-from search.flops import estimate_tir_flops
-from search.measure_error_no import MeasureErrorNo
-from search.record_lines import CountedLines, numbered_records
+from search.measuring.flops import estimate_tir_flops
+from search.records.measure_error_no import MeasureErrorNo
+from search.records.record_lines import CountedLines, numbered_records
+from search.spaces.decision_columns import decision_columns
+from search.spaces.design_space import DesignSpace
 from tensorir.errors import TensorIRError
 
 

@@ -10,7 +10,6 @@ from itertools import islice
 
 from codegen import Target
 from codegen.target import as_target
-from search.appended_file import PathLike, append_lines, locked, replace_lines
 from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.record import (
     MeasureInput,
@@ -22,7 +21,8 @@ from search.auto_scheduler.log.record import (
 from search.database.best_records import winner_first
 from search.database.target_key import target_key
 from search.errors import TuningError
-from search.record_lines import numbered_records
+from search.records.appended_file import PathLike, append_lines, locked, replace_lines
+from search.records.record_lines import numbered_records
 
 logger = logging.getLogger("auto_scheduler")
 

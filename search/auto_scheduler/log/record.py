@@ -22,8 +22,8 @@ from search.auto_scheduler.steps.state import State
 from search.auto_scheduler.steps.trace_step import TraceStep
 from search.database.records import FAILED, digest
 from search.errors import TuningError
-from search.measure_error_no import MeasureErrorNo
-from search.record_lines import LineError, costs_of_line, json_object, target_of_line
+from search.records.measure_error_no import MeasureErrorNo
+from search.records.record_lines import LineError, costs_of_line, json_object, target_of_line
 from tensorir.errors import TensorIRError
 
 LOG_VERSION: Final = "v0.6"

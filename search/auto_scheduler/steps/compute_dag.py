@@ -14,9 +14,9 @@ from search.auto_scheduler.steps.schedule_steps import schedule_of, with_extents
 from search.auto_scheduler.steps.state import Iterator, IterKind, Stage, State
 from search.auto_scheduler.steps.step import Step
 from search.errors import TuningError
-from search.flops import OperationCounter
+from search.measuring.flops import OperationCounter
 from tensorir import te
-from tensorir.expr import IntImm, IterVar, PrimExpr, Reduce
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Reduce
 from tensorir.te.create_prim_func import operations_in_order
 from tensorir.te.tensor import Operation
 

@@ -18,7 +18,7 @@ from search.auto_scheduler.steps.state import (
     loops_of,
 )
 from search.auto_scheduler.steps.step import StepError
-from tensorir.expr import IntImm
+from tensorir.nodes.expr import IntImm
 
 if TYPE_CHECKING:
     from schedule import BlockRV, LoopRV, Schedule

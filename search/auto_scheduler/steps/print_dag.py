@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tensorir.expr import Add, CommReducer, Max, Min, Mul, PrimExpr, Reduce
-from tensorir.ops import is_const_int
+from tensorir.nodes.expr import Add, CommReducer, Max, Min, Mul, PrimExpr, Reduce
+from tensorir.nodes.ops import is_const_int
 from tensorir.te import ComputeOp, PlaceholderOp
 from tensorir.te.tensor import Operation
 

@@ -22,7 +22,7 @@ from search.auto_scheduler.steps.step import Step, StepError, blamed_on_step
 from search.auto_scheduler.steps.trace_step import TraceStep
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
-from tensorir.expr import IntImm
+from tensorir.nodes.expr import IntImm
 
 if TYPE_CHECKING:
     from search.auto_scheduler.steps.compute_dag import ComputeDAG

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from schedule import BlockRV, LoopRV, Schedule
 from search.auto_scheduler.steps.step import StepError
-from tensorir.buffer import Buffer
+from tensorir.nodes.buffer import Buffer
 from tensorir.te import PlaceholderOp
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from search.appended_file import append_lines, replace_lines
 from search.auto_scheduler.log.record import (
     MeasureInput,
     MeasureResult,
@@ -17,13 +16,14 @@ from search.auto_scheduler.log.record import (
 )
 from search.auto_scheduler.tuning.task_context import search_task_of
 from search.measure_callback import MeasureCallback
-from search.measure_error_no import MeasureErrorNo
+from search.records.appended_file import append_lines, replace_lines
+from search.records.measure_error_no import MeasureErrorNo
 from search.task_scheduler.statistics_table import statistics_table
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
     from search.database import TuningRecord
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.task_scheduler import TaskScheduler
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from search.errors import TuningError
 from search.measure_callback import MeasureCallback
-from search.progress import Progress
+from search.reports.progress import Progress
+from search.runs.tuning_run import TuningRun
 from search.tune_config import TuneConfig
-from search.tuning_run import TuningRun
 
 if TYPE_CHECKING:
     from search.auto_scheduler.tuning.options import TuningOptions

@@ -12,9 +12,9 @@ from codegen import Target
 from search import builder, runner
 from search.builder import Builder
 from search.errors import TuningError
-from search.interrupts import OnInterrupt, checked_on_interrupt
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
+from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import EvaluatorConfig, Runner
 from tensorir.function import IRModule
 

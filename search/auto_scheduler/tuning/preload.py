@@ -9,11 +9,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule import BlockRV, ExpiredHandleError, Schedule
-from search.annotations import SCHEDULE_RULE
 from search.auto_scheduler.log.database import to_database
 from search.auto_scheduler.log.file import load_records
 from search.errors import TuningError
 from search.schedule_rule import ScheduleRule
+from search.spaces.annotations import SCHEDULE_RULE
 
 if TYPE_CHECKING:
     from search.auto_scheduler.tuning.policy import SearchPolicy

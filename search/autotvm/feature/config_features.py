@@ -14,7 +14,7 @@ from search.autotvm.feature.curve import get_buffer_curve_sample_flatten
 from search.autotvm.feature.itervar import get_itervar_feature_flatten
 from search.context import TuneContext
 from search.feature_extractor import NestFeature, PerStoreFeature
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
 
 if TYPE_CHECKING:
     from search.autotvm.space.entity import ConfigEntity

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
     from search.context import TuneContext
-    from search.design_space import Decisions, DesignSpace
-    from search.measure_candidate import MeasureCandidate
+    from search.measuring.measure_candidate import MeasureCandidate
+    from search.spaces.design_space import Decisions, DesignSpace
 
 
 class TemplateFeature(FeatureExtractor):

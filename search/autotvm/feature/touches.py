@@ -9,11 +9,11 @@ from typing import Final
 
 from search.arg_info import entry_name
 from search.feature_extractor.stored_program import Bindings, loop_vars
-from tensorir import expr as e
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.function import IRModule
-from tensorir.stmt import (
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.stmt import (
     BlockRealize,
     BufferStore,
     For,
@@ -23,7 +23,7 @@ from tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-from tensorir.visit import walk
+from tensorir.rewriting.visit import walk
 
 LOOP_KINDS: Final = (
     "blockIdx.x",

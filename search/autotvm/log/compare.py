@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.autotvm.log.rows import LogSource, records_to_table
-from search.drawing import COLOURS, finished, log_scale, new_axes, say
 from search.explanation.table import LogTable
-from search.text_table import aligned, html_table
+from search.reports.drawing import COLOURS, finished, log_scale, new_axes, say
+from search.reports.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

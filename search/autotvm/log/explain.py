@@ -14,8 +14,8 @@ from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
 from search.database.sql_database import SQL_FILE
 from search.explanation.explanation import MOST_PROGRAMS, LogExplanation
 from search.explanation.run import fields_of_trial
-from search.record_lines import CountedLines
-from search.trials import TRIALS_FILE, load_run
+from search.records.record_lines import CountedLines
+from search.runs.trials import TRIALS_FILE, load_run
 
 
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:

@@ -13,7 +13,7 @@ from search.autotvm.space.entity import ConfigEntity
 from search.autotvm.task import Task
 from search.explanation.field import ERROR_MEANINGS, Field, utc
 from search.explanation.table import STOPPED
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
 
 
 def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> list[Field]:

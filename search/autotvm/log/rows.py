@@ -16,8 +16,8 @@ from search.autotvm.space.split import SplitEntity, SplitSpace
 from search.autotvm.task import Task
 from search.explanation.run import measurements_of_run
 from search.explanation.table import STOPPED, LogTable, Measurement, spread_out
-from search.measure_error_no import MeasureErrorNo
-from search.trials import load_run
+from search.records.measure_error_no import MeasureErrorNo
+from search.runs.trials import load_run
 
 if TYPE_CHECKING:
     from search.autotvm.space.entity import ConfigEntity

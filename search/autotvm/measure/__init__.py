@@ -10,7 +10,7 @@ from search.autotvm.measure.measurement import (
 from search.autotvm.measure.offline import measured_by, measured_from
 from search.autotvm.measure.option import create_measure_batch, measure_option
 from search.autotvm.measure.runner import LocalRunner, Runner
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
 
 __all__ = [
     "BuildResult",

@@ -14,8 +14,8 @@ from search.runner.argument_values import argument_values
 from search.runner.check_results import Expected, Reference
 from search.runner.random_fill import Fill, as_numbers, random_arrays
 from tensorir.function import IRModule
-from tensorir.stmt import BufferStore
-from tensorir.visit import walk
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import walk
 
 
 def write_answers(

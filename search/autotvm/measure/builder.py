@@ -17,7 +17,7 @@ from search.autotvm.measure.measurement import BuildResult, MeasureInput, Measur
 from search.builder import BuilderFuture, BuilderInput, BuilderResult
 from search.builder import LocalBuilder as BuilderProcesses
 from search.errors import TuningError
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
 from tensorir.function import IRModule
 
 if TYPE_CHECKING:

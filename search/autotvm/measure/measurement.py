@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -1,6 +1,5 @@
 """Logs of measurements: their lines, their files, and the choice of their best records."""
 
-from search.appended_file import PathLike
 from search.autotvm.record.encoding import (
     LOG_VERSION,
     Record,
@@ -16,7 +15,8 @@ from search.autotvm.record.log_file import (
     records_of,
 )
 from search.autotvm.record.picking import measure_str_key, pick_best, split_workload
-from search.record_lines import LineError
+from search.records.appended_file import PathLike
+from search.records.record_lines import LineError
 
 __all__ = [
     "LOG_VERSION",

@@ -11,8 +11,8 @@ from search.autotvm.errors import TemplateError
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult, SlowerThan
 from search.autotvm.space.entity import ConfigEntity
 from search.autotvm.task import Task
-from search.measure_error_no import MeasureErrorNo
-from search.record_lines import LineError, costs_of_line, json_object, target_of_line
+from search.records.measure_error_no import MeasureErrorNo
+from search.records.record_lines import LineError, costs_of_line, json_object, target_of_line
 from tensorir.errors import TensorIRError
 
 LOG_VERSION: Final = 0.2

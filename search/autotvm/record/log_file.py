@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias, TypeGuard
 
-from search.appended_file import PathLike, append_lines, replace_lines
 from search.autotvm.errors import TemplateError
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.record.encoding import Record, decode, encode
-from search.record_lines import numbered_records
+from search.records.appended_file import PathLike, append_lines, replace_lines
+from search.records.record_lines import numbered_records
 
 logger = logging.getLogger("autotvm")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import os
 
-from search.appended_file import PathLike, locked
 from search.autotvm.measure.measurement import MeasureInput
 from search.autotvm.record.encoding import Record
 from search.autotvm.record.log_file import load_from_file, replace_file
-from search.measure_error_no import MeasureErrorNo
+from search.records.appended_file import PathLike, locked
+from search.records.measure_error_no import MeasureErrorNo
 
 logger = logging.getLogger("autotvm")
 

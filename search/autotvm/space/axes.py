@@ -9,7 +9,7 @@ import numpy as np
 
 from schedule import LoopRV
 from search.autotvm.errors import KnobError
-from tensorir.expr import IntImm, IterVar
+from tensorir.nodes.expr import IntImm, IterVar
 
 if TYPE_CHECKING:
     from search.autotvm.space.knob import KnobSpace

@@ -15,7 +15,7 @@ from search.autotvm.space.knob import Entity, KnobSpace
 from search.autotvm.space.option import OtherOptionSpace
 from search.autotvm.space.reorder import ReorderSpace
 from search.autotvm.space.split import SplitSpace
-from search.decision_site import KNOB
+from search.spaces.decision_site import KNOB
 
 
 class Config(ABC):

@@ -12,7 +12,7 @@ from codegen import host
 from search.autotvm.errors import SpaceIndexError, TemplateError
 from search.autotvm.tuner.tuner import Tuner
 from search.autotvm.tuner.welch import welch_p_value
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
     from search.autotvm.measure.measurement import MeasureInput, MeasureResult

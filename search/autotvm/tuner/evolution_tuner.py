@@ -16,8 +16,8 @@ from search.cost_model import CostModel, XGBModel
 from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase, TuningRecord
 from search.database.records import FAILED
-from search.measure_candidate import MeasureCandidate
-from search.measure_error_no import MeasureErrorNo
+from search.measuring.measure_candidate import MeasureCandidate
+from search.records.measure_error_no import MeasureErrorNo
 from search.runner import RunnerResult
 from search.search_strategy.search_strategy import SearchStrategy
 

@@ -16,8 +16,8 @@ from search.autotvm.dispatch import GLOBAL_SCOPE
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.measure.option import MeasureBatch, create_measure_batch
 from search.autotvm.si_prefix import checked_si_prefix, in_si_unit
-from search.interrupts import OnInterrupt, checked_on_interrupt, uninterrupted
-from search.measure_error_no import MeasureErrorNo
+from search.records.measure_error_no import MeasureErrorNo
+from search.reports.interrupts import OnInterrupt, checked_on_interrupt, uninterrupted
 
 if TYPE_CHECKING:
     from search.autotvm.record import Record

@@ -11,9 +11,9 @@ from kernels import elementwise
 import codegen
 import tensorir
 from codegen.errors import CodegenError, LinkError
-from tensorir.expr import Call, StringImm
-from tensorir.intrin import Op
-from tensorir.ops import const, intrinsic
+from tensorir.nodes.expr import Call, StringImm
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import const, intrinsic
 
 
 def build(text: str) -> codegen.Module:

@@ -509,7 +509,7 @@ def test_libraries_cannot_carry_them(register: Register, tmp_path: Any) -> None:
 
 
 def test_programs_without_codegen_cannot_be_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorir.packed_call._caller", [])
+    monkeypatch.setattr("tensorir.nodes.packed_call._caller", [])
     with pytest.raises(InterpreterError, match=r"'test\.result' is called, but .* not imported"):
         interpret(tensorir.parse(RESULT), np.zeros(1, np.int32), 0)
 

@@ -9,8 +9,9 @@ import pytest
 from kernels import Array, elementwise
 
 import codegen
-from tensorir import ops, parse
-from tensorir.dtype import DataType
+from tensorir import parse
+from tensorir.nodes import ops
+from tensorir.nodes.dtype import DataType
 from tensorir.semantics import rounding, to_bits
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

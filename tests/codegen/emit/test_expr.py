@@ -9,9 +9,9 @@ from kernels import elementwise
 import codegen
 import tensorir
 from codegen.errors import CodegenError
-from tensorir import ops
-from tensorir.dtype import DataType
-from tensorir.expr import Div, Let, Max, Min, Select, Shuffle, Var
+from tensorir.nodes import ops
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import Div, Let, Max, Min, Select, Shuffle, Var
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
@@ -32,9 +32,9 @@ def test_special_values_behave() -> None:
     b = np.array([1.0, np.inf, 1.0, 0.0, 0.0, 0.0, np.inf, np.nan], np.float32)
     equal, unequal, less, quotient, difference = elementwise(
         lambda x, y: [
-            ops.compare(tensorir.expr.EQ, x, y),
-            ops.compare(tensorir.expr.NE, x, y),
-            ops.compare(tensorir.expr.LT, x, y),
+            ops.compare(tensorir.nodes.expr.EQ, x, y),
+            ops.compare(tensorir.nodes.expr.NE, x, y),
+            ops.compare(tensorir.nodes.expr.LT, x, y),
             Div(x, y),
             x - y,
         ],
@@ -72,7 +72,7 @@ def test_select_and_logic() -> None:
     def make(x: tensorir.PrimExpr) -> list[tensorir.PrimExpr]:
         negative, even = (
             x < 0,
-            ops.compare(tensorir.expr.EQ, x % ops.const(2, x.dtype), ops.const(0, x.dtype)),
+            ops.compare(tensorir.nodes.expr.EQ, x % ops.const(2, x.dtype), ops.const(0, x.dtype)),
         )
         return [
             Select(negative, ops.const(0, x.dtype) - x, x),
@@ -125,8 +125,8 @@ def f(A: T.Buffer((4,), "int32"), B: T.Buffer((8,), "int32")):
 def test_eight_bit_floats_are_refused() -> None:
     buffer = tensorir.decl_buffer((4,), "e4m3_float8", "A")
     zero = ops.as_expr(0)
-    store = tensorir.stmt.BufferStore(
-        buffer, tensorir.expr.FloatImm(DataType("e4m3_float8"), 1.0), (zero,)
+    store = tensorir.nodes.stmt.BufferStore(
+        buffer, tensorir.nodes.expr.FloatImm(DataType("e4m3_float8"), 1.0), (zero,)
     )
     with pytest.raises(CodegenError, match="e4m3_float8 has no arithmetic"):
         codegen.build(tensorir.PrimFunc([buffer], store))

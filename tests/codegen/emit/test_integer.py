@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from kernels import Array, elementwise
 
-from tensorir import ops
-from tensorir.expr import Call, Max, Min
-from tensorir.intrin import Op
+from tensorir.nodes import ops
+from tensorir.nodes.expr import Call, Max, Min
+from tensorir.nodes.intrin import Op
 from tensorir.semantics import COMPARISONS
 
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

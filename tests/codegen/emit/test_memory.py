@@ -91,11 +91,13 @@ for i in T.vectorized(8):
 def test_predicated_accesses() -> None:
     buffers = [tensorir.decl_buffer((n,), "float32", name) for n, name in ((5, "A"), (8, "B"))]
     a, b = buffers
-    ramp = tensorir.expr.Ramp(tensorir.ops.as_expr(0), tensorir.ops.as_expr(1), 8)
-    mask = tensorir.ops.compare(tensorir.expr.LT, ramp, tensorir.ops.const(5, "int32x8"))
-    load = tensorir.expr.BufferLoad(a, (ramp,), mask)
-    one = tensorir.ops.const(1.0, "float32x8")
-    store = tensorir.stmt.BufferStore(b, load + one, (ramp,), mask)
+    ramp = tensorir.nodes.expr.Ramp(tensorir.nodes.ops.as_expr(0), tensorir.nodes.ops.as_expr(1), 8)
+    mask = tensorir.nodes.ops.compare(
+        tensorir.nodes.expr.LT, ramp, tensorir.nodes.ops.const(5, "int32x8")
+    )
+    load = tensorir.nodes.expr.BufferLoad(a, (ramp,), mask)
+    one = tensorir.nodes.ops.const(1.0, "float32x8")
+    store = tensorir.nodes.stmt.BufferStore(b, load + one, (ramp,), mask)
     module = codegen.build(tensorir.PrimFunc(buffers, store), guard_pages=True)
     out = np.full(8, -1, np.float32)
     module["main"](np.arange(5, dtype=np.float32), out)
@@ -185,17 +187,21 @@ def f(a: T.handle, m: T.int64):
 def test_constants_are_part_of_the_code() -> None:
     table = np.array([3.0, 1.0, 2.0, -5.0], np.float32)
     result = tensorir.decl_buffer((4,), "float32", "B")
-    pointer = tensorir.Var("table", tensorir.expr.PointerType(tensorir.expr.PrimType("float32")))
+    pointer = tensorir.Var(
+        "table", tensorir.nodes.expr.PointerType(tensorir.nodes.expr.PrimType("float32"))
+    )
     source = tensorir.decl_buffer((4,), "float32", "table", data=pointer)
     i = tensorir.Var("i")
     loop = tensorir.For(
         i,
-        tensorir.ops.const(0),
-        tensorir.ops.const(4),
+        tensorir.nodes.ops.const(0),
+        tensorir.nodes.ops.const(4),
         tensorir.ForKind.SERIAL,
-        tensorir.stmt.BufferStore(result, tensorir.expr.BufferLoad(source, (i,)), (i,)),
+        tensorir.nodes.stmt.BufferStore(result, tensorir.nodes.expr.BufferLoad(source, (i,)), (i,)),
     )
-    body = tensorir.stmt.AllocateConst(pointer, "float32", [tensorir.ops.const(4)], table, loop)
+    body = tensorir.nodes.stmt.AllocateConst(
+        pointer, "float32", [tensorir.nodes.ops.const(4)], table, loop
+    )
     out = np.zeros(4, np.float32)
     codegen.build(tensorir.PrimFunc([result], body))["main"](out)
     assert np.array_equal(out, table)

@@ -7,10 +7,10 @@ import numpy as np
 import codegen
 from codegen.lower import lower
 from tensorir import parse
-from tensorir import stmt as s
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret
-from tensorir.visit import walk
+from tensorir.nodes import stmt as s
+from tensorir.rewriting.visit import walk
 
 TARGET = "llvm -mcpu=haswell"
 

@@ -10,8 +10,8 @@ from codegen.lower import LoweringError, lower
 from codegen.lower.check_overflow import READINGS
 from tensorir import parse
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import INDEX_NODES
 from tensorir.interp import interpret
+from tensorir.nodes.index_arithmetic import INDEX_NODES
 
 
 def program(text: str) -> PrimFunc:

@@ -9,10 +9,10 @@ import codegen
 from codegen.lower.contiguous_accesses import contiguous_accesses
 from codegen.target import Target
 from tensorir import assert_structural_equal, parse
-from tensorir.expr import BufferLoad
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret
-from tensorir.visit import walk
+from tensorir.nodes.expr import BufferLoad
+from tensorir.rewriting.visit import walk
 
 AVX2, AVX512 = "llvm -mcpu=znver3 -num-cores=1", "llvm -mcpu=znver4 -num-cores=1"
 HEADER = (

@@ -9,10 +9,10 @@ import pytest
 from codegen.lower import PASSES, lower
 from codegen.lower.forms import GONE
 from tensorir import parse
-from tensorir import stmt as s
 from tensorir.errors import WellFormedError
 from tensorir.function import PrimFunc
-from tensorir.visit import Rewriter
+from tensorir.nodes import stmt as s
+from tensorir.rewriting.visit import Rewriter
 
 LOWERING = sys.modules[PASSES[0][1].__module__.rpartition(".")[0]]
 

@@ -9,10 +9,10 @@ import pytest
 
 from codegen.lower import lower
 from schedule import Schedule
-from tensorir import stmt as s
 from tensorir.function import PrimFunc
-from tensorir.node import Node
-from tensorir.visit import children
+from tensorir.nodes import stmt as s
+from tensorir.nodes.node import Node
+from tensorir.rewriting.visit import children
 from tensorir.workloads import create
 
 Shape = tuple[Any, ...]

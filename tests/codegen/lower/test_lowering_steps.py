@@ -14,9 +14,9 @@ from benchmarks.lowering_cases import Case, IllDefined
 from benchmarks.lowering_steps import LoweringFault, check_lowering, first_difference
 from benchmarks.random_schedules import instances
 from tensorir import IRModule, PrimFunc, parse
-from tensorir.ops import const
-from tensorir.stmt import BufferStore
-from tensorir.visit import rewrite
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import rewrite
 
 SCALE = """
 @T.prim_func

@@ -14,9 +14,9 @@ from codegen.lower.repeat_loads import repeat_loads
 from codegen.target import Target
 from schedule import Schedule
 from tensorir import parse
-from tensorir import stmt as s
 from tensorir.function import IRModule, PrimFunc
-from tensorir.visit import walk
+from tensorir.nodes import stmt as s
+from tensorir.rewriting.visit import walk
 
 AVX2, AVX512 = "llvm -mcpu=znver3 -num-cores=1", "llvm -mcpu=znver4 -num-cores=1"
 

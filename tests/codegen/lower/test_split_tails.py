@@ -8,9 +8,9 @@ import pytest
 import codegen
 from codegen.lower.split_tails import MAX_ADDED
 from tensorir import assert_structural_equal, parse
-from tensorir import stmt as s
 from tensorir.function import PrimFunc
-from tensorir.visit import walk
+from tensorir.nodes import stmt as s
+from tensorir.rewriting.visit import walk
 
 TARGET = "llvm -mcpu=skylake-avx512 -num-cores=1"
 

@@ -12,12 +12,12 @@ from codegen.lower.transpose_tiles import transpose_tiles
 from codegen.target import Target
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
-from tensorir import stmt as s
-from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr, Ramp, Shuffle, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.interp import interpret
-from tensorir.visit import walk
+from tensorir.nodes import stmt as s
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import PrimExpr, Ramp, Shuffle, Var
+from tensorir.rewriting.visit import walk
 
 AVX2, AVX512 = "llvm -mcpu=znver3 -num-cores=1", "llvm -mcpu=znver4 -num-cores=1"
 

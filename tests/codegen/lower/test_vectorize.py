@@ -7,12 +7,12 @@ import pytest
 
 import codegen
 from codegen.lower import lower
-from tensorir import expr as e
 from tensorir import parse
-from tensorir import stmt as s
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.rewriting.visit import walk
 
 PROGRAM = """
 @T.prim_func

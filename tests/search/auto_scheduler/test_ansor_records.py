@@ -26,7 +26,7 @@ from search.auto_scheduler import (
     save_records,
 )
 from search.auto_scheduler.__main__ import main
-from search.record_lines import LineError
+from search.records.record_lines import LineError
 from tests.search.auto_scheduler.workloads import LINE, measured, task_of, tiled, write
 
 

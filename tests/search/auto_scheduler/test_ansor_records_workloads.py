@@ -14,7 +14,7 @@ from search.auto_scheduler import (
 )
 from search.auto_scheduler.workload_registry import register_tensors
 from tensorir import te
-from tensorir.equal import structural_equal
+from tensorir.comparison.equal import structural_equal
 from tests.search.auto_scheduler.workloads import demo_add, demo_mm
 
 CPU = Target("llvm -num-cores=4")

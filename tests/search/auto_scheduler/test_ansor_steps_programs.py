@@ -20,10 +20,10 @@ import codegen
 from schedule import Schedule, Trace
 from search.auto_scheduler import ComputeDAG, LayoutRewriteOption
 from tensorir import assert_structural_equal, te
-from tensorir.expr import BufferLoad
 from tensorir.function import IRModule
-from tensorir.stmt import BufferStore, For, ForKind, Stmt
-from tensorir.visit import Rewriter
+from tensorir.nodes.expr import BufferLoad
+from tensorir.nodes.stmt import BufferStore, For, ForKind, Stmt
+from tensorir.rewriting.visit import Rewriter
 
 LOG_LINE_STEPS: list[list[Any]] = [
     ["SP", 2, 0, 64, [4, 1, 8], 1],

@@ -21,9 +21,9 @@ from search.autotvm.feature.touches import LOOP_KINDS
 from search.autotvm.template_space import TemplateSpace
 from search.context import TuneContext
 from search.cost_model import XGBModel
-from search.design_space import DesignSpace
 from search.feature_extractor import NestFeature
-from search.measure_candidate import MeasureCandidate
+from search.measuring.measure_candidate import MeasureCandidate
+from search.spaces.design_space import DesignSpace
 from tensorir import parse
 from tests.search.autotvm.templates import DEMO, TUTORIAL, product
 

@@ -15,7 +15,7 @@ from search.graph_tuner.blocked_kernels import blocked_kernel, blocked_layouts, 
 from search.graph_tuner.kernel_graph import KernelCall, kernel_graphs
 from search.graph_tuner.layouts import with_layouts
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse, workloads
-from tensorir.index_map import IndexMap
+from tensorir.indices.index_map import IndexMap
 from tensorir.relax.expr import GraphVar
 from tests.search.anchored_programs import TARGET, commit
 

@@ -21,7 +21,7 @@ from search.graph_tuner.layouts import (
 )
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.errors import IRValueError
-from tensorir.index_map import IndexMap
+from tensorir.indices.index_map import IndexMap
 from tests.search.graph_tuner.graphs import KERNELS, TARGET
 
 MOD = parse(f"@I.ir_module\nclass Module:{KERNELS}")

@@ -7,9 +7,9 @@ from hypothesis import given
 from strategies import CONDITIONS, DOMAINS, INDEX_EXPRESSIONS, evaluate, points
 
 from tensorir import Range, Var
-from tensorir import expr as e
 from tensorir.arith import Analyzer
-from tensorir.ops import const
+from tensorir.nodes import expr as e
+from tensorir.nodes.ops import const
 
 
 def analyzer_for(domain):

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from strategies import evaluate, points
 
 from tensorir import Range, T, Var
-from tensorir import expr as e
 from tensorir.arith import Analyzer, ModularSet
 from tensorir.arith import const_interval as interval
 from tensorir.arith.modular import residue
-from tensorir.buffer import decl_buffer
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
-from tensorir.expr import integer_limits
-from tensorir.ops import (
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import integer_limits
+from tensorir.nodes.ops import (
     as_expr,
     bitwise_not,
     cast,
@@ -35,8 +35,8 @@ from tensorir.ops import (
     truncdiv,
     truncmod,
 )
+from tensorir.rewriting.visit import substitute
 from tensorir.semantics import EXACT
-from tensorir.visit import substitute
 
 i, j, n = Var("i"), Var("j"), Var("n")
 

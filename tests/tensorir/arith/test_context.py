@@ -5,8 +5,8 @@ from __future__ import annotations
 from tensorir import Range, Var, parse, simplify
 from tensorir.arith import Analyzer
 from tensorir.arith.linear import Linear
-from tensorir.buffer import decl_buffer
-from tensorir.ops import floordiv, logical_and
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.ops import floordiv, logical_and
 
 i, j, n, m = Var("i"), Var("j"), Var("n"), Var("m")
 

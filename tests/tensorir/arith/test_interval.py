@@ -7,10 +7,10 @@ from hypothesis import given
 from strategies import DOMAINS, INDEX_EXPRESSIONS, X, Y, Z, evaluate, points
 
 from tensorir import Range
-from tensorir import expr as e
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.arith.const_interval import exact_interval
-from tensorir.ops import min_
+from tensorir.nodes import expr as e
+from tensorir.nodes.ops import min_
 
 
 @given(INDEX_EXPRESSIONS, DOMAINS)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from strategies import X, Y, Z, evaluate, points
 
 from tensorir import Range, Var
-from tensorir import expr as e
 from tensorir.arith import IterMapLevel, detect_iter_map, normalize_iter_map_to_expr
-from tensorir.ops import TRUE, const
+from tensorir.nodes import expr as e
+from tensorir.nodes.ops import TRUE, const
 
 BIJECTIVE, SURJECTIVE = IterMapLevel.BIJECTIVE, IterMapLevel.SURJECTIVE
 F = Var("f")

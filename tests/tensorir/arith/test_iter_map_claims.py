@@ -21,9 +21,9 @@ from tensorir.arith import (
     subspace_divide,
 )
 from tensorir.errors import IRValueError
-from tensorir.index_map import IndexMap
-from tensorir.ops import TRUE, all_of, const
-from tensorir.visit import collect_vars
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.ops import TRUE, all_of, const
+from tensorir.rewriting.visit import collect_vars
 
 BIJECTIVE, SURJECTIVE = IterMapLevel.BIJECTIVE, IterMapLevel.SURJECTIVE
 INJECTIVE, NO_CHECK = IterMapLevel.INJECTIVE, IterMapLevel.NO_CHECK

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from strategies import X, Y, Z, evaluate, points
 
 from tensorir import Range, Var
-from tensorir import expr as e
 from tensorir.arith import (
     Analyzer,
     IterMapLevel,
@@ -25,8 +24,9 @@ from tensorir.arith import (
 )
 from tensorir.arith.polynomial import exact_quotient, least_values
 from tensorir.arith.size import Size, at_most, size_expr
-from tensorir.dtype import INT32
-from tensorir.ops import TRUE, as_expr, cast, const, floordiv, floormod, min_
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import INT32
+from tensorir.nodes.ops import TRUE, as_expr, cast, const, floordiv, floormod, min_
 
 BIJECTIVE, SURJECTIVE = IterMapLevel.BIJECTIVE, IterMapLevel.SURJECTIVE
 F, N, M, K = Var("f"), Var("n"), Var("m"), Var("k")

@@ -11,7 +11,7 @@ from test_simplification_of_random_expressions import points
 
 from tensorir import Range, T, Var
 from tensorir.arith import Analyzer, ModularSet
-from tensorir.expr import Let
+from tensorir.nodes.expr import Let
 
 DOMAINS = {
     "x": range(-13, 14), "y": range(-9, 12), "z": range(-3, 6), "k": range(8),

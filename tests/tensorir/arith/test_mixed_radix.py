@@ -7,9 +7,9 @@ from tensorir import structural_equal
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
 from tensorir.arith.iter_map import normalize_iter_map_to_expr
 from tensorir.arith.mixed_radix import mixed_radix, written
-from tensorir.buffer import Range
-from tensorir.expr import PrimExpr, Var
-from tensorir.ops import TRUE, const
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.ops import TRUE, const
 
 EXTENTS = st.lists(st.sampled_from([1, 1, 2, 3, 4, 8]), min_size=1, max_size=5)
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorir import Range, Var
-from tensorir import expr as e
 from tensorir.arith import Analyzer
-from tensorir.dtype import DataType
-from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.interp.expressions import ExpressionCompiler
-from tensorir.ops import bitwise_and, const, if_then_else, shift_left, shift_right
-from tensorir.visit import walk
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.ops import bitwise_and, const, if_then_else, shift_left, shift_right
+from tensorir.rewriting.visit import walk
 
 LANES = 4
 INDICES = [Var("x"), Var("y"), Var("z")]

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from strategies import X, Y, Z, evaluate, points
 
 from tensorir import Range, Var
-from tensorir import expr as e
 from tensorir.arith import (
     Analyzer,
     IterMapLevel,
@@ -16,9 +15,10 @@ from tensorir.arith import (
     subspace_divide,
 )
 from tensorir.arith.size import size_expr
-from tensorir.dtype import INT32
-from tensorir.ops import TRUE, as_expr, const
-from tensorir.visit import collect_vars
+from tensorir.nodes import expr as e
+from tensorir.nodes.dtype import INT32
+from tensorir.nodes.ops import TRUE, as_expr, const
+from tensorir.rewriting.visit import collect_vars
 
 F, N = Var("f"), Var("n")
 NAMES = {"x": X, "y": Y, "z": Z, "f": F}

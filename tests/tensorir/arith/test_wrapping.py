@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import codegen
 from tensorir import Range, Var, parse, simplify
-from tensorir import expr as e
 from tensorir.arith import Analyzer, IntervalSet, eval_set
-from tensorir.buffer import decl_buffer
-from tensorir.expr import IntImm
 from tensorir.interp import interpret
-from tensorir.ops import const, max_, min_, truncdiv, truncmod
-from tensorir.value_variables import value_variables
+from tensorir.memory.value_variables import value_variables
+from tensorir.nodes import expr as e
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.ops import const, max_, min_, truncdiv, truncmod
 
 A = decl_buffer((2,), "int8", "A")
 B = decl_buffer((4,), "int32", "B")

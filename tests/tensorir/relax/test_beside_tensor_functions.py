@@ -7,8 +7,8 @@ import codegen
 import search
 from codegen.errors import CodegenError
 from search.arg_info import ArgInfo
-from search.flops import estimate_tir_flops
-from search.remove_layout_rewrite import without_layout_rewrite
+from search.measuring.flops import estimate_tir_flops
+from search.measuring.remove_layout_rewrite import without_layout_rewrite
 from tensorir import IRModule, simplify, structural_equal, verify_well_formed
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.interp import interpret

@@ -16,8 +16,8 @@ from tensorir import (
     te,
     verify_well_formed,
 )
-from tensorir.expr import GlobalVar, IntImm, Var
 from tensorir.interp import interpret
+from tensorir.nodes.expr import GlobalVar, IntImm, Var
 from tensorir.relax.expr import BindingBlock, DataflowBlock, GraphCall, If, SeqExpr
 from tests.mixed_module import TENSOR, kernels, scaled_and_shifted
 

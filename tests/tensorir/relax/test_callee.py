@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tensorir import IRModule, IRTypeError, IRValueError, parse, relax
-from tensorir.expr import GlobalVar, Var
+from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.relax.callee import check_call_tir, is_pure_call, result_of
 from tensorir.relax.expr import GraphCall, SeqExpr
 from tensorir.relax.relations import is_base_of

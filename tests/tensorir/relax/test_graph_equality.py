@@ -14,7 +14,7 @@ from tensorir import (
     structural_equal,
     structural_hash,
 )
-from tensorir.expr import GlobalVar, Var
+from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.relax.expr import (
     BindingBlock,
     DataflowBlock,
@@ -24,7 +24,7 @@ from tensorir.relax.expr import (
     SeqExpr,
     VarBinding,
 )
-from tensorir.visit import walk
+from tensorir.rewriting.visit import walk
 from tests.mixed_module import scaled_and_shifted, with_main
 
 

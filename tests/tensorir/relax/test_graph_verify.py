@@ -11,7 +11,7 @@ from tensorir import (
     renew_defs,
     verify_well_formed,
 )
-from tensorir.expr import GlobalVar, Var
+from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.relax.expr import (
     BindingBlock,
     DataflowBlock,

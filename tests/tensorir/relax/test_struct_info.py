@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorir import Analyzer, IRTypeError, IRValueError, Var, relax
-from tensorir.ops import const
+from tensorir.nodes.ops import const
 from tensorir.relax.relations import Fits, common_base, fits, is_base_of
 from tensorir.relax.struct_info import (
     FuncStructInfo,
@@ -18,7 +18,7 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tensorir.visit import substitute
+from tensorir.rewriting.visit import substitute
 
 SHAPES = [(), (1,), (2,), (1, 1), (1, 2), (2, 1)]
 DTYPES = ["float32", "int8"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from benchmarks.random_graphs import random_graph
 from tensorir import IRModule, IRValueError, assert_structural_equal, parse, relax
 from tensorir.dialect import Dialect
-from tensorir.node import Node
-from tensorir.ops import const
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import const
 from tensorir.relax import Constant, Function, Operator, SeqExpr, TensorStructInfo
 from tensorir.transform.lower_graph import LOWERING
 

@@ -18,7 +18,7 @@ import pytest
 
 from tensorir import IRModule, assert_structural_equal, parse
 from tensorir.relax import Constant
-from tensorir.visit import walk
+from tensorir.rewriting.visit import walk
 
 FILE = Path(__file__).parents[2] / "vectors" / "graphs.json.gz"
 

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorir import GlobalVar, I, IRModule, PrimFunc, R, T, parse
-from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.buffer import Range, decl_buffer
-from tensorir.dtype import DataType
-from tensorir.equal import get_first_structural_mismatch
+from tensorir.comparison.equal import get_first_structural_mismatch
+from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import DiagnosticError
-from tensorir.expr import FloatImm, IntImm, IterVar, PointerType, PrimType, Ramp, SizeVar, Var
-from tensorir.ops import const
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Range, decl_buffer
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import FloatImm, IntImm, IterVar, PointerType, PrimType, Ramp, SizeVar, Var
+from tensorir.nodes.ops import const
 from tensorir.relax.expr import Constant
-from tensorir.structural_hash import structural_hash
 
 INTEGERS = ["int4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 INDICES = ["int8", "int16", "int32", "int64"]

@@ -20,11 +20,11 @@ from tensorir import (
     get_first_structural_mismatch,
     parse,
 )
-from tensorir.expr import IntImm, PointerType, PrimType, StringImm, TupleType
 from tensorir.function import PrimFunc
+from tensorir.nodes.expr import IntImm, PointerType, PrimType, StringImm, TupleType
+from tensorir.nodes.stmt import BufferStore, Evaluate, For, ForKind, SeqStmt
+from tensorir.rewriting.visit import walk
 from tensorir.script.display import to_html
-from tensorir.stmt import BufferStore, Evaluate, For, ForKind, SeqStmt
-from tensorir.visit import walk
 from tests.recorded import recorded
 
 SUM = """\

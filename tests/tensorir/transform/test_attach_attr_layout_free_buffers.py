@@ -8,8 +8,8 @@ from graph_modules import module_of
 from tensorir import IRModule, assert_structural_equal
 from tensorir.relax.calls import CALL_TIR
 from tensorir.relax.expr import GraphCall
+from tensorir.rewriting.visit import walk
 from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams
-from tensorir.visit import walk
 
 W = np.arange(4, dtype="float32")
 

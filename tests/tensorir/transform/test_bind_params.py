@@ -10,8 +10,8 @@ from tensorir import IRTypeError, IRValueError, assert_structural_equal
 from tensorir.interp.graphs import interpret_graph
 from tensorir.relax.expr import Constant
 from tensorir.relax.function import Function
+from tensorir.rewriting.visit import walk
 from tensorir.transform import BindParams, bind_params
-from tensorir.visit import walk
 
 MODEL = module_of("""
     @R.function

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks.random_graphs import LIBRARY, random_graph
 from tensorir import verify_well_formed
-from tensorir.expr import IntImm, Var
 from tensorir.interp.graphs import interpret_graph
+from tensorir.nodes.expr import IntImm, Var
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.transform import (

@@ -1,0 +1,1 @@
+"""What is measured: candidates, without their layout rewrites, and the work they do."""

@@ -1,0 +1,1 @@
+"""Files of records: how lines are appended, read, and ended by errors."""

@@ -1,0 +1,147 @@
+"""The display of a search while it runs: one table, how far it is, and few lines of log."""
+
+from __future__ import annotations
+
+import html
+import sys
+from functools import partial
+from typing import Any
+
+from search.reports.progress import Progress
+from tensorir.script.display import preformatted
+
+
+def live_display(total: int) -> Progress:
+    """Return a display for `total` trials.
+
+    In a notebook and on a terminal a bar and the table change in place. Elsewhere the table is
+    written once, at the end.
+    """
+    if "ipykernel" in sys.modules:
+        return _Notebook(total)
+    return _Terminal(total) if sys.stderr.isatty() else _Lines()
+
+
+def _step(what: str, done: int, total: int) -> str:
+    return f"{what} {done + 1}/{total}" if total else what
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+class _Lines(Progress):
+    """Standard output that only grows: a file, a pipe."""
+
+    def __init__(self) -> None:
+        self._table = ""
+
+    def table(self, text: str) -> None:
+        self._table = text
+
+    def message(self, text: str) -> None:
+        _write(text)
+
+    def close(self) -> None:
+        if self._table:
+            _write(self._table)
+            self._table = ""
+
+
+class _Terminal(_Lines):
+    """A bar with the table below it; both make room for messages and for the last table."""
+
+    def __init__(self, total: int) -> None:
+        from tqdm import tqdm  # noqa: PLC0415  takes long to import
+
+        super().__init__()
+        self._line = partial(tqdm, leave=False, dynamic_ncols=True)
+        self._bar: Any = self._line(total=total, unit="trial", position=0)
+        self._rows: list[Any] = []
+
+    def resumed(self, done: int) -> None:
+        self._bar.initial = self._bar.n = done
+        self._bar.refresh()
+
+    def phase(self, what: str, done: int = 0, total: int = 0) -> None:
+        self._bar.set_description_str(_step(what, done, total))
+
+    def trial(self, best: str) -> None:
+        self._bar.set_postfix_str(f"best {best}" if best else "", refresh=False)
+        self._bar.update()
+
+    def table(self, text: str) -> None:
+        super().table(text)
+        lines = text.splitlines()
+        while len(self._rows) < len(lines):
+            self._rows.append(self._line(bar_format="{desc}", position=1 + len(self._rows)))
+        for row, line in zip(self._rows, lines, strict=False):
+            row.set_description_str(line)
+
+    def message(self, text: str) -> None:
+        self._bar.write(text, file=sys.stdout)
+
+    def close(self) -> None:
+        for row in reversed(self._rows):
+            row.close()
+        self._rows = []
+        self._bar.close()
+        super().close()
+
+
+class _Notebook(Progress):
+    """One output for the bar and the table, which changes in place.
+
+    The bar of `tqdm.auto` is a widget, of which a saved notebook keeps a picture only with the
+    state of the widget, or else a text in which every step is kept; and it has no place for a
+    table. This one needs no widgets, and a saved notebook holds its last state.
+    """
+
+    def __init__(self, total: int) -> None:
+        from IPython.display import display  # noqa: PLC0415  only there in a notebook
+
+        self._total = total
+        self._done = 0
+        self._best = ""
+        self._phase = "starting"
+        self._table = ""
+        self._handle: Any = display(self._content(), raw=True, display_id=True)
+
+    def resumed(self, done: int) -> None:
+        self._done = done
+        self._update()
+
+    def phase(self, what: str, done: int = 0, total: int = 0) -> None:
+        self._phase = _step(what, done, total)
+        self._update()
+
+    def trial(self, best: str) -> None:
+        self._done += 1
+        self._best = best
+        self._update()
+
+    def table(self, text: str) -> None:
+        self._table = text
+        self._update()
+
+    def message(self, text: str) -> None:
+        _write(text)
+
+    def close(self) -> None:
+        self._phase = "done"
+        self._update()
+
+    def _update(self) -> None:
+        self._handle.update(self._content(), raw=True)
+
+    def _content(self) -> dict[str, str]:
+        text = f"{self._done} of {self._total} trials"
+        if self._best:
+            text += f", best {self._best}"
+        text += f": {self._phase}"
+        bar = f'<progress value="{self._done}" max="{self._total}"></progress>'
+        return {
+            "text/plain": f"{text}\n{self._table}".rstrip(),
+            "text/html": f"{bar} {html.escape(text)}{preformatted(self._table)}",
+        }

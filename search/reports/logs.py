@@ -1,0 +1,96 @@
+"""The logs of a search: a few lines for the user, everything in files."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from search.reports.progress import Progress
+
+ROOT: Final = "tensorir.search"
+_ROOT_IN_TVM: Final = "tvm.meta_schedule"
+_FORMAT: Final = "%(asctime)s [%(levelname)s] %(message)s"
+_DATES: Final = "%Y-%m-%d %H:%M:%S"
+
+
+class Logs:
+    """Log handlers for the duration of a run.
+
+    Messages of level INFO and above are shown by `progress`; the level of the logger
+    `tensorir.search` takes the place of INFO if it has one, else that of `tvm.meta_schedule`, as
+    scripts that were written for TVM set it. All messages but those of a task go to
+    `work_dir/logs/tvm.meta_schedule.logging.task_scheduler.log`, those of a task only to
+    `...task_<i>_<name>.log`, in full: files have the names that they have there. Files are appended
+    to.
+    """
+
+    def __init__(
+        self, work_dir: str | os.PathLike[str], task_names: Sequence[str], progress: Progress
+    ) -> None:
+        self.directory = Path(work_dir) / "logs"
+        self._root = logging.getLogger(ROOT)
+        self._shown = _Shown(progress)
+        self._added: list[tuple[logging.Logger, logging.Handler]] = []
+        self._before: list[tuple[logging.Logger, int, bool]] = []
+        self.scheduler = logging.getLogger(f"{ROOT}.logging.task_scheduler")
+        digits = len(str(len(task_names) - 1))
+        self.tasks = [
+            logging.getLogger(f"{ROOT}.logging.task_{k:0{digits}}_{name[:100]}")
+            for k, name in enumerate(task_names)
+        ]
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        level = self._root.level or logging.getLogger(_ROOT_IN_TVM).level or logging.INFO
+        self._shown.setLevel(level)
+        self._open(self._root, self._shown, self._file(self.scheduler))
+        for logger in self.tasks:
+            self._open(logger, self._file(logger))
+        if level > logging.INFO:
+            self.scheduler.warning(
+                "The level of logger %s is above INFO: the course of the search is not shown", ROOT
+            )
+        self.scheduler.debug("Logging directory: %s", self.directory)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        place: TracebackType | None,
+    ) -> None:
+        for logger, handler in self._added:
+            logger.removeHandler(handler)
+            handler.close()
+        for logger, level, logger.propagate in self._before:
+            logger.setLevel(level)
+        self._added, self._before = [], []
+
+    def _open(self, logger: logging.Logger, *handlers: logging.Handler) -> None:
+        """Give all messages of a logger to the handlers and to nobody else."""
+        self._before.append((logger, logger.level, logger.propagate))
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+        for handler in handlers:
+            handler.setFormatter(logging.Formatter(_FORMAT, _DATES))
+            logger.addHandler(handler)
+            self._added.append((logger, handler))
+
+    def _file(self, logger: logging.Logger) -> logging.Handler:
+        name = logger.name.replace(ROOT, _ROOT_IN_TVM, 1).replace(os.sep, "_") + ".log"
+        return logging.FileHandler(self.directory / name, encoding="utf-8")
+
+
+class _Shown(logging.Handler):
+    """Gives messages to the display on the screen."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self._progress = progress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._progress.message(self.format(record))

@@ -1,0 +1,137 @@
+"""Knowing at the start of a run that the same run was begun before, and how far it came."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from search.database.growing_file import json_line
+from search.records.appended_file import append, is_file_at
+
+_NAME: Final = "unfinished_run"
+
+
+class RunJournal:
+    """A file in the working directory that exists while a run is unfinished.
+
+    Its name stands for what the run is (`search.runs.run_plan`), which its first line says; then
+    follows a line for each trial, with the number of its task. Who is to do the same and finds the
+    file goes on with the trials that are left. Any other run has a file of its own beside it, so that
+    neither knows of the other. A run that ended removes its file: the next one that is the same
+    makes all its trials (those measured before are not repeated).
+
+    While the run goes on it has a lock on the file. If the same run is begun a second time
+    meanwhile, that one has nothing to resume, and leaves the file alone.
+    """
+
+    def __init__(self, work_dir: str | os.PathLike[str]) -> None:
+        self.folder = Path(work_dir)
+        self._path: Path | None = None
+        self._file: int | None = None
+
+    def begin(self, plan: Mapping[str, Any], tasks: int) -> list[int]:
+        """Return how many trials of each of so many tasks were made already.
+
+        `plan` is plain data that says what the run is.
+        """
+        self.close()
+        heading = json_line(plan)
+        self._path = self.folder / f"{_NAME}.{_digest(heading)}.json"
+        self._file = _locked(self._path)
+        if self._file is None:
+            return [0] * tasks
+        first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
+        if first != heading or not lines:
+            os.ftruncate(self._file, 0)  # a run that was killed before it had begun
+            append(self._file, f"{heading}\n".encode())
+            lines = []
+        return [lines.count(_line_of(task)) for task in range(tasks)]
+
+    def note_trial(self, task: int) -> None:
+        """Note that a trial of a task was made."""
+        if self._file is not None:
+            append(self._file, f"{_line_of(task)}\n".encode())
+
+    @property
+    def model(self) -> Path | None:
+        """The file of the cost model of the run while it is unfinished, None for no such run."""
+        return None if self._file is None or self._path is None else self._path.with_suffix(".xgb")
+
+    def keep_model(self, saved: Path) -> None:
+        """Keep a copy of a saved cost model, which no other run puts its own in the place of."""
+        if self.model is not None:
+            beside = self.model.with_suffix(".new")
+            shutil.copyfile(saved, beside)
+            beside.replace(self.model)
+
+    def others(self) -> list[dict[str, Any]]:
+        """Return the plans of the other unfinished runs in the directory."""
+        plans = []
+        for path in sorted(self.folder.glob(f"{_NAME}.*.json")):
+            if path != self._path:
+                try:
+                    with path.open(encoding="utf-8") as file:
+                        plan = json.loads(file.readline())
+                except (OSError, ValueError):
+                    continue
+                plans += [plan] if isinstance(plan, dict) else []
+        return plans
+
+    def end(self) -> None:
+        """Note that the run is over."""
+        if self._file is not None and self._path is not None:
+            for path in (self.model, self._path):
+                assert path is not None
+                path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file, whether the run is over or not."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = self._path = None
+
+
+def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names of the fields in which the plans of two runs differ."""
+    found = [name for name, value in plan.items() if other.get(name) != value and name != "tasks"]
+    ours, theirs = plan.get("tasks"), other.get("tasks")
+    if not isinstance(ours, Sequence) or not isinstance(theirs, Sequence):
+        return found
+    if len(ours) != len(theirs):
+        return ["the number of tasks", *found]
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if isinstance(b, Mapping)]
+    names = dict.fromkeys(name for a, b in pairs for name in a if b.get(name) != a[name])
+    return [*names, *found]
+
+
+def _line_of(task: int) -> str:
+    """Return the line of a trial, no part of which is that of another task."""
+    return f"[{task}]"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _locked(path: Path) -> int | None:
+    """Return a descriptor that locks a file, which is made if need be.
+
+    None if another run has the lock.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        if is_file_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)

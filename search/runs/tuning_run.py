@@ -1,0 +1,335 @@
+"""A run of the search: its tasks, and everything that works on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from codegen import why_not_here
+from codegen.history import without_history
+from codegen.machine import learn_speed
+from schedule import Schedule
+from search.builder import Builder
+from search.context import TuneContext
+from search.cost_model.cost_model import CostModel
+from search.database import Database
+from search.database.module_equality import ModuleEquality
+from search.errors import TuningError
+from search.measure_callback import MeasureCallback
+from search.reports.interrupts import checked_on_interrupt, uninterrupted
+from search.reports.live_display import live_display
+from search.reports.logs import Logs
+from search.reports.progress import Progress
+from search.runner import Runner
+from search.runs.name_winner import name_winner
+from search.runs.run_journal import RunJournal, differences
+from search.runs.run_plan import plan_of
+from search.runs.trials import TrialLog
+from search.task_scheduler import TaskScheduler
+from search.tune_config import TuneConfig
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+MODEL_FILE: Final = "cost_model.xgb"
+_IN_FILES: Final = ("json", "sql")
+"""The databases that are made with a directory."""
+_PROBE_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class TuningRun:
+    """The parts of a run, from `open` until the end of its `with`.
+
+    `spaces` are the design spaces of each task, `trials_done` the trials of each that were made
+    before the run was interrupted.
+    """
+
+    tasks: Sequence[TuneContext]
+    task_weights: Sequence[float]
+    config: TuneConfig
+    work_dir: Path
+    builder: Builder
+    runner: Runner
+    database: Database
+    cost_model: CostModel | None
+    measure_callbacks: list[MeasureCallback]
+    scheduler: TaskScheduler
+    logs: Logs
+    progress: Progress
+    trial_log: TrialLog
+    journal: RunJournal
+    spaces: list[list[Schedule]]
+    trials_done: list[int]
+    started: float = field(default_factory=time.monotonic)
+    """The time at which the run was opened, in seconds of the monotonic clock."""
+
+    @staticmethod
+    @contextlib.contextmanager
+    def open(
+        tasks: Sequence[TuneContext],
+        task_weights: Sequence[float],
+        work_dir: PathLike,
+        config: TuneConfig,
+        *,
+        builder: str | type[Builder] | Builder = "local",
+        runner: str | type[Runner] | Runner = "local",
+        database: str | Database = "json",
+        cost_model: str | CostModel | None = "xgb",
+        measure_callbacks: str | Sequence[MeasureCallback] = "default",
+        task_scheduler: str | TaskScheduler | None = None,
+        module_equality: str = "structural",
+        progress: Progress | None = None,
+    ) -> Iterator[TuningRun]:
+        """Return a run with parts that are given themselves, by class or by short name.
+
+        Those made here have as many workers or threads as the first task says, and are closed at
+        the end. Without `task_scheduler` it is the one of `config`; without `progress` what the run
+        does is shown where it can be seen. TuningError if there is nothing
+        to tune, if the runner cannot measure for a target or if `work_dir` cannot be written to.
+        """
+        if not tasks:
+            raise TuningError("there is nothing to tune: the list of tasks is empty")
+        if len(tasks) != len(task_weights):
+            raise TuningError(f"{len(tasks)} tasks need as many weights, got {len(task_weights)}")
+        _check_tasks(tasks)
+        Builder.kinds.check(builder)
+        Runner.kinds.check(runner)
+        Database.kinds.check(database)
+        if cost_model != "none":
+            CostModel.kinds.check(cost_model)
+        TaskScheduler.kinds.check(task_scheduler)
+        ModuleEquality.kinds.check(module_equality)
+        callbacks = MeasureCallback.create(measure_callbacks)
+        _refuse_targets_of_other_machines(tasks, runner)
+        folder = _writable(work_dir)
+        threads = tasks[0].num_threads
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(without_history())
+            journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
+            db = open_database(database, folder, module_equality=module_equality)
+            model = _cost_model(cost_model, config, tasks[0])
+            if progress is None:
+                progress = live_display(config.max_trials_global)
+            stack.enter_context(contextlib.closing(progress))
+            logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
+            for task, logger in zip(tasks, logs.tasks, strict=True):
+                task.logger = logger
+            if not isinstance(builder, Builder):
+                workers = {"max_workers": threads} if isinstance(builder, str) else {}
+                builder = Builder.create(builder, **workers)
+                stack.callback(builder.close)
+            if not isinstance(runner, Runner):
+                runner = Runner.create(runner)
+                stack.callback(runner.close)
+            for task in tasks:
+                if task.target is not None and runner.measures_here(task.target):
+                    learn_speed(task.target)
+            builder.warm_up()
+            runner.warm_up()
+            spaces = [task.generate_design_space() for task in tasks]
+            plan = plan_of(tasks, spaces, config, model)
+            # a trial whose record is gone is made again
+            made = zip(tasks, journal.begin(plan, len(tasks)), strict=True)
+            done = [min(count, _record_count(db, task)) for task, count in made]
+            progress.resumed(sum(done))
+            run = TuningRun(
+                tasks=tasks,
+                task_weights=task_weights,
+                config=config,
+                work_dir=folder,
+                builder=builder,
+                runner=runner,
+                database=db,
+                cost_model=model,
+                measure_callbacks=callbacks,
+                scheduler=TaskScheduler.create(
+                    task_scheduler or config.task_scheduler,
+                    **({} if task_scheduler else config.task_scheduler_config or {}),
+                ),
+                logs=logs,
+                progress=progress,
+                trial_log=TrialLog(folder),
+                journal=journal,
+                spaces=spaces,
+                trials_done=done,
+            )
+            run._say_how_it_starts(plan)
+            run._resume_model(made_here=not isinstance(cost_model, CostModel))
+            yield run
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that the run has been going on."""
+        return time.monotonic() - self.started
+
+    def tune(self, on_interrupt: str = "raise") -> None:
+        """Search, and name the winner of each task.
+
+        Ctrl-C ends it, and raises KeyboardInterrupt when what was measured is kept; with
+        `on_interrupt="return"` it does not.
+        """
+        checked_on_interrupt(on_interrupt)
+        try:
+            self.scheduler.tune(self)
+            for task in self.scheduler.tasks:
+                name_winner(self, task)
+            self.scheduler.print_tuning_statistics()
+            self.scheduler.say_what_failed()
+            self.journal.end()
+        except KeyboardInterrupt:
+            self.logs.scheduler.warning("Interrupted: what has been measured is kept")
+            if on_interrupt == "raise":
+                raise
+        finally:
+            with uninterrupted():
+                self.builder.clean_up()
+
+    def save_model(self) -> None:
+        """Write the state of the cost model to `work_dir`, for a run that goes on with it."""
+        if self.cost_model is None:
+            return
+        path = self.work_dir / MODEL_FILE
+        try:
+            self.cost_model.save(path)
+            self.journal.keep_model(path)
+        except OSError as error:
+            self.logs.scheduler.warning("The cost model cannot be saved: %s", error)
+
+    def _say_how_it_starts(self, plan: Mapping[str, Any]) -> None:
+        self.logs.scheduler.info("Working directory: %s", self.work_dir)
+        done = sum(self.trials_done)
+        if done:
+            total = self.config.max_trials_global
+            self.logs.scheduler.info("Resuming after %d of %d trials", done, total)
+        for other in () if done else self.journal.others():
+            self.logs.scheduler.info(
+                "This run starts beside an unfinished one of %s, which goes on when it is started "
+                "with its settings again; the two differ in %s",
+                _names(other),
+                ", ".join(differences(plan, other)) or "the process, where that one goes on",
+            )
+        for task in self.tasks:
+            assert task.mod is not None
+            workload = self.database.commit_workload(task.mod)
+            others = self.database.count(workload) - self.database.count(workload, task.target)
+            if others:
+                self.logs.scheduler.info(
+                    'Task "%s": %d record(s) of the database are for other targets than %s and not '
+                    "used",
+                    task.task_name,
+                    others,
+                    task.target,
+                )
+
+    def _resume_model(self, made_here: bool) -> None:
+        """Let a cost model that was made for this run go on where the interrupted one was.
+
+        One that the user gave is as the user wants it. Without a file that can be read, the model
+        learns from the database like that of any other run.
+        """
+        path = self.journal.model
+        if self.cost_model is None or not made_here or path is None or not sum(self.trials_done):
+            return
+        try:
+            self.cost_model.load(path)
+        except (TuningError, OSError) as error:
+            self.logs.scheduler.warning("The cost model starts anew: %s", error)
+        else:
+            self.logs.scheduler.info("The cost model goes on from %s", path)
+
+
+def open_database(
+    database: str | Database, work_dir: PathLike, *, module_equality: str = "structural"
+) -> Database:
+    """Return a database that is given itself or by short name; one in files is in `work_dir`."""
+    if not isinstance(database, str):
+        return Database.create(database)
+    where = {"work_dir": work_dir} if database in _IN_FILES else {}
+    return Database.create(database, module_equality=module_equality, **where)
+
+
+def _cost_model(
+    kind: str | CostModel | None, config: TuneConfig, task: TuneContext
+) -> CostModel | None:
+    if kind is None:
+        return None
+    options: dict[str, Any] = {}
+    if kind == "xgb":
+        options["num_tuning_cores"] = task.num_threads
+        if config.adaptive_training is not None:
+            options["adaptive_training"] = config.adaptive_training
+    elif kind == "random":
+        options["seed"] = task.fork_seed()
+    return CostModel.create(kind, **options)
+
+
+def _record_count(database: Database, task: TuneContext) -> int:
+    assert task.mod is not None
+    return database.count(database.commit_workload(task.mod), task.target)
+
+
+def _names(plan: Mapping[str, Any]) -> str:
+    """Return the names of the tasks of an unfinished run, as far as its file has them."""
+    tasks = plan.get("tasks")
+    names = [str(task["name"]) for task in tasks or () if isinstance(task, dict) and "name" in task]
+    return ", ".join(f'"{name}"' for name in names[:3]) + (" ..." if len(names) > 3 else "")
+
+
+def _refuse_targets_of_other_machines(
+    tasks: Sequence[TuneContext], runner: str | type[Runner] | Runner
+) -> None:
+    for task in tasks:
+        if task.target is None:
+            continue
+        if isinstance(runner, Runner):
+            reason = runner.why_not(task.target)
+        else:
+            reason = why_not_here(task.target) if runner == "local" else None
+        if reason is not None:
+            raise TuningError(
+                f"candidates for {task.target} cannot be measured on this machine: {reason}, or "
+                f"pass a runner that measures them where they can run"
+            )
+
+
+def _check_tasks(tasks: Sequence[object]) -> None:
+    """Raise TuningError for what is no task, or has nothing to tune it with."""
+    for place, task in enumerate(tasks):
+        if not isinstance(task, TuneContext):
+            raise TuningError(f"tasks[{place}] is no TuneContext but {type(task).__name__}")
+        needed = {
+            "mod": task.mod,
+            "target": task.target,
+            "space_generator": task.space_generator,
+            "search_strategy": task.search_strategy,
+        }
+        missing = [name for name, part in needed.items() if part is None]
+        if missing:
+            raise TuningError(
+                f'task "{task.task_name}" has no {" and no ".join(missing)}: pass '
+                f"{'it' if len(missing) == 1 else 'them'} to TuneContext"
+            )
+
+
+def _writable(work_dir: PathLike) -> Path:
+    """Return a directory, made if need be, in which files can be written; TuningError if not."""
+    if not isinstance(work_dir, (str, os.PathLike)):
+        raise TuningError(f"work_dir is the path of a directory, got {work_dir!r}")
+    folder = Path(work_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
+    except OSError as error:
+        reason = "it is a file" if folder.is_file() else error.strerror
+        raise TuningError(
+            f"nothing can be written to work_dir {folder}: {reason}; give a directory that "
+            "may be written to, with space left on its disk"
+        ) from error
+    return folder

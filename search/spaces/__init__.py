@@ -1,0 +1,1 @@
+"""Design spaces as sets of points: sites of decisions, their columns, annotations."""

@@ -1,0 +1,58 @@
+"""Places in a program, written as the way there: `<root>.functions['main'].body.extent`.
+
+Steps are `.field`, `[index]` and `['key']`; the map of a function's buffers is counted by the
+parameters. A last step `[<missing ...>]` says that there is nothing where the other program has
+something.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any, Final
+
+from tensorir.errors import IRValueError
+from tensorir.function import PrimFunc
+from tensorir.nodes.node import Node
+
+_ROOT: Final = "<root>"
+_STEP: Final = re.compile(
+    r"""\.(?P<field>\w+) | \[(?P<index>\d+)\] | \[(?P<key>'.*?'|".*?")\] | \[<missing[^]]*>\]$""",
+    re.VERBOSE,
+)
+
+
+def nodes_along(root: Node, path: str) -> list[Node]:
+    """Return the nodes that a path passes, from `root` to the innermost.
+
+    Raises IRValueError if the text is no path, or there is no such place.
+    """
+    if not path.startswith(_ROOT):
+        raise IRValueError(f"an access path must begin with {_ROOT}, got {path!r}")
+    nodes, current, position = [root], root, len(_ROOT)
+    while position < len(path):
+        step = _STEP.match(path, position)
+        if step is None:
+            raise IRValueError(
+                f"{path!r} is no path: {path[position:]!r} is none of `.field`, `[0]`, `['key']`"
+            )
+        position = step.end()
+        if step.lastgroup is None:
+            break
+        try:
+            current = _follow(current, step)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise IRValueError(
+                f"the path {path} leads nowhere: there is no {step[0]} at {path[: step.start()]}"
+            ) from error
+        if isinstance(current, Node):
+            nodes.append(current)
+    return nodes
+
+
+def _follow(value: Any, step: re.Match[str]) -> Any:
+    if step["field"] == "buffer_map" and isinstance(value, PrimFunc):
+        return [value.buffer_map.get(param) for param in value.params]
+    if step["field"]:
+        return getattr(value, step["field"])
+    return value[int(step["index"]) if step["index"] else ast.literal_eval(step["key"])]

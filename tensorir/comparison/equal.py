@@ -1,0 +1,319 @@
+"""Structural equality, up to the names and identities of bound variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.errors import IRValueError
+from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PointerType, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.recursion import any_depth
+
+_DEFINES: Final[dict[str, frozenset[str]]] = {
+    "IterVar": frozenset({"var"}),
+    "Let": frozenset({"var"}),
+    "LetStmt": frozenset({"var"}),
+    "For": frozenset({"loop_var"}),
+    "Allocate": frozenset({"buffer_var"}),
+    "AllocateConst": frozenset({"buffer_var"}),
+    "Buffer": frozenset({"data", "shape", "strides", "elem_offset"}),
+    "Block": frozenset({"iter_vars"}),
+    "CommReducer": frozenset({"lhs", "rhs"}),
+    "PrimFunc": frozenset({"params"}),
+    "Function": frozenset({"params"}),
+    "VarBinding": frozenset({"var"}),
+    "MatchCast": frozenset({"struct_info", "var"}),
+}
+IGNORED: Final[dict[str, frozenset[str]]] = {
+    "Var": frozenset({"name"}),
+    "SizeVar": frozenset({"name"}),
+    "Buffer": frozenset({"name", "offset_factor"}),
+    "Block": frozenset({"name_hint"}),
+    "GraphVar": frozenset({"name"}),
+    "DataflowVar": frozenset({"name"}),
+}
+"""Fields by class that count neither for equality nor for hashes."""
+
+
+@any_depth
+def structural_equal(
+    a: Any,
+    b: Any,
+    map_free_vars: bool = False,
+    ignore_ndarray: bool = False,
+    ignore_integers: bool = False,
+) -> bool:
+    """Say whether two programs are the same but for names.
+
+    Variables are mapped to each other where they are defined, which they are by the layouts of
+    buffers, too, also where they are parts of expressions; free variables must be identical, unless
+    `map_free_vars`. Names of blocks and buffers do not count. Floats are equal that are the same
+    number: 0.0 and -0.0 are two, a NaN is equal to every NaN. Among attributes, 1, 1.0 and True are
+    three values, and a list is equal to the tuple of its items. Of constant arrays dtype, shape and
+    bits count, with `ignore_ndarray` not the bits. With `ignore_integers` only the types of
+    integers count. Equal programs have one `structural_hash`.
+    """
+    return Comparison(map_free_vars, ignore_ndarray, ignore_integers).same(a, b, map_free_vars)
+
+
+def assert_structural_equal(
+    a: Any, b: Any, map_free_vars: bool = False, ignore_ndarray: bool = False
+) -> None:
+    """Raise IRValueError with both scripts, the first difference underlined, if there is one."""
+    found = get_first_structural_mismatch(a, b, map_free_vars, ignore_ndarray)
+    if found is not None:
+        raise IRValueError(
+            f"StructuralEqual check failed, caused by lhs at {found[0]}:\n{_marked(a, found[0])}\n"
+            f"and rhs at {found[1]}:\n{_marked(b, found[1])}"
+        )
+
+
+def _marked(value: Any, path: str) -> str:
+    return value.script(path_to_underline=[path]) if isinstance(value, Node) else str(value)
+
+
+@any_depth
+def get_first_structural_mismatch(
+    a: Any, b: Any, map_free_vars: bool = False, ignore_ndarray: bool = False
+) -> tuple[str, str] | None:
+    """Return the paths of the first difference in both programs, None if they are equal.
+
+    A path reads `<root>.body.extent` and can be given as `path_to_underline` of `script`.
+    """
+    comparison = Comparison(map_free_vars, ignore_ndarray)
+    if comparison.same(a, b, map_free_vars):
+        return None
+    path = "<root>" + "".join(reversed(comparison.path))
+    other = "<root>" + "".join(reversed(comparison.other_path))
+    return path, other
+
+
+class Comparison:
+    """Walks two programs side by side.
+
+    On failure `path` and `other_path` hold the steps to the difference, innermost first.
+    """
+
+    def __init__(
+        self, map_free: bool, ignore_ndarray: bool = False, ignore_integers: bool = False
+    ) -> None:
+        self._map_free = map_free
+        self._ignore_ndarray = ignore_ndarray
+        self._ignore_integers = ignore_integers
+        self._forward: dict[Node, Node] = {}
+        self._backward: dict[Node, Node] = {}
+        self.path: list[str] = []
+        self.other_path: list[str] = []
+
+    def same(self, a: Any, b: Any, defining: bool) -> bool:
+        """Compare two values; `defining` says that free variables may be mapped here."""
+        kind = type(a)
+        if kind is IntImm and type(b) is IntImm:
+            return a.dtype is b.dtype and (
+                a.value == b.value or self._ignore_integers or self._at(".value")
+            )
+        if isinstance(a, Node):
+            if kind is not type(b):
+                return False
+            if isinstance(a, Var):
+                return self._var(a, b, defining)
+            of_kind = _KINDS.get(kind)
+            return self.fields(a, b, defining) if of_kind is None else of_kind(self, a, b, defining)
+        if isinstance(a, (tuple, list)):
+            return isinstance(b, (tuple, list)) and self._sequence(a, b, defining)
+        if isinstance(a, dict):
+            return isinstance(b, dict) and self._mapping(a, b, "")
+        return self._plain(a, b)
+
+    def _at(self, step: str, other: str = "") -> bool:
+        """Add a step, and the one in the other program if that is another; return False."""
+        self.path.append(step)
+        self.other_path.append(other or step)
+        return False
+
+    def _plain(self, a: Any, b: Any) -> bool:
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            same_kind = a.dtype == b.dtype and a.shape == b.shape
+            return same_kind and (self._ignore_ndarray or np.array_equal(_bits(a), _bits(b)))
+        return same_plain(a, b)
+
+    def float_imm(self, a: FloatImm, b: FloatImm, defining: bool) -> bool:
+        """Compare floats."""
+        if a.dtype is not b.dtype:
+            return self._at(".dtype")
+        return same_plain(a.value, b.value) or self._at(".value")
+
+    def _var(self, a: Var, b: Var, defining: bool) -> bool:
+        mapped = self._forward.get(a)
+        back = self._backward.get(b)
+        if mapped is not None or back is not None:
+            return mapped is b
+        if a.dtype is not b.dtype:
+            return self._at(".dtype")
+        if not _same_annotation(a, b):
+            return self._at(".type_annotation")
+        return self._map(a, b, defining)
+
+    def _map(self, a: Node, b: Node, defining: bool) -> bool:
+        """Map two variables to each other if this is allowed here."""
+        if a is not b and not defining and not self._map_free:
+            return False
+        self._forward[a] = b
+        self._backward[b] = a
+        return True
+
+    def variable(self, a: Node, b: Node, defining: bool) -> bool:
+        """Compare variables that are nodes with fields: mapped, or the same where they are free."""
+        mapped = self._forward.get(a)
+        back = self._backward.get(b)
+        if mapped is not None or back is not None:
+            return mapped is b
+        return self.described(a, b, defining) and self._map(a, b, defining)
+
+    def described(self, a: Node, b: Node, defining: bool) -> bool:
+        """Compare nodes in which variables are defined where they themselves define something."""
+        return self.fields(a, b, defining, inherits=True)
+
+    def fields(self, a: Node, b: Node, defining: bool, inherits: bool = False) -> bool:
+        """Compare all fields that count."""
+        name = type(a).__name__
+        defines, ignored = _DEFINES.get(name), IGNORED.get(name)
+        # The variables of a dimension `n * 8` are defined by it as much as those of `n`.
+        everywhere = self._map_free or (defining and (inherits or isinstance(a, PrimExpr)))
+        for field in a.fields:
+            if ignored is not None and field in ignored:
+                continue
+            inner = everywhere or (defines is not None and field in defines)
+            x, y = getattr(a, field), getattr(b, field)
+            if x is y and not isinstance(x, (Node, tuple, dict)):
+                continue
+            if not self.same(x, y, inner):
+                return self._at(f".{field}")
+        return True
+
+    def _sequence(self, a: Sequence[Any], b: Sequence[Any], defining: bool) -> bool:
+        for k, (x, y) in enumerate(zip(a, b, strict=False)):
+            if not self.same(x, y, defining):
+                return self._at(f"[{k}]")
+        if len(a) == len(b):
+            return True
+        first = min(len(a), len(b))
+        sides = (f"[{first}]", f"[<missing element #{first}>]")
+        return self._at(*sides if len(a) > len(b) else reversed(sides))
+
+    def _mapping(self, a: Mapping[str, Any], b: Mapping[str, Any], step: str) -> bool:
+        for key in sorted(a):
+            if key not in b:
+                return self._at(f"{step}[{key!r}]", f"{step}[<missing entry>]")
+            if not self.same(a[key], b[key], self._map_free):
+                return self._at(f"{step}[{key!r}]")
+        missing = sorted(set(b) - set(a))
+        if missing:
+            return self._at(f"{step}[<missing entry>]", f"{step}[{missing[0]!r}]")
+        return True
+
+    def module(self, a: IRModule, b: IRModule, defining: bool) -> bool:
+        """Compare the functions of two modules by name."""
+        return self._mapping(a.functions, b.functions, ".functions") and self._mapping(
+            a.attrs, b.attrs, ".attrs"
+        )
+
+    def name(self, a: GlobalVar, b: GlobalVar, defining: bool) -> bool:
+        """Compare names of functions."""
+        return bool(a.name == b.name) or self._at(".name")
+
+    def prim_func(self, a: PrimFunc, b: PrimFunc, defining: bool) -> bool:
+        """Compare tensor functions parameter by parameter."""
+        if not self.same(a.params, b.params, True):
+            return self._at(".params")
+        for k, (p, q) in enumerate(zip(a.params, b.params, strict=True)):
+            x, y = a.buffer_map.get(p), b.buffer_map.get(q)
+            if (x is None) != (y is None) or (x is not None and not self.same(x, y, True)):
+                return self._at(f".buffer_map[{k}]")
+        for field in ("ret_type", "body"):
+            if not self.same(getattr(a, field), getattr(b, field), self._map_free):
+                return self._at(f".{field}")
+        return self._mapping(a.attrs, b.attrs, ".attrs")
+
+
+_OfKind: TypeAlias = Callable[[Comparison, Any, Any, bool], bool]
+_KINDS: Final[dict[type, _OfKind]] = {
+    FloatImm: Comparison.float_imm,
+    PrimFunc: Comparison.prim_func,
+    IRModule: Comparison.module,
+    GlobalVar: Comparison.name,
+}
+"""The comparisons of some kinds of nodes; all others are compared field by field."""
+
+
+VARIABLES: Final[set[type]] = set()
+"""Kinds of variables beside `Var`: nodes with fields that are mapped to one another."""
+
+
+def register_variable(kind: type) -> None:
+    """Let nodes of a kind be variables; what their fields define is defined where they are."""
+    _KINDS[kind] = Comparison.variable
+    VARIABLES.add(kind)
+
+
+def register_description(kind: type) -> None:
+    """Let nodes of a kind define the variables in them where they stand for a definition."""
+    _KINDS[kind] = Comparison.described
+
+
+def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _same_annotation(a: Var, b: Var) -> bool:
+    x, y = a.type_annotation, b.type_annotation
+    if isinstance(x, PointerType) and isinstance(y, PointerType):
+        same_scope = (x.storage_scope or "global") == (y.storage_scope or "global")
+        return same_scope and Comparison(False).same(x.element_type, y.element_type, False)
+    return x is y or Comparison(False).same(x, y, False)
+
+
+def same_plain(a: Any, b: Any) -> bool:
+    """Say whether two values that are no nodes are the same, which numbers of two types are not."""
+    if isinstance(a, str):
+        return isinstance(b, str) and a == b
+    if a is b or type(a) is not type(b) or isinstance(a, Node):
+        return a is b
+    if isinstance(a, float) and a != a:
+        return b != b  # type: ignore[no-any-return]
+    if isinstance(a, float) and a == 0 == b:
+        return math.copysign(1, a) == math.copysign(1, b)
+    return bool(a == b)
+
+
+def plain_text(value: Any) -> str:
+    """Return a value that is no node as a text that is the same for the same values only."""
+    return str.__repr__(value) if isinstance(value, str) else repr(value)
+
+
+@any_depth
+def expr_deep_equal(a: PrimExpr, b: PrimExpr) -> bool:
+    """Say whether two expressions are the same, variables being equal by identity only."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or a.dtype is not b.dtype:
+        return False
+    if isinstance(a, Var):
+        return False
+    return all(
+        _deep(getattr(a, field), getattr(b, field)) for field in a.fields if field != "dtype"
+    )
+
+
+def _deep(a: Any, b: Any) -> bool:
+    if isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
+        return expr_deep_equal(a, b)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(_deep(x, y) for x, y in zip(a, b, strict=True))
+    return same_plain(a, b)

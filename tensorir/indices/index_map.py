@@ -1,0 +1,392 @@
+"""Maps from indices to indices: layouts, and the order of a block's axes."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.arith import (
+    Analyzer,
+    IntervalSet,
+    IterMapLevel,
+    IterMapResult,
+    detect_iter_map,
+    eval_set,
+)
+from tensorir.arith.iter_inverse import inverse_with_padding
+from tensorir.arith.size import Size, is_positive, size_expr
+from tensorir.dialect import Dialect
+from tensorir.errors import IRValueError
+from tensorir.indices.index_values import index_values
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import INT32, DataType
+from tensorir.nodes.expr import BinaryOp, Call, Cast, ExprLike, IntImm, PrimExpr, Select, Var
+from tensorir.nodes.intrin import Op
+from tensorir.nodes.ops import TRUE, as_expr, cast, const, if_then_else, match_types
+from tensorir.quoting import RESERVED, identifier, is_name
+from tensorir.rewriting.visit import Rewriter, collect_vars, substitute
+
+_IF_THEN_ELSE: Final = Op.get("if_then_else")
+
+
+class IndexMap:
+    """A function from `initial_indices` (variables) to `final_indices` (expressions of them).
+
+    `IndexMap.from_func(lambda i, j: (j, i))` builds one from a Python function. The text form,
+    `lambda i, j: (j, i,)`, is what traces store.
+    """
+
+    AXIS_SEPARATOR: Final = "axis_separator"
+
+    __slots__ = ("final_indices", "initial_indices", "inverse_index_map")
+
+    def __init__(
+        self,
+        initial_indices: Sequence[Var],
+        final_indices: Sequence[ExprLike],
+        inverse_index_map: IndexMap | None = None,
+    ) -> None:
+        self.initial_indices = tuple(initial_indices)
+        self.final_indices = tuple(as_expr(i) for i in final_indices)
+        self.inverse_index_map = inverse_index_map
+
+    @staticmethod
+    def from_func(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Callable[..., Any] | IndexMap | None = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> IndexMap:
+        """Build the map that a Python function computes.
+
+        Positional parameters become variables of the same name; `*args` takes as many as `ndim`
+        leaves. Raises IRValueError where `ndim` is missing for that, or where the function inserts
+        an axis separator.
+        """
+        index_map, separators = IndexMap.from_func_with_separators(
+            mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
+        )
+        if separators:
+            raise IRValueError(
+                "the index map has axis separators, which this operation does not take"
+            )
+        return index_map
+
+    @staticmethod
+    def from_func_with_separators(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Callable[..., Any] | IndexMap | None = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> tuple[IndexMap, list[int]]:
+        """Build a map, and say before which of its results `IndexMap.AXIS_SEPARATOR` stands."""
+        indices, named = _parameters(mapping_function, ndim, index_dtype)
+        result = mapping_function(*indices, **named)
+        parts = list(result) if isinstance(result, Iterable) else [result]
+        separators: list[int] = []
+        final: list[ExprLike] = []
+        for part in parts:
+            if isinstance(part, str) and part == IndexMap.AXIS_SEPARATOR:
+                separators.append(len(final))
+            else:
+                final.append(part)
+        inverse = inverse_index_map
+        if inverse is not None and not isinstance(inverse, IndexMap):
+            inverse = IndexMap.from_func(inverse, len(final), index_dtype=index_dtype)
+        variables = [*indices, *named.values()]
+        return IndexMap(variables, [_typed(f, index_dtype) for f in final], inverse), separators
+
+    def map_indices(
+        self, indices: Sequence[PrimExpr], analyzer: Analyzer | None = None
+    ) -> list[PrimExpr]:
+        """Return the new indices for `indices`, simplified.
+
+        It is computed in the types of the indices, where those are wider than the variables' ones.
+        """
+        if len(indices) != len(self.initial_indices):
+            raise IRValueError(
+                f"the index map takes {len(self.initial_indices)} indices, got {len(indices)}"
+            )
+        analyzer = analyzer or Analyzer()
+        given = [as_expr(index) for index in indices]
+        wide = self._wide_enough(given)
+        typed = {v: i.astype(v.dtype) for v, i in zip(wide.initial_indices, given, strict=True)}
+        return [analyzer.simplify(substitute(f, typed)) for f in wide.final_indices]
+
+    def _wide_enough(self, indices: Sequence[PrimExpr]) -> IndexMap:
+        """Return this map on variables that are as wide as some indices at least."""
+        dtypes = [v.dtype for v in self.initial_indices]
+        for k, index in enumerate(indices):
+            if index.dtype.bits > dtypes[k].bits:
+                dtypes[k] = index.dtype
+        return self.retyped(dtypes)
+
+    def _on_box(self, box: Sequence[ExprLike | Range]) -> tuple[IndexMap, dict[Var, Range]]:
+        """Return this map on variables as wide as the bounds of a box, and their domains."""
+        ranges = [n if isinstance(n, Range) else Range(n) for n in box]
+        if len(ranges) != len(self.initial_indices):
+            raise IRValueError(
+                f"the index map takes {len(self.initial_indices)} indices, "
+                f"but the shape has {len(ranges)} dimension(s)"
+            )
+        wide = self._wide_enough([r.extent for r in ranges])
+        variables = wide.initial_indices
+        return wide, {v: _typed_range(v, r) for v, r in zip(variables, ranges, strict=True)}
+
+    def map_ndarray(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return an array with the elements of `array` where the map sends their indices.
+
+        It has the shape of `map_shape`, and zeros where no element goes. Raises IRValueError where
+        two elements go to one place, or the rank is not that of the map.
+        """
+        extents = self.map_shape(array.shape)
+        shape = [n.value for n in extents if isinstance(n, IntImm)]
+        if len(shape) != len(extents):
+            raise IRValueError(f"the index map {self} gives no constant shape on {array.shape}")
+        grid = [np.asarray(places, np.int64) for places in np.indices(array.shape)]
+        variables = dict(zip(self.initial_indices, grid, strict=True))
+        places = [
+            np.broadcast_to(index_values(f, variables), array.shape) for f in self.final_indices
+        ]
+        mapped = np.zeros(shape, array.dtype)
+        flat = np.ravel_multi_index(places, shape) if shape else np.zeros(array.shape, np.int64)
+        if np.unique(flat).size != array.size:
+            raise IRValueError(f"the index map {self} sends several elements to one place")
+        mapped.reshape(-1)[flat] = array
+        return mapped
+
+    def map_ranges(self, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> list[Range]:
+        """Return ranges that hold where the map sends the points of a box."""
+        wide, domain = self._on_box(ranges)
+        return wide._ranges_on(domain, analyzer or Analyzer())
+
+    def _ranges_on(self, domain: Mapping[Var, Range], analyzer: Analyzer) -> list[Range]:
+        result = detect_iter_map(
+            self.final_indices, domain, TRUE, IterMapLevel.NO_CHECK, True, analyzer
+        )
+        if result.indices:
+            return self._detected_ranges(result, analyzer)
+        sets = {var: IntervalSet.from_range(r) for var, r in domain.items()}
+        for var, r in domain.items():
+            analyzer.bind(var, r, allow_override=True)
+        covered = [eval_set(f, sets, analyzer) for f in self.final_indices]
+        return [
+            s.cover_range(Range(f), analyzer)
+            for s, f in zip(covered, self.final_indices, strict=True)
+        ]
+
+    def bijective_ranges(self, ranges: Sequence[Range]) -> list[Range] | None:
+        """Return the result of `map_ranges` if the map is plainly a bijection of boxes, else None.
+
+        Then the indices are independent pieces of the box, and each piece is in one of them.
+        """
+        wide, domain = self._on_box(ranges)
+        analyzer = Analyzer()
+        result = detect_iter_map(
+            wide.final_indices, domain, TRUE, IterMapLevel.BIJECTIVE, True, analyzer
+        )
+        dense = all(piece.scale == 1 for value in result.indices for piece in value.args)
+        return wide._detected_ranges(result, analyzer) if result.indices and dense else None
+
+    def _detected_ranges(self, result: IterMapResult, analyzer: Analyzer) -> list[Range]:
+        mapped = []
+        for value, index in zip(result.indices, self.final_indices, strict=True):
+            base = analyzer.linearizer.write(value.base, index.dtype)
+            extent: Size = 1
+            if value.args:
+                (split,) = value.args
+                extent = split.extent * split.scale
+                if not is_positive(split.scale):
+                    least = size_expr(split.scale * (split.extent - 1), index.dtype)
+                    base, extent = analyzer.simplify(base + least), 0 - extent
+            mapped.append(Range.from_min_extent(base, size_expr(extent, index.dtype)))
+        return mapped
+
+    def map_shape(
+        self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None
+    ) -> list[PrimExpr]:
+        """Return the shape of a buffer whose indices are mapped."""
+        wide, domain = self._on_box(shape)
+        return [r.extent for r in wide._ranges_on(domain, analyzer or Analyzer())]
+
+    def inverse(self, shape: Sequence[ExprLike | Range]) -> IndexMap:
+        """Return the map back; IRValueError unless the map is bijective and affine on `shape`."""
+        if self.inverse_index_map is not None:
+            return self.inverse_index_map
+        return self._invert(shape, IterMapLevel.BIJECTIVE)[0]
+
+    def non_surjective_inverse(
+        self, shape: Sequence[ExprLike | Range]
+    ) -> tuple[IndexMap, PrimExpr]:
+        """Return the map back, and the condition under which a result is padding."""
+        return self._invert(shape, IterMapLevel.INJECTIVE)
+
+    def _invert(
+        self, shape: Sequence[ExprLike | Range], level: IterMapLevel
+    ) -> tuple[IndexMap, PrimExpr]:
+        wide, domain = self._on_box(shape)
+        return wide._invert_on(domain, level)
+
+    def _invert_on(
+        self, domain: Mapping[Var, Range], level: IterMapLevel
+    ) -> tuple[IndexMap, PrimExpr]:
+        analyzer = Analyzer()
+        result = detect_iter_map(self.final_indices, domain, TRUE, level, True, analyzer)
+        if not result.indices:
+            reason = "; ".join(result.errors)
+            bijective = level is IterMapLevel.BIJECTIVE
+            problem = "has no inverse" if bijective else "may map two points to one place"
+            raise IRValueError(f"the index map {self} {problem} on this shape: {reason}")
+        outputs = [Var(f"axis{k}", f.dtype) for k, f in enumerate(self.final_indices)]
+        for var, place in zip(outputs, self._detected_ranges(result, analyzer), strict=True):
+            analyzer.bind(var, place)
+        solved, padding = inverse_with_padding(result.indices, outputs, analyzer.linearizer)
+        back = [analyzer.simplify(solved.get(v, domain[v].min)) for v in self.initial_indices]
+        return IndexMap(outputs, back), analyzer.simplify(padding)
+
+    def retyped(self, dtypes: Sequence[DataType]) -> IndexMap:
+        """Return the same map on indices of other integer types, computed in those types."""
+        if all(v.dtype is d for v, d in zip(self.initial_indices, dtypes, strict=True)):
+            return self
+        variables = [Var(v.name, d) for v, d in zip(self.initial_indices, dtypes, strict=True)]
+        retype = _Retype(dict(zip(self.initial_indices, variables, strict=True)))
+        final = [retype(f) for f in self.final_indices]
+        inverse = self.inverse_index_map
+        if inverse is not None:
+            inverse = inverse.retyped([f.dtype for f in final])
+        return IndexMap(variables, final, inverse)
+
+    def is_equivalent_to(self, other: IndexMap) -> bool:
+        """Say whether both maps provably send every index to the same place.
+
+        Types do not count: where they differ, both are computed in the wider ones.
+        """
+        if len(self.initial_indices) != len(other.initial_indices):
+            return False
+        if len(self.final_indices) != len(other.final_indices):
+            return False
+        wide = self._wide_enough(other.initial_indices)
+        mine = wide.final_indices
+        theirs = other.map_indices(wide.initial_indices)
+        analyzer = Analyzer()
+        pairs = itertools.starmap(match_types, zip(mine, theirs, strict=True))
+        return all(analyzer.can_prove_equal(a, b) for a, b in pairs)
+
+    def with_fit_names(self) -> IndexMap:
+        """Return the map with indices that text can tell apart: by names of their own."""
+        own = self.initial_indices
+        others = (v for f in self.final_indices for v in collect_vars(f) if v not in own)
+        taken = {*RESERVED, *(v.name for v in others)}
+        renamed: dict[Var, Var] = {}
+        for index in own:
+            base = name = identifier(index.name)
+            count = itertools.count(1)
+            while name in taken or not is_name(name):
+                name = f"{base if base.isidentifier() else 'i'}_{next(count)}"
+            taken.add(name)
+            renamed[index] = index if name == index.name else Var(name, index.dtype)
+        if all(index is name for index, name in renamed.items()):
+            return self
+        final = [substitute(f, renamed) for f in self.final_indices]
+        return IndexMap([renamed[i] for i in own], final, self.inverse_index_map)
+
+    def script(self, *, dialect: Dialect = "tensorir") -> str:
+        """Return the map as text that `parse_index_map` reads, in either dialect."""
+        named = self.with_fit_names()
+        names = ", ".join(v.name for v in named.initial_indices)
+        parts = " ".join(f"{f}," for f in named.final_indices)
+        text = f"lambda {names}: ({parts})"
+        if self.inverse_index_map is None:
+            return text
+        prefix = "" if dialect == "tensorir" else "tvm.tir."
+        inverse = self.inverse_index_map.script(dialect=dialect)
+        return f"{prefix}IndexMap.from_func({text}, inverse_index_map={inverse})"
+
+    def __str__(self) -> str:
+        return self.script()
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the text is the same, and the types of the indices."""
+        return isinstance(other, IndexMap) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return (str(self), *(index.dtype for index in self.initial_indices))
+
+
+class _Retype(Rewriter):
+    """Replaces variables by ones of other types, and redoes the arithmetic on them."""
+
+    def __init__(self, variables: dict[Var, Var]) -> None:
+        self._variables = variables
+        widths = {v.dtype for v in variables.values()}
+        self._widest = max(widths, key=lambda d: d.bits) if widths else INT32
+        self._old = {v.dtype for v in variables}
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        return self._variables.get(node, node)
+
+    def rewrite_IntImm(self, node: IntImm) -> PrimExpr:  # noqa: N802
+        return const(node.value, self._widest) if node.dtype in self._old else node
+
+    def rewrite_BinaryOp(self, node: BinaryOp) -> PrimExpr:  # noqa: N802
+        a, b = match_types(self(node.a), self(node.b))
+        return type(node)(a, b)
+
+    def rewrite_Select(self, node: Select) -> PrimExpr:  # noqa: N802
+        values = match_types(self(node.true_value), self(node.false_value))
+        return Select(self(node.condition), *values)
+
+    def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
+        return cast(node.dtype, self(node.value))
+
+    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+        if node.op is _IF_THEN_ELSE:
+            return if_then_else(*map(self, node.args))
+        return Call(node.dtype, node.op, [cast(arg.dtype, self(arg)) for arg in node.args])
+
+
+def _parameters(
+    function: Callable[..., Any], ndim: int | None, dtype: str
+) -> tuple[list[Var], dict[str, Var]]:
+    positional: list[Var] = []
+    named: dict[str, Var] = {}
+    variadic = ""
+    kinds = inspect.Parameter
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD):
+            positional.append(Var(name, dtype))
+        elif parameter.kind is kinds.VAR_POSITIONAL:
+            variadic = name
+        elif parameter.kind is kinds.KEYWORD_ONLY:
+            named[name] = Var(name, dtype)
+        else:
+            raise IRValueError("an index map takes no **kwargs")
+    if variadic:
+        if ndim is None:
+            raise IRValueError(f"the index map takes *{variadic}: pass ndim")
+        count = ndim - len(positional) - len(named)
+        positional.extend(Var(f"{variadic}_{k}", dtype) for k in range(count))
+    return positional, named
+
+
+def _typed_range(var: Var, values: Range) -> Range:
+    dtype = var.dtype
+    if values.min.dtype is dtype and values.extent.dtype is dtype:
+        return values
+    return Range.from_min_extent(values.min.astype(dtype), values.extent.astype(dtype))
+
+
+def _typed(value: ExprLike, dtype: str) -> PrimExpr:
+    return const(value, DataType(dtype)) if isinstance(value, int) else as_expr(value)

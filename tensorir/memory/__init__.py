@@ -1,0 +1,1 @@
+"""What programs read and write: regions of blocks, parameters, empty reductions, layouts."""

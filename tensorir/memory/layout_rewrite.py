@@ -1,0 +1,162 @@
+"""Blocks that bring weights into the layout that a schedule wants, and functions without them.
+
+Such a block copies a parameter to a buffer of another layout, which everything else reads in its
+place. A weight keeps its value from call to call, so the block need not run in each: the function
+may take the weight as it is afterwards, and another one bring it there once.
+
+Before: def f(X, W, Y):  for ...: W_packed[...] = W[...];  for ...: Y[...] = X[...] * W_packed[...]
+After:  def f(X, W_packed, Y):  for ...: Y[...] = X[...] * W_packed[...]
+        def pack(W, W_packed):  for ...: W_packed[...] = W[...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tensorir.function import PrimFunc
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import HANDLE
+from tensorir.nodes.expr import IntImm, Var
+from tensorir.nodes.stmt import Block, BlockRealize, For, SeqStmt, Stmt, sequence
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import walk
+
+LAYOUT_FREE_BUFFERS: Final = "layout_free_buffers"
+"""Attribute of a function: the positions of the parameters that may have any layout."""
+
+LAYOUT_REWRITE_PREPROC: Final = "meta_schedule.layout_rewrite_preproc"
+"""Annotation, true on a block that brings a weight into another layout."""
+
+
+class LayoutRewrite(NamedTuple):
+    """A parameter, by its position, and the loop nest that copies it to another layout."""
+
+    position: int
+    weight: Buffer
+    packed: Buffer
+    nest: Stmt
+    """Stands right below the root block, and has no other block than the annotated one."""
+
+
+def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:
+    """Return the layout rewrites that can be taken out of a function, by parameter position.
+
+    A block stays that is a part of other loops, whose weight something else reads or writes, whose
+    result something else writes, one that depends on more than the weight (a size that is a
+    parameter, say), and one with strides.
+    """
+    if not isinstance(func.body, BlockRealize) or not isinstance(func.body.block.body, SeqStmt):
+        return []
+    root = func.body.block
+    positions = {func.buffer_map[p]: k for k, p in enumerate(func.params) if p in func.buffer_map}
+    statements = func.body.block.body.seq
+    found = []
+    for nest in statements:
+        block = _annotated(nest)
+        if block is None:
+            continue
+        weight, packed = block.reads[0].buffer, block.writes[0].buffer
+        others = [stmt for stmt in statements if stmt is not nest]
+        if (
+            weight in positions
+            and packed in root.alloc_buffers
+            and packed.scope() == "global"
+            and _is_compact(weight)
+            and _is_compact(packed)
+            and not _has_free_vars(nest)
+            and not any(_mentions(stmt, weight) or _writes(stmt, packed) for stmt in others)
+        ):
+            found.append(LayoutRewrite(positions[weight], weight, packed, nest))
+    return sorted(found, key=lambda rewrite: rewrite.position)
+
+
+def without_layout_rewrites(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> PrimFunc:
+    """Return a function that takes weights as the given rewrites leave them; `func` for none."""
+    if not rewrites:
+        return func
+    assert isinstance(func.body, BlockRealize)
+    root = func.body.block
+    assert isinstance(root.body, SeqStmt)
+    nests = {rewrite.nest for rewrite in rewrites}
+    packed = {rewrite.weight: rewrite.packed for rewrite in rewrites}
+    rest = root.with_(
+        body=sequence([stmt for stmt in root.body.seq if stmt not in nests]),
+        alloc_buffers=[b for b in root.alloc_buffers if b not in packed.values()],
+        reads=[r for r in root.reads if r.buffer not in packed],
+    )
+    return func.with_(
+        body=BlockRealize(func.body.iter_values, func.body.predicate, rest),
+        buffer_map={p: packed.get(b, b) for p, b in func.buffer_map.items()},
+    )
+
+
+def layout_rewrites_alone(func: PrimFunc, rewrites: Sequence[LayoutRewrite]) -> PrimFunc:
+    """Return a function that only rewrites: it takes the weights, then arrays for the results.
+
+    It has the other attributes of `func`, and defines everything anew.
+    """
+    assert isinstance(func.body, BlockRealize)
+    given = {Var(r.weight.name, HANDLE): r.weight for r in rewrites}
+    made = {Var(r.packed.name, HANDLE): r.packed for r in rewrites}
+    nests = [_without_annotation(r.nest) for r in rewrites]
+    root = func.body.block.with_(
+        body=sequence(nests), alloc_buffers=(), reads=(), writes=(), annotations={}
+    )
+    body = BlockRealize(func.body.iter_values, func.body.predicate, root)
+    attrs = func.attrs.without(LAYOUT_FREE_BUFFERS)
+    return renew_defs(PrimFunc([*given, *made], body, buffer_map={**given, **made}, attrs=attrs))
+
+
+def _annotated(stmt: Stmt) -> Block | None:
+    """Return the annotated block that a nest of loops is around, None for any other statement."""
+    while isinstance(stmt, For):
+        stmt = stmt.body
+    if not isinstance(stmt, BlockRealize):
+        return None
+    block = stmt.block
+    flag = block.annotations.get(LAYOUT_REWRITE_PREPROC)
+    marked = isinstance(flag, IntImm) and bool(flag.value)
+    return block if marked and len(block.reads) == 1 and len(block.writes) == 1 else None
+
+
+def _without_annotation(nest: Stmt) -> Stmt:
+    if isinstance(nest, For):
+        body: Stmt = nest.with_(body=_without_annotation(nest.body))
+        return body
+    assert isinstance(nest, BlockRealize)
+    kept = {k: v for k, v in nest.block.annotations.items() if k != LAYOUT_REWRITE_PREPROC}
+    block = nest.block.with_(annotations=kept)
+    return BlockRealize(nest.iter_values, nest.predicate, block)
+
+
+def _is_compact(buffer: Buffer) -> bool:
+    """Say whether arrays of a fixed shape are what a buffer takes."""
+    return not buffer.strides and all(isinstance(extent, IntImm) for extent in buffer.shape)
+
+
+def _has_free_vars(nest: Stmt) -> bool:
+    used: set[Var] = set()
+    defined: set[Var] = set()
+    for node in walk(nest):
+        if isinstance(node, Var):
+            used.add(node)
+        elif isinstance(node, For):
+            defined.add(node.loop_var)
+        elif isinstance(node, Block):
+            defined.update(axis.var for axis in node.iter_vars)
+    return not used <= defined
+
+
+def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
+    """Say whether a statement accesses the memory of a buffer, under whatever name."""
+    for node in walk(stmt):
+        used = getattr(node, "buffer", None)
+        if node is buffer.data or (isinstance(used, Buffer) and used.data is buffer.data):
+            return True
+    return False
+
+
+def _writes(stmt: Stmt, buffer: Buffer) -> bool:
+    blocks = (node for node in walk(stmt) if isinstance(node, Block))
+    return any(region.buffer is buffer for block in blocks for region in block.writes)

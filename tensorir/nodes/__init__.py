@@ -1,0 +1,1 @@
+"""What programs are made of: data types, expressions, statements, buffers, and constructors."""

@@ -1,0 +1,148 @@
+"""The base class of expressions, and those without parts: variables and constants.
+
+`tensorir.nodes.expr` has all expression nodes, these included.
+"""
+
+from __future__ import annotations
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import HANDLE, INT32, DataType
+from tensorir.nodes.float_format import FORMATS
+from tensorir.nodes.node import Node
+from tensorir.nodes.operators import Operators
+from tensorir.nodes.types import PrimType, Type
+
+
+class PrimExpr(Operators, Node):
+    """A scalar or vector value; `dtype` says of what type."""
+
+    __slots__ = ("dtype",)
+    dtype: DataType
+
+    def __bool__(self) -> bool:
+        raise IRValueError(
+            "an expression has no truth value while the program is being built; "
+            "use T.if_then_else, T.Select, T.And or T.Or instead of if, and, or, not"
+        )
+
+
+# ------------------------------------------------------------------------------------- variables
+
+
+class Var(PrimExpr):
+    """A variable; its identity, not its name, is what it is.
+
+    `annotation` is a dtype or a `Type`; a pointer type gives dtype `handle`.
+    """
+
+    __slots__ = ("name", "type_annotation")
+    fields = ("dtype", "type_annotation", "name")
+
+    def __init__(self, name: str, annotation: str | Type = INT32) -> None:
+        self.name = name
+        if isinstance(annotation, Type):
+            self.dtype = annotation.dtype if isinstance(annotation, PrimType) else HANDLE
+            self.type_annotation: Type | None = annotation
+        else:
+            self.dtype = DataType(annotation)
+            self.type_annotation = None
+
+    @property
+    def name_hint(self) -> str:
+        """The name, under the field name that users of TVM know."""
+        return self.name
+
+    def with_name(self, name: str) -> Var:
+        """Return a fresh variable of the same type."""
+        return type(self)(name, self.type_annotation or self.dtype)
+
+
+class SizeVar(Var):
+    """A variable that promises to be at least 0."""
+
+    __slots__ = ()
+
+
+# ------------------------------------------------------------------------------------ immediates
+
+
+class IntImm(PrimExpr):
+    """An integer (or bool) constant."""
+
+    __slots__ = ("value",)
+    fields = ("dtype", "value")
+
+    def __init__(self, dtype: str, value: int) -> None:
+        dtype = DataType(dtype)
+        if not dtype.is_integral or dtype.lanes != 1:
+            raise IRTypeError(f"IntImm takes a scalar integer dtype, got {dtype}")
+        low, high = integer_limits(dtype)
+        if not low <= value <= high:
+            bound = "maximum" if value > high else "minimum"
+            raise IRValueError(f"Literal value {value} exceeds {bound} of {dtype}")
+        self.dtype = dtype
+        self.value = int(value)
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __index__(self) -> int:
+        return self.value
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def is_same(self, other: object) -> bool:
+        """Say whether `other` is the same number."""
+        return _is_number(other, self.value)
+
+
+class FloatImm(PrimExpr):
+    """A floating point constant; `value` is kept as a double."""
+
+    __slots__ = ("value",)
+    fields = ("dtype", "value")
+
+    def __init__(self, dtype: str, value: float) -> None:
+        dtype = DataType(dtype)
+        if not dtype.is_floating or dtype.lanes != 1:
+            raise IRTypeError(f"FloatImm takes a scalar floating point dtype, got {dtype}")
+        value = float(value)
+        if FORMATS[dtype].largest < abs(value) < float("inf"):
+            raise IRValueError(f"Literal value {value} exceeds maximum of {dtype}")
+        self.dtype = dtype
+        self.value = value
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def is_same(self, other: object) -> bool:
+        """Say whether `other` is the same number."""
+        return _is_number(other, self.value)
+
+
+def _is_number(value: object, number: float) -> bool:
+    if isinstance(value, (IntImm, FloatImm)):
+        value = value.value
+    return isinstance(value, (int, float)) and value == number
+
+
+class StringImm(PrimExpr):
+    """A string constant, as an argument of a call."""
+
+    __slots__ = ("value",)
+    fields = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.dtype = HANDLE
+        self.value = value
+
+
+def integer_limits(dtype: DataType) -> tuple[int, int]:
+    """Return the smallest and largest value of an integer dtype."""
+    if dtype.is_int:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1

@@ -1,0 +1,420 @@
+"""Statement nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import (
+    EqualOp,
+    IntImm,
+    IterVar,
+    PrimExpr,
+    StringImm,
+    Var,
+    check_access,
+    smart,
+)
+from tensorir.nodes.node import EMPTY_ATTRS, Attrs, Node
+from tensorir.nodes.ops import TRUE, as_expr, cast
+
+
+class ForKind(IntEnum):
+    """The way in which the iterations of a loop run."""
+
+    SERIAL = 0
+    PARALLEL = 1
+    VECTORIZED = 2
+    UNROLLED = 3
+    THREAD_BINDING = 4
+
+
+def normalize_annotation(value: Any) -> Any:
+    """Return an annotation value as it is stored: numbers as immediates, lists as tuples."""
+    if isinstance(value, (bool, int, float, EqualOp)):
+        return as_expr(value)
+    if isinstance(value, StringImm):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return tuple(normalize_annotation(v) for v in value)
+    if isinstance(value, Mapping):
+        return Attrs({str(k): normalize_annotation(v) for k, v in value.items()})
+    return value
+
+
+def normalize_annotations(values: Mapping[str, Any] | None) -> Attrs:
+    """Return annotations as they are stored; ones that are stored already pass unchanged."""
+    if not values:
+        return EMPTY_ATTRS
+    if isinstance(values, Attrs):
+        return values
+    return Attrs({key: normalize_annotation(value) for key, value in values.items()})
+
+
+class Stmt(Node):
+    """Something that runs."""
+
+    __slots__ = ()
+
+
+class BufferStore(Stmt):
+    """`buffer[indices] = value`; lanes of a vector index whose `predicate` is false are skipped."""
+
+    __slots__ = ("buffer", "indices", "predicate", "value")
+    fields = ("buffer", "value", "indices", "predicate")
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        value: PrimExpr,
+        indices: Sequence[PrimExpr],
+        predicate: PrimExpr | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.value = value
+        self.indices = tuple(indices)
+        self.predicate = predicate
+        lanes = check_access(buffer, self.indices, predicate)
+        expected = buffer.dtype if lanes == 1 else buffer.dtype.with_lanes(lanes)
+        if value.dtype is not expected:
+            raise IRTypeError(
+                f"dtype mismatch on BufferStore to {buffer.name}: "
+                f"the place holds {expected}, the value is {value.dtype}"
+            )
+
+
+smart["store"] = BufferStore
+
+
+class For(Stmt):
+    """Run `body` for `loop_var` in `[min, min + extent)`.
+
+    `annotations` are hints; `thread_binding` belongs to kind THREAD_BINDING only.
+    """
+
+    __slots__ = ("annotations", "body", "extent", "kind", "loop_var", "min", "thread_binding")
+    fields = ("loop_var", "min", "extent", "kind", "body", "thread_binding", "annotations")
+
+    def __init__(
+        self,
+        loop_var: Var,
+        min: PrimExpr,
+        extent: PrimExpr,
+        kind: ForKind,
+        body: Stmt,
+        thread_binding: IterVar | None = None,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        dtype = loop_var.dtype
+        if min.dtype is not dtype:
+            min = _widen(min, loop_var)
+        if extent.dtype is not dtype:
+            extent = _widen(extent, loop_var)
+        self.loop_var = loop_var
+        self.min = min
+        self.extent = extent
+        self.kind = kind
+        self.body = body
+        self.thread_binding = thread_binding
+        self.annotations = normalize_annotations(annotations)
+
+    def with_(self, **changes: Any) -> For:
+        """Return a loop that differs in the named fields."""
+        return For(**{**{name: getattr(self, name) for name in self.fields}, **changes})
+
+    def with_body(self, body: Stmt) -> For:
+        """Return a loop that runs something else; it is made without checking the rest again."""
+        new = For.__new__(For)
+        new.loop_var = self.loop_var
+        new.min = self.min
+        new.extent = self.extent
+        new.kind = self.kind
+        new.body = body
+        new.thread_binding = self.thread_binding
+        new.annotations = self.annotations
+        return new
+
+
+def _widen(bound: PrimExpr, loop_var: Var) -> PrimExpr:
+    if isinstance(bound, IntImm) and loop_var.dtype.is_integral and loop_var.dtype.lanes == 1:
+        return cast(loop_var.dtype, bound)
+    raise IRTypeError(f"loop {loop_var.name} is {loop_var.dtype}, but has a bound of {bound.dtype}")
+
+
+class While(Stmt):
+    """Run `body` as long as `condition` holds."""
+
+    __slots__ = ("body", "condition")
+    fields = ("condition", "body")
+
+    def __init__(self, condition: PrimExpr, body: Stmt) -> None:
+        if not condition.dtype.is_bool or isinstance(condition, IntImm):
+            raise IRValueError("the condition of while must be a bool that is not constant")
+        self.condition = condition
+        self.body = body
+
+
+class IfThenElse(Stmt):
+    """Run one of two statements."""
+
+    __slots__ = ("condition", "else_case", "then_case")
+    fields = ("condition", "then_case", "else_case")
+
+    def __init__(self, condition: PrimExpr, then_case: Stmt, else_case: Stmt | None = None) -> None:
+        if not condition.dtype.is_bool or condition.dtype.lanes != 1:
+            raise IRTypeError(f"the condition of if must be a scalar bool, got {condition.dtype}")
+        self.condition = condition
+        self.then_case = then_case
+        self.else_case = else_case
+
+
+class SeqStmt(Stmt):
+    """Two or more statements in order; nested sequences are flattened."""
+
+    __slots__ = ("seq",)
+    fields = ("seq",)
+
+    seq: tuple[Stmt, ...]
+
+    def __init__(self, seq: Sequence[Stmt]) -> None:
+        flat: list[Stmt] = []
+        for stmt in seq:
+            if isinstance(stmt, SeqStmt):
+                flat.extend(stmt.seq)
+            else:
+                flat.append(stmt)
+        if len(flat) < 2:
+            raise IRValueError(f"SeqStmt takes at least 2 statements, got {len(flat)}")
+        self.seq = tuple(flat)
+
+
+def sequence(stmts: Sequence[Stmt | None]) -> Stmt:
+    """Return the statements in order as one, without None and evaluations of 0."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        if isinstance(stmt, SeqStmt):
+            flat.extend(stmt.seq)
+        elif stmt is not None and not _is_nothing(stmt):
+            flat.append(stmt)
+    if not flat:
+        return Evaluate(as_expr(0))
+    return flat[0] if len(flat) == 1 else SeqStmt(flat)
+
+
+def is_no_op(stmt: Stmt) -> bool:
+    """Say whether `stmt` is the evaluation of a constant."""
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)
+
+
+def _is_nothing(stmt: Stmt) -> bool:
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm) and not stmt.value.value
+
+
+class LetStmt(Stmt):
+    """Run `body` with `var` standing for `value`."""
+
+    __slots__ = ("body", "value", "var")
+    fields = ("var", "value", "body")
+
+    def __init__(self, var: Var, value: PrimExpr, body: Stmt) -> None:
+        if var.dtype is not value.dtype:
+            raise IRTypeError(f"let binds {var.name}: {var.dtype} to a value of {value.dtype}")
+        self.var = var
+        self.value = value
+        self.body = body
+
+
+class AssertStmt(Stmt):
+    """Stop with `message` unless `condition` holds, else run `body`."""
+
+    __slots__ = ("body", "condition", "message")
+    fields = ("condition", "message", "body")
+
+    def __init__(self, condition: PrimExpr, message: PrimExpr, body: Stmt) -> None:
+        if not condition.dtype.is_bool:
+            raise IRTypeError(f"assert takes a bool condition, got {condition.dtype}")
+        self.condition = condition
+        self.message = message
+        self.body = body
+
+
+class Evaluate(Stmt):
+    """Evaluate an expression for its effect; a constant is the no-op."""
+
+    __slots__ = ("value",)
+    fields = ("value",)
+
+    def __init__(self, value: PrimExpr) -> None:
+        self.value = value
+
+
+class Allocate(Stmt):
+    """Memory for `extents` elements of `dtype` behind `buffer_var`, while `body` runs."""
+
+    __slots__ = ("annotations", "body", "buffer_var", "condition", "dtype", "extents")
+    fields = ("buffer_var", "dtype", "extents", "condition", "body", "annotations")
+
+    def __init__(
+        self,
+        buffer_var: Var,
+        dtype: str,
+        extents: Sequence[PrimExpr],
+        condition: PrimExpr,
+        body: Stmt,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.buffer_var = buffer_var
+        self.dtype = DataType(dtype)
+        self.extents = tuple(extents)
+        self.condition = condition
+        self.body = body
+        self.annotations = normalize_annotations(annotations)
+
+
+class AllocateConst(Stmt):
+    """Constant memory holding `data` (an array of shape `extents`) while `body` runs."""
+
+    __slots__ = ("annotations", "body", "buffer_var", "data", "dtype", "extents")
+    fields = ("buffer_var", "dtype", "extents", "data", "body", "annotations")
+
+    def __init__(
+        self,
+        buffer_var: Var,
+        dtype: str,
+        extents: Sequence[PrimExpr],
+        data: NDArray[Any],
+        body: Stmt,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.buffer_var = buffer_var
+        self.dtype = DataType(dtype)
+        self.extents = tuple(extents)
+        self.data = np.ascontiguousarray(data)
+        self.data.flags.writeable = False
+        self.body = body
+        self.annotations = normalize_annotations(annotations)
+
+
+class DeclBuffer(Stmt):
+    """`buffer` as a view of a pointer that exists already, visible in `body`."""
+
+    __slots__ = ("body", "buffer")
+    fields = ("buffer", "body")
+
+    def __init__(self, buffer: Buffer, body: Stmt) -> None:
+        self.buffer = buffer
+        self.body = body
+
+
+class AttrStmt(Stmt):
+    """`body` with the attribute `attr_key` of `node` set to `value`."""
+
+    __slots__ = ("attr_key", "body", "node", "value")
+    fields = ("node", "attr_key", "value", "body")
+
+    def __init__(self, node: Any, attr_key: str, value: PrimExpr, body: Stmt) -> None:
+        self.node = normalize_annotation(node)
+        self.attr_key = attr_key
+        self.value = value
+        self.body = body
+
+
+class Block(Stmt):
+    """A statement with index space and data accesses of its own.
+
+    `reads` and `writes` name everything an instance may touch, in terms of `iter_vars`; `init`
+    runs before the first step of a reduction; `alloc_buffers` live as long as an instance.
+    """
+
+    __slots__ = (
+        "alloc_buffers",
+        "annotations",
+        "body",
+        "init",
+        "iter_vars",
+        "match_buffers",
+        "name_hint",
+        "reads",
+        "writes",
+    )
+    fields = (
+        "iter_vars",
+        "alloc_buffers",
+        "match_buffers",
+        "reads",
+        "writes",
+        "body",
+        "init",
+        "annotations",
+        "name_hint",
+    )
+
+    def __init__(
+        self,
+        iter_vars: Sequence[IterVar],
+        reads: Sequence[BufferRegion],
+        writes: Sequence[BufferRegion],
+        name_hint: str,
+        body: Stmt,
+        init: Stmt | None = None,
+        alloc_buffers: Sequence[Buffer] = (),
+        match_buffers: Sequence[MatchBufferRegion] = (),
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.iter_vars = tuple(iter_vars)
+        self.reads = tuple(reads)
+        self.writes = tuple(writes)
+        self.name_hint = name_hint
+        self.body = body
+        self.init = init
+        self.alloc_buffers = tuple(alloc_buffers)
+        self.match_buffers = tuple(match_buffers)
+        self.annotations = normalize_annotations(annotations)
+
+    def with_(self, **changes: Any) -> Block:
+        """Return a block that differs in the named fields."""
+        return Block(**{**{name: getattr(self, name) for name in self.fields}, **changes})
+
+    def with_body(self, body: Stmt) -> Block:
+        """Return a block that runs something else; it is made without checking the rest again."""
+        new = Block.__new__(Block)
+        new.iter_vars = self.iter_vars
+        new.reads = self.reads
+        new.writes = self.writes
+        new.name_hint = self.name_hint
+        new.body = body
+        new.init = self.init
+        new.alloc_buffers = self.alloc_buffers
+        new.match_buffers = self.match_buffers
+        new.annotations = self.annotations
+        return new
+
+
+class BlockRealize(Stmt):
+    """One instance of `block` with these `iter_values`, if `predicate` holds."""
+
+    __slots__ = ("block", "iter_values", "predicate")
+    fields = ("iter_values", "predicate", "block")
+
+    def __init__(
+        self, iter_values: Sequence[PrimExpr], predicate: PrimExpr | bool, block: Block
+    ) -> None:
+        self.iter_values = tuple(iter_values)
+        self.predicate = TRUE if predicate is True else as_expr(predicate)
+        self.block = block
+        if len(self.iter_values) != len(block.iter_vars):
+            raise IRValueError(
+                f"block {block.name_hint!r} has {len(block.iter_vars)} axes, "
+                f"its realize binds {len(self.iter_values)}"
+            )
+        if not self.predicate.dtype.is_bool:
+            raise IRTypeError(
+                f"the predicate of block {block.name_hint!r} is {self.predicate.dtype}, not bool"
+            )

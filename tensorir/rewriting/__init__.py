@@ -1,0 +1,1 @@
+"""Walking and rebuilding programs: visitors, rewriters, copies with names of their own."""

@@ -1,0 +1,65 @@
+"""Sending accesses of buffers to elements of other buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import BufferLoad, PrimExpr
+from tensorir.nodes.ops import add, const
+from tensorir.nodes.stmt import BufferStore, Stmt
+from tensorir.rewriting.visit import Rewriter
+
+
+class ElementRewriter(Rewriter):
+    """Sends accesses of the buffers that `buffer` replaces to the elements that `indices` says."""
+
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        """Return the indices of a buffer's element at `indices` in the buffer that replaces it."""
+        raise NotImplementedError
+
+    def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
+        """Return the region of a part of a buffer in the buffer that replaces it.
+
+        This is the box of the same extents that begins where the part does. Dimensions that the
+        other buffer has in front of them are at one index.
+        """
+        starts = self.indices(buffer, tuple(dim.min for dim in region))
+        surplus = len(starts) - len(region)
+        extents = [const(1, start.dtype) for start in starts[:surplus]]
+        extents += [dim.extent for dim in region]
+        return [Range.from_min_extent(a, n) for a, n in zip(starts, extents, strict=True)]
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        """Redirect a load."""
+        new = self.buffer(node.buffer)
+        if new is node.buffer:
+            return self.generic(node)
+        indices = self.indices(node.buffer, self.each(node.indices))
+        return BufferLoad(new, indices, self.maybe(node.predicate))
+
+    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
+        """Redirect a store."""
+        new = self.buffer(node.buffer)
+        if new is node.buffer:
+            return self.generic(node)
+        indices = self.indices(node.buffer, self.each(node.indices))
+        return BufferStore(new, self(node.value), indices, self.maybe(node.predicate))
+
+    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
+        """Redirect a declared access."""
+        new = self.buffer(node.buffer)
+        if new is node.buffer:
+            return self.generic(node)
+        return BufferRegion(new, self.region(node.buffer, self.each(node.region)))
+
+
+def indices_in_source(source: BufferRegion, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Return the indices of a view's element at `indices` in the buffer behind the view.
+
+    A view begins where its region of the source does, and may lack dimensions in front.
+    """
+    starts = [dim.min for dim in source.region]
+    surplus = len(starts) - len(indices)
+    inner = [add(start, i) for start, i in zip(starts[surplus:], indices, strict=True)]
+    return [*starts[:surplus], *inner]
