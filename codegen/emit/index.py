@@ -3,8 +3,8 @@
 Index arithmetic (`tensorir.nodes.index_arithmetic`) does not overflow, which lowering has checked:
 it is computed in 64 bits from its leaves, with `nsw`, so that LLVM sees through the addresses of a
 whole loop nest without widening induction variables itself. Value arithmetic wraps at the width of
-its type: it is computed in 64 bits only where bounds show that nothing wraps, else in its own type and
-then extended.
+its type: it is computed in 64 bits only where bounds show that nothing wraps, else in its own type
+and then extended.
 
 Equal instructions in one block are one value, whichever nodes they come from. That a node is
 looked up before it is written again only saves time.

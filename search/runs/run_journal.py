@@ -22,9 +22,9 @@ class RunJournal:
 
     Its name stands for what the run is (`search.runs.run_plan`), which its first line says; then
     follows a line for each trial, with the number of its task. Who is to do the same and finds the
-    file goes on with the trials that are left. Any other run has a file of its own beside it, so that
-    neither knows of the other. A run that ended removes its file: the next one that is the same
-    makes all its trials (those measured before are not repeated).
+    file goes on with the trials that are left. Any other run has a file of its own beside it, so
+    that neither knows of the other. A run that ended removes its file: the next one that is the
+    same makes all its trials (those measured before are not repeated).
 
     While the run goes on it has a lock on the file. If the same run is begun a second time
     meanwhile, that one has nothing to resume, and leaves the file alone.

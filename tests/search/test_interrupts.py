@@ -16,6 +16,7 @@ from search.errors import TuningError
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
 
 SCRIPT = """
+import signal
 import sys
 import time
 
@@ -25,6 +26,7 @@ from tests.search.programs import Matmul, split_j
 from tests.search.test_tune_calls import OneMillisecond, Pretend
 
 folder, how, cleanup = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent ignores it
 
 
 class Third(MeasureCallback):
