@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.dependency import BlockScope
@@ -29,6 +29,7 @@ from schedule.stmt_cursor import StmtCursor
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import TRUE, add, is_const_int, logical_and
+from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import uses_var
 
 NOT_COVERED = Problem(
@@ -73,8 +74,7 @@ def cache_read(
         region = next(declared, tuple(Range(n) for n in buffer.shape))
     else:
         region = united([plan.read(plan.users)], buffer)
-    (fill,) = _apply(plan, storage_scope, region, None)
-    return fill
+    return plan.apply(_Box(plan, storage_scope, region), region, None)[-1]
 
 
 @primitive("CacheWrite")
@@ -109,7 +109,7 @@ def cache_write(
     held = None
     if plan.must_be_filled(plan.stores_all(written)):
         held = united([written, plan.read([block])], buffer)
-    return _apply(plan, storage_scope, held, written)[-1]
+    return plan.apply(_Box(plan, storage_scope, held or written), held, written)[-1]
 
 
 @primitive("CacheInplace")
@@ -140,7 +140,7 @@ def cache_inplace(
     written = plan.written([block])
     held = united([written, plan.read([block])], buffer)
     plan.check_inside(held)
-    return _apply(plan, storage_scope, held, written)
+    return plan.apply(_Box(plan, storage_scope, held), held, written)
 
 
 def _check_covered(
@@ -156,19 +156,6 @@ def _check_covered(
         check(covered, NOT_COVERED, scope, reader, buffer=buffer.name)
 
 
-def _apply(
-    plan: StagingPlan, storage_scope: str, held: Region | None, written: Region | None
-) -> list[StmtSRef]:
-    """Let the users of a plan work on a copy, and return the blocks that fill and empty it.
-
-    It holds the box `held` at first, and the box `written` is copied back; None if neither is done.
-    """
-    box = _Box(plan, storage_scope, held or written or ())
-    fills = [] if held is None else [box.copied(held, back=False)]
-    backs = [] if written is None else [box.copied(written, back=True)]
-    return plan.apply(box.buffer, box.redirect(), fills, backs)
-
-
 class _Box:
     """A buffer that holds a region of another one.
 
@@ -178,12 +165,12 @@ class _Box:
     def __init__(self, plan: StagingPlan, storage_scope: str, region: Region) -> None:
         self._plan = plan
         self._offsets: list[PrimExpr] | None = None
-        self.buffer = cache_buffer(plan.buffer, storage_scope)
+        self.copy = cache_buffer(plan.buffer, storage_scope)
         if plan.location is plan.scope and not _follows_outer_loops(plan.scope, region):
             self._offsets = [dim.min for dim in region]
-            self.buffer = self.buffer.with_(shape=tuple(dim.extent for dim in region))
+            self.copy = self.copy.with_(shape=tuple(dim.extent for dim in region))
 
-    def copied(self, region: Region, *, back: bool) -> Staged:
+    def copied(self, region: Sequence[Range], *, back: bool) -> Staged:
         """Return a nest that copies a region to or from the original."""
         original, known = self._plan.buffer, self._plan.known
         if self._offsets is None:
@@ -205,15 +192,14 @@ class _Box:
                 inside = logical_and(inside, index >= 0)
             if not known.can_prove(dim.min + dim.extent <= extent):
                 inside = logical_and(inside, index < extent)
-        source, target = (original, there), (self.buffer, here)
+        source, target = (original, there), (self.copy, here)
         if back:
             source, target = target, source
-        return sweep.where(inside).copying(source, target, self.buffer.name)
+        return sweep.where(inside).copying(source, target, self.copy.name)
 
-    def redirect(self) -> RedirectBuffers:
-        """Return the rewriter that lets the users of the plan use the copy."""
-        buffers = {self._plan.buffer: self.buffer}
-        blocks = {user.block for user in self._plan.users}
+    def redirect(self, blocks: Collection[Block]) -> RedirectBuffers:
+        """Return the rewriter that lets blocks use the copy."""
+        buffers = {self._plan.buffer: self.copy}
         if self._offsets is None or all(is_const_int(o, 0) for o in self._offsets):
             return RedirectBuffers(buffers, blocks)
         return RedirectToPart(buffers, blocks, self._offsets)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedule.analysis.axis_independence import check_any_order
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.bindings import axis_domain, knowing, loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope
+from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.surroundings import check_dependencies_show, guards
 from schedule.errors import Problem, check, describe, fail
@@ -16,24 +17,13 @@ from schedule.sref import StmtSRef, is_ancestor, loops_above
 from schedule.staging.nests import Staged, Sweep
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.expr import (
-    GE,
-    GT,
-    LE,
-    LT,
-    BufferLoad,
-    Call,
-    FloatImm,
-    IntImm,
-    IterVar,
-    PrimExpr,
-    Var,
-)
+from tensorir.arith.comparing import gap_of
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import BufferLoad, Call, FloatImm, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.intrin import Effect, Op
 from tensorir.nodes.ops import conjuncts, const, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt, sequence
-from tensorir.rewriting.visit import Rewriter, substitute, walk
+from tensorir.rewriting.visit import substitute, walk
 
 NOT_AN_ANCESTOR = Problem(
     "LoopPositionError",
@@ -86,9 +76,13 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     _check_nothing_reads_early(state, block, loop, graph, store.buffer)
 
     # Rewrite.
-    parts = _Parts(block, loops, loops.index(loop), store, value.args[1], padding, box)
-    filling, inside = parts.filling(), parts.inside()
-    state.replace(loop, sequence([filling.nest, inside.nest]), {block.block: inside.block})
+    below = loops[loops.index(loop) :]
+    analyzer = knowing(loop_domain(loops))
+    filling = _filling(block, below, BufferStore(store.buffer, padding, store.indices), analyzer)
+    values = BufferStore(store.buffer, value.args[1], store.indices)
+    nest, inside, place = _inside(block, below, values, box, analyzer)
+    state.replace(place, nest, {block.block: inside})
+    state.replace(loop, sequence([filling.nest, loop.loop]))
 
     # Result.
     return state.get_sref(filling.block)
@@ -107,124 +101,74 @@ def _check_nothing_reads_early(
             check(late, READ_EARLY, reader, block, buffer=buffer.name)
 
 
-class _Parts:
-    """A padding block, the box of its axes in which it stores values, and the nests it becomes."""
+def _filling(
+    block: StmtSRef, below: Sequence[StmtSRef], store: BufferStore, analyzer: Analyzer
+) -> Staged:
+    """Return the nest that stores the constant everywhere."""
+    realize, old = block.block_realize, block.block
+    values = [analyzer.simplify(value) for value in realize.iter_values]
+    loops = [sref.loop for sref in below]
+    sweep, axes = Sweep.like(loops, old.iter_vars, values, realize.predicate)
+    writes = [substitute(region, axes) for region in old.writes]
+    return sweep.running(substitute(store, axes), (), writes, f"{old.name_hint}_pad_const")
 
-    def __init__(
-        self,
-        block: StmtSRef,
-        loops: Sequence[StmtSRef],
-        position: int,
-        store: BufferStore,
-        value: PrimExpr,
-        padding: PrimExpr,
-        inside: Mapping[Var, tuple[int, int]],
-    ) -> None:
-        self._realize = block.block_realize
-        self._below = [sref.loop for sref in loops[position:]]
-        self._store = store
-        self._value = value
-        self._padding = padding
-        self._box = inside
-        self._analyzer = Analyzer()
-        for var, values in loop_domain(loops).items():
-            self._analyzer.bind(var, values)
 
-    # ---------------------------------------------------------------------------------- the border
+def _inside(
+    block: StmtSRef,
+    below: Sequence[StmtSRef],
+    store: BufferStore,
+    box: Mapping[Var, tuple[int, int]],
+    analyzer: Analyzer,
+) -> tuple[Stmt, Block, StmtSRef]:
+    """Return the block that stores the values, in the loops that run it alone, and their place.
 
-    def filling(self) -> Staged:
-        """Return the nest that stores the constant everywhere."""
-        old = self._realize.block
-        values = [self._analyzer.simplify(value) for value in self._realize.iter_values]
-        sweep, axes = Sweep.like(self._below, old.iter_vars, values, self._realize.predicate)
-        indices = [substitute(index, axes) for index in self._store.indices]
-        name = f"{old.name_hint}_pad_const"
-        store = BufferStore(self._store.buffer, self._padding, indices)
-        return sweep.running(store, (), [substitute(region, axes) for region in old.writes], name)
-
-    # ---------------------------------------------------------------------------------- the inside
-
-    def inside(self) -> Staged:
-        """Return the block's own nest, which stores no padding any more."""
-        realize = self._realize
-        shorter = self._shorter_loops()
-        analyzer = self._analyzer
-        moved: dict[Var, PrimExpr] = {}
-        for var, (low, high) in shorter.items():
-            analyzer.bind(var, Range(const(high - low, var.dtype)), allow_override=True)
-            if low:
-                moved[var] = var + low
-        bindings: list[PrimExpr] = []
-        axes: list[IterVar] = []
-        shifted: dict[Var, PrimExpr] = {}
-        predicate = substitute(realize.predicate, moved)
-        for axis, bound in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-            value = analyzer.simplify(substitute(bound, moved))
-            low, high = self._box[axis.var]
-            for holds in (value >= low, value < high):
-                if not analyzer.can_prove(holds):
-                    predicate = logical_and(predicate, holds)
-            bindings.append(analyzer.simplify(value - low))
-            axes.append(IterVar(Range(const(high - low, axis.var.dtype)), axis.var, axis.iter_type))
-            if low:
-                shifted[axis.var] = axis.var + low
-        block = self._shifted_block(axes, shifted)
-        predicate = analyzer.simplify(predicate)
-        nest: Stmt = self._below[0]
-        nest = _Shorten(shorter, moved, realize, BlockRealize(bindings, predicate, block))(nest)
-        return Staged(nest, block)
-
-    def _shorter_loops(self) -> dict[Var, tuple[int, int]]:
-        """Return the shorter range of each loop that only runs the block and drives one axis."""
-        axis_of: dict[Var, Var] = {}
-        for axis, value in zip(
-            self._realize.block.iter_vars, self._realize.iter_values, strict=True
-        ):
-            if isinstance(value, Var):
-                axis_of.setdefault(value, axis.var)
-        found: dict[Var, tuple[int, int]] = {}
-        inner: Stmt = self._realize
-        for loop in reversed(self._below):
-            if loop.body is not inner:
-                break
-            inner = loop
-            axis_var = axis_of.get(loop.loop_var)
-            if axis_var is None or not is_const_int(loop.min, 0):
-                continue
-            low, high = self._box[axis_var]
-            if isinstance(loop.extent, IntImm) and high <= loop.extent.value:
-                found[loop.loop_var] = (low, high)
-        return found
-
-    def _shifted_block(self, axes: Sequence[IterVar], shifted: Mapping[Var, PrimExpr]) -> Block:
-        """Return the block over the inside alone, with axes that start at 0."""
-        analyzer = Analyzer()
-        for axis in axes:
-            assert axis.dom is not None
-            if not is_const_int(axis.dom.extent, 1):  # a bound axis of extent 1 would become 0
-                analyzer.bind(axis.var, axis.dom)
-
-        def shift_region(region: BufferRegion) -> BufferRegion:
-            new = substitute(region, shifted)
-            if new is region:
-                return region
-            ranges = [
-                Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent))
-                for r in new.region
-            ]
-            return BufferRegion(region.buffer, ranges)
-
-        old, store = self._realize.block, self._store
-        indices = [analyzer.simplify(substitute(i, shifted)) for i in store.indices]
-        value = self._value
-        if shifted:
-            value = analyzer.simplify(substitute(value, shifted))
-        return old.with_(
-            iter_vars=axes,
-            reads=[shift_region(region) for region in old.reads],
-            writes=[shift_region(region) for region in old.writes],
-            body=BufferStore(store.buffer, value, indices),
-        )
+    Of these loops, those that drive one axis directly become shorter. `box` has the values of each
+    axis inside; axes start at 0 again.
+    """
+    realize, old = block.block_realize, block.block
+    place, alone = block, list[For]()
+    for sref in reversed(below):
+        if sref.loop.body is not (alone[-1] if alone else realize):
+            break
+        place, alone = sref, [*alone, sref.loop]
+    driven: dict[Var, Var] = {}
+    for axis, bound in zip(old.iter_vars, realize.iter_values, strict=True):
+        if isinstance(bound, Var):
+            driven.setdefault(bound, axis.var)
+    shorter: dict[Var, PrimExpr] = {}
+    moved: dict[Var, PrimExpr] = {}
+    for lp in alone:
+        var = lp.loop_var
+        if var in driven and is_const_int(lp.min, 0) and isinstance(lp.extent, IntImm):
+            low, high = box[driven[var]]
+            if high <= lp.extent.value:
+                shorter[var] = const(high - low, var.dtype)
+                analyzer.bind(var, Range(shorter[var]), allow_override=True)
+                if low:
+                    moved[var] = var + low
+    bindings: list[PrimExpr] = []
+    axes: list[IterVar] = []
+    shifted: dict[Var, PrimExpr] = {}
+    predicate = substitute(realize.predicate, moved)
+    for axis, bound in zip(old.iter_vars, realize.iter_values, strict=True):
+        value = analyzer.simplify(substitute(bound, moved))
+        low, high = box[axis.var]
+        for holds in (value >= low, value < high):
+            if not analyzer.can_prove(holds):
+                predicate = logical_and(predicate, holds)
+        bindings.append(analyzer.simplify(value - low))
+        axes.append(IterVar(Range(const(high - low, axis.var.dtype)), axis.var, axis.iter_type))
+        if low:
+            shifted[axis.var] = axis.var + low
+    # An axis of one value keeps its name.
+    domains = axis_domain(axes).items()
+    known = knowing({var: run for var, run in domains if not is_const_int(run.extent, 1)})
+    new = ReplaceAxes(shifted, known)(old.with_(iter_vars=axes, body=store))
+    nest: Stmt = BlockRealize(bindings, analyzer.simplify(predicate), new)
+    for lp in alone:
+        extent = shorter.get(lp.loop_var, substitute(lp.extent, moved))
+        nest = lp.with_(min=substitute(lp.min, moved), extent=extent, body=nest)
+    return nest, new, place
 
 
 def _match_body(block: StmtSRef) -> tuple[BufferStore, Call, PrimExpr]:
@@ -268,65 +212,14 @@ def _inner_box(block: StmtSRef, condition: PrimExpr) -> dict[Var, tuple[int, int
     for part in conjuncts(condition):
         if analyzer.can_prove(part):
             continue
-        limit = _limit(part, box, analyzer)
-        if limit is None:
+        gap = gap_of(part, analyzer.linearizer)
+        terms = [] if gap is None else list(gap.terms.items())
+        var, weight = terms[0] if len(terms) == 1 else (None, 0)
+        if gap is None or not isinstance(var, Var) or var not in box or weight not in (1, -1):
             fail(PATTERN, block, reason=f"`{part}` does not bound one axis by a constant")
-        var, (low, high) = limit
-        box[var] = (max(low, box[var][0]), min(high, box[var][1]))
+        low, high = box[var]
+        box[var] = (max(low, -gap.const), high) if weight == 1 else (low, min(high, gap.const + 1))
     check(box != whole, PATTERN, block, reason="its condition always holds")
     never = any(low >= high for low, high in box.values())
     check(not never, PATTERN, block, reason="its condition never holds")
     return box
-
-
-def _limit(
-    condition: PrimExpr, box: Mapping[Var, tuple[int, int]], analyzer: Analyzer
-) -> tuple[Var, tuple[int, int]] | None:
-    """Return an axis and the range of values that an inequality allows it, None for other forms."""
-    if not isinstance(condition, (LT, LE, GT, GE)) or not condition.a.dtype.is_int:
-        return None
-    small, large = condition.a, condition.b
-    if isinstance(condition, (GT, GE)):
-        small, large = large, small
-    # The condition is `gap >= 0`.
-    gap = analyzer.linear(large).plus(analyzer.linear(small), -1)
-    if isinstance(condition, (LT, GT)):
-        gap = gap.plus_const(-1)
-    if len(gap.terms) != 1:
-        return None
-    ((var, weight),) = gap.terms.items()
-    if not isinstance(var, Var) or var not in box or weight not in (1, -1):
-        return None
-    low, high = box[var]
-    return (var, (-gap.const, high)) if weight == 1 else (var, (low, gap.const + 1))
-
-
-class _Shorten(Rewriter):
-    """Puts a block in the place of another one, below loops that become shorter."""
-
-    def __init__(
-        self,
-        shorter: Mapping[Var, tuple[int, int]],
-        moved: Mapping[Var, PrimExpr],
-        old: BlockRealize,
-        new: BlockRealize,
-    ) -> None:
-        self._shorter = shorter
-        self._moved = moved
-        self._old = old
-        self._new = new
-
-    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Rebuild a loop; those that become shorter start at 0 again."""
-        body = self(node.body)
-        if body is node.body:
-            return node
-        low, extent = (substitute(e, self._moved) for e in (node.min, node.extent))
-        limits = self._shorter.get(node.loop_var)
-        if limits is not None:
-            extent = const(limits[1] - limits[0], node.loop_var.dtype)
-        return node.with_(min=low, extent=extent, body=body)
-
-    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        """Replace the block; leave others alone."""
-        return self._new if node is self._old else node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from schedule.analysis.bindings import loop_range
@@ -22,7 +23,7 @@ from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, Var
 from tensorir.nodes.ops import add
-from tensorir.nodes.stmt import BufferStore
+from tensorir.nodes.stmt import Block, BufferStore
 from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_ABOVE = Problem(
@@ -71,8 +72,9 @@ def read_at(
         early = plan.cursor.position(writer) < start
         check(early, WRITTEN_LATER, loop, writer, buffer=buffer.name)
     plan = replace(plan, cursor=plan.cursor.gap(start), users=plan.readers)
-    (fill,) = _apply(plan, storage_scope, _simplified(plan.read(plan.users)), None)
-    return fill
+    held = _simplified(plan.read(plan.users))
+    plan.check_inside(held)
+    return plan.apply(_OneBlock(plan, storage_scope), held, None)[-1]
 
 
 @primitive("WriteAt")
@@ -113,7 +115,8 @@ def write_at(
         if plan.must_be_filled(plan.stores_all(written)):
             read = plan.read(plan.readers)
             held = united([written, read and _simplified(read)], buffer)
-    return _apply(plan, storage_scope, held, written)[-1]
+    plan.check_inside(held or written)
+    return plan.apply(_OneBlock(plan, storage_scope), held, written)[-1]
 
 
 def _plan(
@@ -140,37 +143,37 @@ def _simplified(region: Region | None) -> Region:
     return tuple(Range.from_min_extent(simplify(r.min), simplify(r.extent)) for r in region)
 
 
-def _apply(
-    plan: StagingPlan, storage_scope: str, held: Region | None, written: Region | None
-) -> list[StmtSRef]:
-    """Let the users of a plan work on a copy, and return the blocks that fill and empty it.
+class _OneBlock:
+    """A copy of the shape of the buffer, which one block fills."""
 
-    It holds the box `held` at first, and the box `written` is copied back; None if neither is done.
-    """
-    plan.check_inside(held or written or ())
-    copy = cache_buffer(plan.buffer, storage_scope)
-    fills = [] if held is None else [_copied(plan, held, plan.buffer, copy, copy.name)]
-    backs = [] if written is None else [_copied(plan, written, copy, plan.buffer, copy.name)]
-    redirect = RedirectBuffers({plan.buffer: copy}, {user.block for user in plan.users})
-    return plan.apply(copy, redirect, fills, backs)
+    def __init__(self, plan: StagingPlan, storage_scope: str) -> None:
+        self._plan = plan
+        self.copy = cache_buffer(plan.buffer, storage_scope)
 
+    def copied(self, region: Sequence[Range], *, back: bool) -> Staged:
+        """Return a block that copies a region; its axes are the loops that move it."""
+        source, target = self._plan.buffer, self.copy
+        if back:
+            source, target = target, source
+        scope, loop = self._plan.scope, self._plan.location
+        outer = [*loops_seen_through(scope), *loops_above(loop), loop]
+        around = {sref.loop.loop_var: sref.loop for sref in outer}
+        axes: dict[Var, IterVar] = {}
+        for dim in region:
+            for var in collect_vars(dim):
+                if var in around and var not in axes:
+                    own = Var(f"v{len(axes)}", var.dtype)
+                    axes[var] = IterVar(loop_range(around[var]), own, IterVar.DATA_PAR)
+        values = {var: axis.var for var, axis in axes.items()}
+        ranges = [substitute(dim, values) for dim in region]
+        inner = [Var(f"ax{k}", dim.min.dtype) for k, dim in enumerate(ranges)]
+        element = [add(dim.min, var) for dim, var in zip(ranges, inner, strict=True)]
+        loops = [(var, dim.extent) for var, dim in zip(inner, ranges, strict=True)]
+        body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, element), element))
+        reads, writes = [BufferRegion(source, ranges)], [BufferRegion(target, ranges)]
+        sweep = Sweep((), list(axes.values()), list(axes))
+        return sweep.running(body, reads, writes, self.copy.name, {"auto_copy": True})
 
-def _copied(plan: StagingPlan, region: Region, source: Buffer, target: Buffer, name: str) -> Staged:
-    """Return a block that copies a region; its axes are the loops that move it."""
-    outer = [*loops_seen_through(plan.scope), *loops_above(plan.location), plan.location]
-    around = {sref.loop.loop_var: sref.loop for sref in outer}
-    axes: dict[Var, IterVar] = {}
-    for dim in region:
-        for var in collect_vars(dim):
-            if var in around and var not in axes:
-                own = Var(f"v{len(axes)}", var.dtype)
-                axes[var] = IterVar(loop_range(around[var]), own, IterVar.DATA_PAR)
-    values = {var: axis.var for var, axis in axes.items()}
-    ranges = [substitute(dim, values) for dim in region]
-    inner = [Var(f"ax{k}", dim.min.dtype) for k, dim in enumerate(ranges)]
-    element = [add(dim.min, var) for dim, var in zip(ranges, inner, strict=True)]
-    loops = [(var, dim.extent) for var, dim in zip(inner, ranges, strict=True)]
-    body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, element), element))
-    reads, writes = [BufferRegion(source, ranges)], [BufferRegion(target, ranges)]
-    sweep = Sweep((), list(axes.values()), list(axes))
-    return sweep.running(body, reads, writes, name, {"auto_copy": True})
+    def redirect(self, blocks: Collection[Block]) -> RedirectBuffers:
+        """Return the rewriter that lets blocks use the copy."""
+        return RedirectBuffers({self._plan.buffer: self.copy}, blocks)

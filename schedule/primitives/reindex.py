@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from schedule.analysis.bindings import axis_domain, axis_values, knowing
 from schedule.analysis.block_kind import require_pipeline
@@ -39,7 +39,7 @@ from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import BufferStore
+from tensorir.nodes.stmt import Block, BufferStore
 from tensorir.rewriting.visit import collect_vars, substitute, walk
 
 NOT_LEAF = Problem("NotLeafBlockError", "{0} is not a leaf block: it has blocks in it")
@@ -101,29 +101,24 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     plan = StagingPlan(state, scope, scope, nest, block, old, [block])
     known = _known_but_units(block)
     original = [known.simplify(index) for index in touched]
-    points = _Points(plan, original, [axis.var for axis in _axes_in(block, original)])
-    runs, filled = points.domains, reading
+    axes = _axes_in(block, original)
+    domains = [axis.dom for axis in axes if axis.dom is not None]
+    shape = [known.simplify(dom.min + dom.extent) for dom in domains]
+    copy = stage_buffer(old, f"{old.name}_reindex", old.scope(), shape)
+    points = _Points(plan, copy, original, [axis.var for axis in axes])
+    runs, filled = domains, reading
     if state.enable_check:
         plan.check_fixed(points.region)
         points.check_inside()
         if reading:
             _check_not_written(block, old)
         else:
-            points.check_apart(points.original)
-            taken = values_taken(block, [axis.var for axis in points.axes])
+            _check_apart(plan, original, axes)
+            taken = values_taken(block, [axis.var for axis in axes])
             whole = taken is not None and stores_surely(block.block, old)
             filled = plan.must_be_filled(whole and plan.surely_runs(block))
             runs = taken or runs
-    shape = [known.simplify(dom.min + dom.extent) for dom in points.domains]
-    copy = stage_buffer(old, f"{old.name}_reindex", old.scope(), shape)
-    fills, backs = [], []
-    if filled:
-        sweep = Sweep.over(runs, points.domains)
-        fills.append(points.copied(sweep, copy, f"{copy.name}_reindex", back=False))
-    if not reading:
-        sweep = Sweep.over(runs, points.domains)
-        backs.append(points.copied(sweep, copy, f"{old.name}_reindex", back=True))
-    return plan.apply(copy, points.redirect(copy), fills, backs)[-1]
+    return plan.apply(points, runs if filled else None, None if reading else runs)[-1]
 
 
 @primitive("ReindexCacheRead")
@@ -155,11 +150,10 @@ def reindex_cache_read(
     scope, graph = require_pipeline(state, block, stays=True)
     _check_not_written(block, buffer)
     plan = place_to_read(state, scope, graph, block, buffer, [block])
-    points, shape = _mapped(plan, block.block.reads[read_buffer_index], index_map)
+    region = block.block.reads[read_buffer_index]
+    points = _mapped(plan, region, index_map, storage_scope)
     points.check_inside()
-    copy = cache_buffer(buffer, storage_scope, shape)
-    fill = points.copied(_own_sweep(points), copy, copy.name, back=False)
-    return plan.apply(copy, points.redirect(copy), [fill], [])[-1]
+    return plan.apply(points, points.region, None)[-1]
 
 
 @primitive("ReindexCacheWrite")
@@ -186,59 +180,90 @@ def reindex_cache_write(
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope, graph = require_pipeline(state, block, stays=True)
     plan = place_to_write(state, scope, graph, block, buffer)
-    points, shape = _mapped(plan, block.block.writes[write_buffer_index], index_map)
-    copy = cache_buffer(buffer, storage_scope, shape)
-    fills = []
+    region = block.block.writes[write_buffer_index]
+    points = _mapped(plan, region, index_map, storage_scope)
+    filled = False
     if state.enable_check:
         same = loads_only(block.block.body, buffer, points.original)
         reason = "it reads other elements than it writes"
         check(same, UNSAFE, block, buffer=buffer.name, reason=reason)
         whole = stores_surely(block.block, buffer) and plan.surely_runs(block)
-        if plan.must_be_filled(whole):
-            fills.append(points.copied(_own_sweep(points), copy, copy.name, back=False))
+        filled = plan.must_be_filled(whole)
         if not whole:
             points.check_inside()
-    back = points.copied(_own_sweep(points), copy, copy.name, back=True)
-    return plan.apply(copy, points.redirect(copy), fills, [back])[-1]
+    return plan.apply(points, points.region if filled else None, points.region)[-1]
 
 
 class _Points:
     """The element that a block touches in each instance, and its place in a copy, by the axes."""
 
     def __init__(
-        self, plan: StagingPlan, original: Sequence[PrimExpr], mapped: Sequence[PrimExpr]
+        self,
+        plan: StagingPlan,
+        copy: Buffer,
+        original: Sequence[PrimExpr],
+        mapped: Sequence[PrimExpr],
     ) -> None:
         self.plan = plan
+        self.copy = copy
         self.original = original
         self.mapped = mapped
         self.axes = _axes_in(plan.block, mapped)
-        self.domains = [axis.dom for axis in self.axes if axis.dom is not None]
-        self.region = [Range.point(index) for index in original]
+        self.region = tuple(Range.point(index) for index in original)
 
     def check_inside(self) -> None:
         """Raise if the copy may touch what lies beyond the buffer."""
         axes = self.plan.block.block.iter_vars
         self.plan.check_inside(self.region, knowing(axis_domain(axes)))
 
-    def check_apart(self, indices: Sequence[PrimExpr]) -> None:
-        """Raise if two values of the axes may give the same indices."""
-        try:
-            check_injective(IndexMap([axis.var for axis in self.axes], indices), self.domains)
-        except IRValueError as error:
-            fail(UNSAFE, self.plan.block, buffer=self.plan.buffer.name, reason=error)
-
-    def copied(self, sweep: Sweep, copy: Buffer, name: str, *, back: bool) -> Staged:
-        """Return a nest that copies the element at each place of a sweep over the axes."""
+    def copied(self, region: Sequence[Range], *, back: bool) -> Staged:
+        """Return a nest that copies an element for each value of the axes in a region."""
+        sweep = self._sweep(region)
         fresh = dict(zip((axis.var for axis in self.axes), sweep.places, strict=True))
         source = (self.plan.buffer, [substitute(index, fresh) for index in self.original])
-        target = (copy, [substitute(index, fresh) for index in self.mapped])
+        target = (self.copy, [substitute(index, fresh) for index in self.mapped])
         if back:
             source, target = target, source
-        return sweep.copying(source, target, name)
+        return sweep.copying(source, target, self._name(target[0]))
 
-    def redirect(self, copy: Buffer) -> RedirectToPoint:
-        """Return the rewriter that lets the block use the copy."""
-        return RedirectToPoint({self.plan.buffer: copy}, {self.plan.block.block}, self.mapped)
+    def redirect(self, blocks: Collection[Block]) -> RedirectToPoint:
+        """Return the rewriter that lets blocks use the copy."""
+        return RedirectToPoint({self.plan.buffer: self.copy}, blocks, self.mapped)
+
+    def _sweep(self, region: Sequence[Range]) -> Sweep:
+        return Sweep.over(region, [axis.dom for axis in self.axes if axis.dom is not None])
+
+    def _name(self, target: Buffer) -> str:
+        return f"{target.name}_reindex"
+
+
+class _OwnLoops(_Points):
+    """Elements that are copied in copies of the loops that run the block."""
+
+    def _name(self, target: Buffer) -> str:
+        return self.copy.name
+
+    def _sweep(self, region: Sequence[Range]) -> Sweep:
+        plan = self.plan
+        block, realize = plan.block, plan.block.block_realize
+        bound = axis_values(realize)
+        bindings = [bound[axis.var] for axis in self.axes]
+        predicate = realize.predicate
+        if realize.block.init is not None:
+            # Where conditions exclude each step, the init stores all the same; what is copied step
+            # by step is what those that run touch.
+            own = own_loops(instances_of(block), loops_around(block))
+            stepped = {v for value in bindings for v in collect_vars(value)}
+            predicate = without_variables(predicate, {lp.loop_var for lp in own} - stepped)
+        used = {v for value in (*bindings, predicate) for v in collect_vars(value)}
+        loops = []
+        for sref in loops_above(block):
+            inside = sref is not plan.location and is_ancestor(plan.location, sref)
+            if inside and sref.loop.loop_var in used:
+                check_starts_at_zero(sref)
+                loops.append(sref.loop)
+        axes = [IterVar(axis.dom, axis.var, IterVar.DATA_PAR) for axis in self.axes]
+        return Sweep.like(loops, axes, bindings, predicate)[0]
 
 
 def _axes_in(block: StmtSRef, indices: Sequence[PrimExpr]) -> list[IterVar]:
@@ -251,6 +276,15 @@ def _known_but_units(block: StmtSRef) -> Analyzer:
     """Return what is known of a block's axes but for those of one value, which keep their names."""
     domains = axis_domain(block.block.iter_vars)
     return knowing({a: r for a, r in domains.items() if not is_const_int(r.extent, 1)})
+
+
+def _check_apart(plan: StagingPlan, indices: Sequence[PrimExpr], axes: Sequence[IterVar]) -> None:
+    """Raise if two values of axes may give the same indices."""
+    domains = axis_domain(axes)
+    try:
+        check_injective(IndexMap(list(domains), indices), list(domains.values()))
+    except IRValueError as error:
+        fail(UNSAFE, plan.block, buffer=plan.buffer.name, reason=error)
 
 
 def _check_not_written(block: StmtSRef, buffer: Buffer) -> None:
@@ -279,9 +313,9 @@ def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
 
 
 def _mapped(
-    plan: StagingPlan, region: BufferRegion, index_map: IndexMap
-) -> tuple[_Points, Sequence[PrimExpr]]:
-    """Return the places of a block's elements in a copy by an index map, and the copy's shape."""
+    plan: StagingPlan, region: BufferRegion, index_map: IndexMap, storage_scope: str
+) -> _OwnLoops:
+    """Return the places that an index map gives a block's elements in a copy."""
     block, buffer, axes = plan.block, plan.buffer, plan.block.block.iter_vars
     point = all(is_const_int(dim.extent, 1) for dim in region.region)
     check(point, NOT_A_POINT, block, region=region, buffer=buffer.name)
@@ -291,47 +325,21 @@ def _mapped(
     check(given == count, WRONG_ARITY, block, given=given, count=count)
     index_map = index_map.retyped([axis.var.dtype for axis in axes])
     names = dict(zip(index_map.initial_indices, (a.var for a in axes), strict=True))
+    original = [dim.min for dim in region.region]
     mapped = [substitute(index, names) for index in index_map.final_indices]
-    points = _Points(plan, [dim.min for dim in region.region], mapped)
-    there = _axes_in(block, points.original)
+    here, there = _axes_in(block, mapped), _axes_in(block, original)
+    sides = f"indices of {buffer.name}", "index map"
     for axis in axes:
-        sides = [f"indices of {buffer.name}", "index map"]
-        where, missing = reversed(sides) if axis in points.axes else sides
-        both = (axis in points.axes) == (axis in there)
+        where, missing = reversed(sides) if axis in here else sides
         values = {"axis": axis.var.name, "where": where, "missing": missing}
-        check(both, OTHER_AXES, block, **values, buffer=buffer.name)
-    known = _known_but_units(block)
-    used = IndexMap([axis.var for axis in points.axes], mapped)
-    ranges = used.bijective_ranges(points.domains)
-    loses_nothing = ranges is not None
-    if ranges is None:
-        ranges = index_map.map_ranges(list(axis_domain(axes).values()))
+        check((axis in here) == (axis in there), OTHER_AXES, block, **values, buffer=buffer.name)
+    known, domains = _known_but_units(block), axis_domain(axes)
+    used = IndexMap([axis.var for axis in here], mapped)
+    dense = used.bijective_ranges([domains[axis.var] for axis in here])
+    ranges = index_map.map_ranges(list(domains.values())) if dense is None else dense
     above = all(known.can_prove(r.min >= 0) for r in ranges)
     check(above, BELOW_ZERO, block, index_map=index_map)
-    if plan.state.enable_check and not loses_nothing:
-        points.check_apart(mapped)
-    return points, [known.simplify(r.min + r.extent) for r in ranges]
-
-
-def _own_sweep(points: _Points) -> Sweep:
-    """Return copies of those loops of a block that a copy of what it touches needs."""
-    plan = points.plan
-    block, realize = plan.block, plan.block.block_realize
-    bound = axis_values(realize)
-    bindings = [bound[axis.var] for axis in points.axes]
-    predicate = realize.predicate
-    if realize.block.init is not None:
-        # Where conditions exclude each step, the init stores all the same; what is copied step
-        # by step is what those that run touch.
-        own = own_loops(instances_of(block), loops_around(block))
-        stepped = {v for value in bindings for v in collect_vars(value)}
-        predicate = without_variables(predicate, {lp.loop_var for lp in own} - stepped)
-    used = {v for value in (*bindings, predicate) for v in collect_vars(value)}
-    loops = []
-    for sref in loops_above(block):
-        inside = sref is not plan.location and is_ancestor(plan.location, sref)
-        if inside and sref.loop.loop_var in used:
-            check_starts_at_zero(sref)
-            loops.append(sref.loop)
-    axes = [IterVar(axis.dom, axis.var, IterVar.DATA_PAR) for axis in points.axes]
-    return Sweep.like(loops, axes, bindings, predicate)[0]
+    if plan.state.enable_check and dense is None:
+        _check_apart(plan, mapped, here)
+    shape = [known.simplify(r.min + r.extent) for r in ranges]
+    return _OwnLoops(plan, cache_buffer(buffer, storage_scope, shape), original, mapped)

@@ -7,18 +7,18 @@ from functools import lru_cache
 
 from schedule.analysis.bindings import axis_domain, axis_values, knowing
 from schedule.analysis.opaque_access import is_opaque
+from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.analysis.regions import Box, box_of, path_domain, relax
 from schedule.analysis.sure_writes import holds, surely_written
-from schedule.sref import StmtSRef, loops_above
+from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, Range
-from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
-from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, SeqStmt, Stmt
-from tensorir.rewriting.visit import collect_vars, substitute, walk
+from tensorir.rewriting.visit import walk
 
 
 @lru_cache(maxsize=512)
@@ -77,26 +77,14 @@ def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
 
 def init_runs_first(block: StmtSRef) -> bool:
     """Say whether the init, if there is one, surely runs before other steps of the reduction."""
-    realize = block.block_realize
-    if realize.block.init is None:
+    if block.block.init is None:
         return True
-    reducing = [
-        (axis.dom, value)
-        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if axis.iter_type == IterVar.COMM_REDUCE and axis.dom is not None
-    ]
-    driving = {var for _, value in reducing for var in collect_vars(value)}
-    loops = [sref.loop for sref in loops_above(block)]
-    starts = {lp.loop_var: lp.min for lp in loops if lp.loop_var in driving}
-    analyzer = Analyzer()
-    firsts = [(analyzer.simplify(substitute(value, starts)), dom.min) for dom, value in reducing]
-    if not all(analyzer.can_prove_equal(value, first) for value, first in firsts):
+    loops, predicate = loops_around(block), block.block_realize.predicate
+    steps = Steps(instances_of(block), loops)
+    if steps.late is not None:
         return False
-    if is_const_int(realize.predicate, 1):
-        return True
-    analyzer = knowing(path_domain(block, None))
-    with analyzer.constraint_scope(realize.predicate):
-        return analyzer.can_prove(substitute(realize.predicate, starts))
+    reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
+    return left_out_first(predicate, reducing, knowing(path_domain(block, None))) is None
 
 
 def stores_surely(block: Block, buffer: Buffer) -> bool:

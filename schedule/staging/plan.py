@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from schedule.analysis.bindings import axis_domain, knowing, loop_domain
 from schedule.analysis.rebuild import BlockRewriter
@@ -35,7 +36,7 @@ from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.stmt import ForKind
+from tensorir.nodes.stmt import Block, ForKind
 
 UNSAFE = Problem(
     "UnsafeStageError",
@@ -226,14 +227,32 @@ class StagingPlan:
 
     def apply(
         self,
-        copy: Buffer,
-        redirect: BlockRewriter,
-        before: Sequence[Staged],
-        after: Sequence[Staged],
+        layout: Layout,
+        held: Sequence[Range] | None,
+        written: Sequence[Range] | None,
     ) -> list[StmtSRef]:
-        """Put nests before and after the place, let users use the copy, and return the blocks."""
-        add_stages(self.state, self.scope, self.cursor, before, after, [copy], redirect)
-        return [self.state.get_sref(staged.block) for staged in (*before, *after)]
+        """Let the users use a copy, and return the blocks that fill it and copy it back.
+
+        It holds `held` at first, and `written` is copied back; None if the one or the other is not
+        done.
+        """
+        fills = [] if held is None else [layout.copied(held, back=False)]
+        backs = [] if written is None else [layout.copied(written, back=True)]
+        redirect = layout.redirect({user.block for user in self.users})
+        add_stages(self.state, self.scope, self.cursor, fills, backs, [layout.copy], redirect)
+        return [self.state.get_sref(staged.block) for staged in (*fills, *backs)]
+
+
+class Layout(Protocol):
+    """The way in which elements of a buffer lie in a copy of it."""
+
+    copy: Buffer
+
+    def copied(self, region: Sequence[Range], *, back: bool) -> Staged:
+        """Return a nest that copies a region to the copy, or back to the buffer."""
+
+    def redirect(self, blocks: Collection[Block]) -> BlockRewriter:
+        """Return the rewriter that lets blocks use the copy."""
 
 
 def add_stages(
