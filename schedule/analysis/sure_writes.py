@@ -74,9 +74,11 @@ def _boxes(
     """Yield boxes of a buffer that a statement writes whatever happens."""
     if isinstance(stmt, BufferStore):
         if stmt.buffer is buffer and stmt.predicate is None:
-            box = _surely([Range.point(i) for i in stmt.indices], domain, domain, TRUE, analyzer)
-            if box is not None:
-                yield box
+            point = [Range.point(i) for i in stmt.indices]
+            if not may_not_store(stmt, buffer, point, domain, analyzer):
+                box = relax(point, domain, TRUE, analyzer, upper=False)
+                if box is not None:
+                    yield box
     elif isinstance(stmt, SeqStmt):
         for part in stmt.seq:
             yield from _boxes(part, buffer, domain, analyzer)
@@ -106,52 +108,55 @@ def _boxes_of_block(
     realize: BlockRealize, region: BufferRegion, domain: Mapping[Var, Range], analyzer: Analyzer
 ) -> Iterator[Box]:
     written = surely_written(realize.block, region)
-    if written is not None:
-        bound = bound_region(BufferRegion(region.buffer, written), realize)
-        needed = loops_to_store(realize, domain)
-        box = _surely(bound, domain, needed, realize.predicate, analyzer)
+    if written is None:
+        return
+    bound = bound_region(BufferRegion(region.buffer, written), realize)
+    if not may_not_store(realize, region.buffer, bound, domain, analyzer):
+        box = relax(bound, domain, realize.predicate, analyzer, upper=False)
         if box is not None:
             yield box
 
 
-def _surely(
+def may_not_store(
+    stmt: BufferStore | BlockRealize,
+    buffer: Buffer,
     region: Sequence[Range],
-    domain: Mapping[Var, Range],
-    needed: Mapping[Var, Range],
-    predicate: PrimExpr,
+    loops: Mapping[Var, Range],
     analyzer: Analyzer,
-) -> Box | None:
-    """Return what is surely covered while loops run, some of which must have an iteration."""
-    if may_not_run(needed, region, analyzer):
-        return None
-    return relax(region, domain, predicate, analyzer, upper=False)
+) -> bool:
+    """Say whether a store or block may not run at all, for lack of an iteration of some loops.
 
-
-def loops_to_store(realize: BlockRealize, loops: Mapping[Var, Range]) -> Mapping[Var, Range]:
-    """Return those of some loops without an iteration of which a block stores nothing.
-
-    An init runs even where its reduction has no step.
+    Loops that move the region are not asked: where they have no iteration, it is empty. Nor are
+    those of a reduction, if its init stores all that it declares: that runs without a step, too.
     """
-    if realize.block.init is None:
-        return loops
-    moved: dict[bool, set[Var]] = {True: set(), False: set()}
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        moved[axis.iter_type == IterVar.DATA_PAR].update(collect_vars(value))
-    own = moved[False] - moved[True]
-    return {var: values for var, values in loops.items() if var not in own}
-
-
-def may_not_run(loops: Mapping[Var, Range], region: Sequence[Range], analyzer: Analyzer) -> bool:
-    """Say whether loops that do not move a region may have no iteration.
-
-    Where those that move it have none, the region is empty.
-    """
-    return any(
-        not (type(values.extent) is IntImm and values.extent.value > 0)
+    idle = {
+        var
+        for var, values in loops.items()
+        if not (type(values.extent) is IntImm and values.extent.value > 0)
         and not any(uses_var(dim, var) for dim in region)
         and not analyzer.can_prove(values.extent >= 1)
-        for var, values in loops.items()
-    )
+    }
+    if idle and isinstance(stmt, BlockRealize) and stmt.block.init is not None:
+        block = stmt.block
+        start = first_statement(block)
+        declared = [r for r in block.writes if r.buffer is buffer]
+        if all(surely_written(start, r) is r.region for r in declared):
+            moved: dict[bool, set[Var]] = {True: set(), False: set()}
+            for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
+                moved[axis.iter_type == IterVar.DATA_PAR].update(collect_vars(value))
+            idle -= moved[False] - moved[True]
+    return bool(idle)
+
+
+def first_statement(block: Block) -> Block:
+    """Return a block that runs what surely runs of another one: its init, if it has one.
+
+    Where the reduction has no step, there are no values of its axes.
+    """
+    if block.init is None:
+        return block
+    axes = [axis for axis in block.iter_vars if axis.iter_type == IterVar.DATA_PAR]
+    return block.with_(iter_vars=axes, body=block.init, init=None)
 
 
 def holds(outer: Box | None, inner: Box | None, analyzer: Analyzer) -> bool:

@@ -22,6 +22,7 @@ from schedule.staging.plan import StagingPlan, add_stages
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import add, all_of, const, floordiv, floormod, if_then_else, is_const_int
@@ -163,7 +164,7 @@ def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
             buffer, indices = access.buffer, access.indices
             expected = found.setdefault(buffer, indices)
             same = len(expected) == len(indices) and all(
-                _same_index(a, b) for a, b in zip(expected, indices, strict=True)
+                expr_deep_equal(a, b) for a, b in zip(expected, indices, strict=True)
             )
             check(same, NO_EINSUM, block, reason=f"it indexes {buffer.name} in several ways")
     for buffer, indices in found.items():
@@ -186,10 +187,6 @@ def _stores(node: Block) -> tuple[BufferStore, ...]:
     parts = body.seq if lets and isinstance(body, SeqStmt) else ()
     stores = tuple(part for part in parts if isinstance(part, BufferStore))
     return stores if len(stores) == len(parts) else ()
-
-
-def _same_index(a: PrimExpr, b: PrimExpr) -> bool:
-    return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
 
 
 def _added_steps(

@@ -10,10 +10,11 @@ from schedule.analysis.redirect import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import wrappers
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import all_of
-from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from tensorir.rewriting.visit import walk
 
 SHARED = Problem(
@@ -48,12 +49,7 @@ class PaddedNest:
         inside = [] if not above else state.child_blocks(above[0])
         self.others = [other for other in inside if other is not block]
         self.outside = [c for c in state.child_blocks(scope) if c is not block and c not in inside]
-        inner: Stmt = block.block_realize
-        for loop in reversed(above):
-            body = loop.loop.body
-            beside = body.seq if isinstance(body, SeqStmt) else (body,)
-            check(inner in beside, NOT_PLAIN, block)
-            inner = loop.loop
+        check(not any(map(wrappers, [block, *above[1:]])), NOT_PLAIN, block)
         self.guards = {other.block: self._limits(other) for other in self.others}
         """The conditions under which the other blocks still run, None if they always do."""
 
@@ -80,18 +76,10 @@ class PaddedNest:
         longer = [loop for loop in above if loop.loop.loop_var in self.loops]
         if not longer:
             return None
-        reason = "which is below a condition or a binding"
-        parent: StmtSRef | None = other
-        while parent is not None and parent is not longer[0]:
-            stmt = parent.realize or parent.stmt
-            parent = parent.parent
-            assert parent is not None
-            assert parent.stmt is not None
-            body = parent.stmt.body
-            beside = body.seq if isinstance(body, SeqStmt) else (body,)
-            check(stmt in beside, SHARED, self._block, other, reason=reason)
-        reason = "which reads memory to find out where it runs"
         inner = above[above.index(longer[0]) + 1 :]
+        reason = "which is below a condition or a binding"
+        check(not any(map(wrappers, [other, *inner])), SHARED, self._block, other, reason=reason)
+        reason = "which reads memory to find out where it runs"
         places = [*other.block_realize.iter_values]
         places += [bound for loop in inner for bound in (loop.loop.min, loop.loop.extent)]
         for value in places:
@@ -104,12 +92,12 @@ def touching_blocks(
     blocks: Sequence[StmtSRef], buffer: Buffer, *, write: bool = False
 ) -> list[StmtSRef]:
     """Return those of some blocks that touch, or write, the memory of a buffer."""
-    return [
-        b
-        for b in blocks
-        for regions in (b.block.writes if write else (*b.block.reads, *b.block.writes),)
-        if any(region.buffer.data is buffer.data for region in regions)
-    ]
+
+    def touches(block: Block) -> bool:
+        regions = block.writes if write else (*block.reads, *block.writes)
+        return any(region.buffer.data is buffer.data for region in regions)
+
+    return [sref for sref in blocks if touches(sref.block)]
 
 
 class Enlarge(RedirectBuffers):

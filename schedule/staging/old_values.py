@@ -9,7 +9,7 @@ from schedule.analysis.bindings import axis_domain, axis_values, knowing
 from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.analysis.regions import Box, box_of, path_domain, relax
-from schedule.analysis.sure_writes import holds, surely_written
+from schedule.analysis.sure_writes import first_statement, holds, surely_written
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.comparison.equal import expr_deep_equal
@@ -92,9 +92,8 @@ def stores_surely(block: Block, buffer: Buffer) -> bool:
 
     That is what it declares, unless its body shows that it is less.
     """
-    first = block if block.init is None else block.with_(body=block.init, init=None)
     return any(
-        surely_written(first, region) is not None
+        surely_written(first_statement(block), region) is not None
         for region in block.writes
         if region.buffer is buffer
     )

@@ -20,13 +20,7 @@ from schedule.analysis.regions import (
     relax,
     union,
 )
-from schedule.analysis.sure_writes import (
-    holds,
-    loops_to_store,
-    may_not_run,
-    surely_written,
-    written_within,
-)
+from schedule.analysis.sure_writes import holds, may_not_store, surely_written, written_within
 from schedule.analysis.surroundings import guards, guards_of_place
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above, loops_seen_through
@@ -179,10 +173,10 @@ class StagingPlan:
         if not all(guard in around for guard in guards(block, self.scope)):
             return False
         realize = block.block_realize
-        loops = loops_to_store(realize, path_domain(block, self.location))
+        loops = path_domain(block, self.location)
         regions = [r for r in realize.block.writes if r.buffer is self.buffer]
         written = [dim for region in regions for dim in bound_region(region, realize)]
-        return not may_not_run(loops, written, self.known)
+        return not may_not_store(realize, self.buffer, written, loops, self.known)
 
     def _relies_on_old_values(self, block: StmtSRef) -> bool:
         """Say whether a user may use what the buffer that it writes held before.
