@@ -10,7 +10,7 @@ from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from tensorir.nodes.expr import PointerType, PrimExpr, Var
 from tensorir.nodes.ops import sub
-from tensorir.nodes.stmt import Block
+from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt
 from tensorir.rewriting.element_rewriter import ElementRewriter
 
 
@@ -39,6 +39,21 @@ class RedirectBuffers(BlockRewriter):
                 self.reuse[node] = new
         self._inside = around
         return new
+
+    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
+        """Enter a loop; around the chosen blocks there is nothing else to redirect."""
+        if self._inside:
+            return self.generic(node)
+        body = self(node.body)
+        return node if body is node.body else node.with_body(body)
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        """Enter a block; see `rewrite_For`."""
+        if self._inside:
+            return self.generic(node)
+        block = self(node.block)
+        same = block is node.block
+        return node if same else BlockRealize(node.iter_values, node.predicate, block)
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """Return the buffer to which accesses to `buffer` go."""

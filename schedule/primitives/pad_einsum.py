@@ -100,7 +100,7 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
         copy = _Padded(buffer, accesses[buffer], extents, padded, pad)
         copies[buffer] = copy.padded
         stored, allocated = buffer in written, buffer in scope.block.alloc_buffers
-        exchanged = nest.exchanges(buffer, stored=stored, whole=copy.is_whole)
+        exchanged = nest.exchanges(buffer, stored, copy.is_whole)
         if exchanged:
             shared.append(buffer)
         fills = not stored or bool(touching_blocks(nest.others, buffer, write=True))
@@ -164,7 +164,7 @@ def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
             buffer, indices = access.buffer, access.indices
             expected = found.setdefault(buffer, indices)
             same = len(expected) == len(indices) and all(
-                expr_deep_equal(a, b) for a, b in zip(expected, indices, strict=True)
+                a is b or expr_deep_equal(a, b) for a, b in zip(expected, indices, strict=True)
             )
             check(same, NO_EINSUM, block, reason=f"it indexes {buffer.name} in several ways")
     for buffer, indices in found.items():
@@ -284,11 +284,11 @@ class _Padded:
         padded = stage_buffer(buffer, f"{buffer.name}_pad", buffer.scope(), sizes)
         self.padded = padded.with_(axis_separators=buffer.axis_separators)
 
-    @property
     def is_whole(self) -> bool:
-        """True if the padded buffer has a place for every element of the buffer."""
+        """Say whether the padded buffer has a place for every element of the buffer."""
+        equal = Analyzer().can_prove_equal
         pairs = zip(self._copied, self._buffer.shape, strict=True)
-        return all(Analyzer().can_prove_equal(copied.extent, size) for copied, size in pairs)
+        return all(equal(copied.extent, size) for copied, size in pairs)
 
     def cleared(self) -> Staged:
         """Return a nest that stores the padding everywhere."""

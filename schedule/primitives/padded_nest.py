@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from schedule.analysis.accesses import accessing
 from schedule.analysis.opaque_access import is_opaque
@@ -53,10 +53,10 @@ class PaddedNest:
         self.guards = {other.block: self._limits(other) for other in self.others}
         """The conditions under which the other blocks still run, None if they always do."""
 
-    def exchanges(self, buffer: Buffer, *, stored: bool, whole: bool) -> bool:
+    def exchanges(self, buffer: Buffer, stored: bool, is_whole: Callable[[], bool]) -> bool:
         """Say whether the block and others in the nest pass values to each other in a buffer.
 
-        `stored` says whether the block stores to it, `whole` whether all of it is padded. Raises
+        `stored` says whether the block stores to it, `is_whole` whether all of it is padded. Raises
         ScheduleError if others touch it in a way that no other buffer could take.
         """
         touching = touching_blocks(self.others, buffer)
@@ -67,7 +67,7 @@ class PaddedNest:
             reason = f"which does not touch {buffer.name} element by element"
             check(not opaque, SHARED, self._block, other, reason=reason)
             reason = f"which also uses {buffer.name}, of which the axes index a part only"
-            check(whole, SHARED, self._block, other, reason=reason)
+            check(is_whole(), SHARED, self._block, other, reason=reason)
         return bool(touching)
 
     def _limits(self, other: StmtSRef) -> PrimExpr | None:
@@ -125,7 +125,7 @@ class Enlarge(RedirectBuffers):
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         """Rewrite a block; others than the one to be padded do not run for longer."""
         if node.block not in self._nest.guards:
-            return self.generic(node)
+            return super().rewrite_BlockRealize(node)
         new = self._others(node)
         self.reuse.update(self._others.reuse)
         inside = self._nest.guards[node.block]
@@ -135,9 +135,8 @@ class Enlarge(RedirectBuffers):
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         """Rewrite a loop; those that drive the axes become longer."""
-        new = self.generic(node)
         extent = self._nest.loops.get(node.loop_var)
-        return new if extent is None else new.with_(extent=extent)
+        return super().rewrite_For(node if extent is None else node.with_(extent=extent))
 
     def rewrite_IterVar(self, node: IterVar) -> IterVar:  # noqa: N802
         """Rewrite an axis; those that are padded become longer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.bindings import axis_domain, axis_values, knowing
 from schedule.analysis.block_kind import require_pipeline
@@ -37,7 +37,7 @@ from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr
+from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, BufferStore
 from tensorir.rewriting.visit import collect_vars, substitute, walk
@@ -113,7 +113,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
         if reading:
             _check_not_written(block, old)
         else:
-            _check_apart(plan, original, axes)
+            _check_apart(plan, original, axis_domain(axes))
             taken = values_taken(block, [axis.var for axis in axes])
             whole = taken is not None and stores_surely(block.block, old)
             filled = plan.must_be_filled(whole and plan.surely_runs(block))
@@ -278,9 +278,10 @@ def _known_but_units(block: StmtSRef) -> Analyzer:
     return knowing({a: r for a, r in domains.items() if not is_const_int(r.extent, 1)})
 
 
-def _check_apart(plan: StagingPlan, indices: Sequence[PrimExpr], axes: Sequence[IterVar]) -> None:
+def _check_apart(
+    plan: StagingPlan, indices: Sequence[PrimExpr], domains: Mapping[Var, Range]
+) -> None:
     """Raise if two values of axes may give the same indices."""
-    domains = axis_domain(axes)
     try:
         check_injective(IndexMap(list(domains), indices), list(domains.values()))
     except IRValueError as error:
@@ -327,19 +328,21 @@ def _mapped(
     names = dict(zip(index_map.initial_indices, (a.var for a in axes), strict=True))
     original = [dim.min for dim in region.region]
     mapped = [substitute(index, names) for index in index_map.final_indices]
-    here, there = _axes_in(block, mapped), _axes_in(block, original)
+    here, there = (
+        {v for index in side for v in collect_vars(index)} for side in (mapped, original)
+    )
     sides = f"indices of {buffer.name}", "index map"
-    for axis in axes:
-        where, missing = reversed(sides) if axis in here else sides
-        values = {"axis": axis.var.name, "where": where, "missing": missing}
-        check((axis in here) == (axis in there), OTHER_AXES, block, **values, buffer=buffer.name)
+    for var in (axis.var for axis in axes):
+        where, missing = reversed(sides) if var in here else sides
+        values = {"axis": var.name, "where": where, "missing": missing, "buffer": buffer.name}
+        check((var in here) == (var in there), OTHER_AXES, block, **values)
     known, domains = _known_but_units(block), axis_domain(axes)
-    used = IndexMap([axis.var for axis in here], mapped)
-    dense = used.bijective_ranges([domains[axis.var] for axis in here])
+    used = {var: run for var, run in domains.items() if var in here}
+    dense = IndexMap(list(used), mapped).bijective_ranges(list(used.values()))
     ranges = index_map.map_ranges(list(domains.values())) if dense is None else dense
     above = all(known.can_prove(r.min >= 0) for r in ranges)
     check(above, BELOW_ZERO, block, index_map=index_map)
     if plan.state.enable_check and dense is None:
-        _check_apart(plan, mapped, here)
+        _check_apart(plan, mapped, used)
     shape = [known.simplify(r.min + r.extent) for r in ranges]
     return _OwnLoops(plan, cache_buffer(buffer, storage_scope, shape), original, mapped)

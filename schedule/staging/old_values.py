@@ -17,6 +17,7 @@ from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
+from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, SeqStmt, Stmt
 from tensorir.rewriting.visit import walk
 
@@ -81,8 +82,8 @@ def init_runs_first(block: StmtSRef) -> bool:
         return True
     loops, predicate = loops_around(block), block.block_realize.predicate
     steps = Steps(instances_of(block), loops)
-    if steps.late is not None:
-        return False
+    if steps.late is not None or is_const_int(predicate, 1):
+        return steps.late is None
     reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
     return left_out_first(predicate, reducing, knowing(path_domain(block, None))) is None
 

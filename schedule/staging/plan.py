@@ -30,6 +30,7 @@ from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IntImm
 from tensorir.nodes.stmt import Block, ForKind
 
 UNSAFE = Problem(
@@ -169,11 +170,13 @@ class StagingPlan:
         No condition leaves it out then, nor does a loop, other than those that say which elements
         it writes: where they have no iteration, nothing is copied.
         """
-        around = guards_of_place(self.cursor)
-        if not all(guard in around for guard in guards(block, self.scope)):
+        own = guards(block, self.scope)
+        if own and not all(guard in guards_of_place(self.cursor) for guard in own):
             return False
-        realize = block.block_realize
-        loops = path_domain(block, self.location)
+        extents = [sref.loop.extent for sref in loops_above(block)]
+        if all(type(extent) is IntImm and extent.value > 0 for extent in extents):
+            return True
+        loops, realize = path_domain(block, self.location), block.block_realize
         regions = [r for r in realize.block.writes if r.buffer is self.buffer]
         written = [dim for region in regions for dim in bound_region(region, realize)]
         return not may_not_store(realize, self.buffer, written, loops, self.known)
