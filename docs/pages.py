@@ -1,7 +1,8 @@
-"""Run the programs of these pages: `python docs/pages.py` checks what they print, `--update` writes it.
+"""Run the programs of these pages: `python docs/pages.py` checks what they print.
 
 The `python` blocks of a page run one after another, as in a notebook. A `text` block right behind
 one is what it prints; a line `...` in it stands for any lines, `...` inside a line for any text.
+`--update` writes what they print now.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def differences(name: str) -> list[str]:
     """Return how a page differs from what its programs print."""
     text = (DOCS / f"{name}.md").read_text()
     now = run(text, name)
-    return list(difflib.unified_diff(text.splitlines(), now.splitlines(), "page", "now", "", "", 2, ""))
+    return list(
+        difflib.unified_diff(text.splitlines(), now.splitlines(), "page", "now", "", "", 2, "")
+    )
 
 
 def main(arguments: list[str]) -> int:

@@ -1,5 +1,6 @@
 """The pages of docs/ print what they say, name files and names that exist, and link to pages."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -65,3 +66,20 @@ def test_an_ellipsis_stands_for_anything() -> None:
 def test_a_page_that_prints_something_else_is_found() -> None:
     page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
     assert pages.run(page, "page") == page.replace("3", "2")
+
+
+def test_the_lists_of_rooms_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(DOCS / "rooms.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("package", ["tensorir", "schedule", "codegen", "search"])
+def test_the_docstring_of_a_package_says_its_rooms(package: str) -> None:
+    docstring = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
+    for room in sorted(path.parent.name for path in (ROOT / package).glob("*/__init__.py")):
+        assert f"`{room}`" in docstring, room
