@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from tensorir.errors import WellFormedError
+from tensorir.errors import WellFormedError, noting
 from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm
 from tensorir.relax import expr as g
@@ -15,7 +15,6 @@ from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
 from tensorir.transform.liveness import used_vars
-from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pack_intervals import ALIGNMENT
 
 
@@ -28,7 +27,7 @@ def check_memory_plan(mod: IRModule) -> None:
     """
     hands_on = arguments_handed_on(mod)
     for name, func in graph_functions(mod).items():
-        with naming_function(name):
+        with noting(f"in the function {name}"):
             _Check(name, Aliases(func, hands_on)).function(func)
 
 

@@ -14,7 +14,7 @@ from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import merged_blocks
 from tensorir.rewriting.visit import walk
-from tensorir.transform.define_pass import ModulePass, map_graph_functions
+from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
 
@@ -43,7 +43,7 @@ class DeadCodeElimination(ModulePass):
         for name in self.entry_functions:
             mod.get_global_var(name)  # raises for an unknown name
         mod = self._reachable(mod)
-        mod = map_graph_functions(mod, lambda func: without_dead_bindings(func, mod))
+        mod = map_functions(mod, lambda func: without_dead_bindings(func, mod))
         return self._reachable(mod)
 
     def _reachable(self, mod: IRModule) -> IRModule:

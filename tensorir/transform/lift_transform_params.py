@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tensorir.errors import IRValueError
+from tensorir.errors import IRValueError, noting
 from tensorir.function import IRModule
 from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node
@@ -26,7 +26,6 @@ from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.dead_code_elimination import called_functions, without_dead_bindings
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.liveness import used_vars
-from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pass_context import PassContext
 
 
@@ -61,7 +60,7 @@ class LiftTransformParams(ModulePass):
                     f"the module has a function {lifted} already; the weights of {name} are "
                     "lifted once, or rename that function"
                 )
-            with naming_function(name):
+            with noting(f"in the function {name}"):
                 rest, transform = _split(func, mod)
             result[name] = rest
             if "global_symbol" in func.attrs:

@@ -22,7 +22,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.transform.dead_code_elimination import called_functions
-from tensorir.transform.define_pass import ModulePass, map_graph_functions
+from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.pass_context import PassContext
 
 
@@ -45,7 +45,7 @@ class SplitLayoutRewritePreproc(ModulePass):
         splits = _splits(mod)
         if not splits:
             return mod
-        result = map_graph_functions(mod, lambda func: _Splitting(splits)(func))
+        result = map_functions(mod, lambda func: _Splitting(splits)(func))
         called = _called(result)
         for name, split in splits.items():
             if split.rest not in called:
