@@ -11,6 +11,7 @@ from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
+from tensorir.relax.call_graph import called
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.relations import known_by
@@ -23,7 +24,7 @@ from tensorir.relax.struct_info import (
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.dead_code_elimination import called_functions, without_dead_bindings
+from tensorir.transform.dead_code_elimination import without_dead_bindings
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
@@ -49,10 +50,9 @@ class LiftTransformParams(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the functions that have weights split."""
-        called = {callee for func in mod.functions.values() for callee in called_functions(func)}
-        result = mod.clone()
+        result, named = mod.clone(), called(mod.functions)
         for name, func in graph_functions(mod).items():
-            if name in called or not func.weights:
+            if name in named or not func.weights:
                 continue
             lifted = f"{name}_transform_params"
             if lifted in mod:
