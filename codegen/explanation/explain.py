@@ -9,11 +9,10 @@ from typing import Any
 
 from codegen.compile import Program, emit_lowered, functions_of
 from codegen.explanation.accesses import MemoryReader
-from codegen.explanation.aligned_table import Table
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.llvm_loops import remark_on_scalar_loops
 from codegen.explanation.loops import loops_of
-from codegen.explanation.tables import tables
+from codegen.explanation.tables import Table, tables
 from codegen.lower import lower
 from codegen.lower.remarks import Remarks, collected
 from codegen.target import Target, as_target

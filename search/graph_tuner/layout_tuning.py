@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from search.reports.text_table import aligned, html_table
+from tensorir.text_table import aligned, html_table
 from tensorir.function import IRModule
 
 
