@@ -10,7 +10,6 @@ come from the heap, aligned to a cache line, and are freed on every way out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 
@@ -20,14 +19,12 @@ from codegen.emit.index import linear_lanes, widened
 from codegen.emit.llvm_types import memory_type, register_type
 from codegen.lower.stack_memory import constant_bytes, stack_bytes
 from tensorir.arith.const_interval import exact_interval
+from tensorir.memory.alignment import ALIGNMENT, aligned
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import Add, BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.stmt import Allocate, AllocateConst, BufferStore
-
-CACHE_LINE: Final = 64
-
 
 # --------------------------------------------------------------------------------------- addresses
 
@@ -369,7 +366,7 @@ def _allocate_on_stack(f: FunctionEmitter, node: Allocate, nbytes: int) -> None:
     f.stack_bytes += nbytes
     element = memory_type(node.dtype.element)
     count = nbytes // max(1, node.dtype.element.nbytes)
-    pointer = f.stack(f"[{max(1, count)} x {element}]", CACHE_LINE)
+    pointer = f.stack(f"[{max(1, count)} x {element}]", ALIGNMENT)
     f.values[node.buffer_var] = pointer
     if not f.in_loop:
         f.stmt(node.body)
@@ -385,22 +382,22 @@ def _dynamic_size(f: FunctionEmitter, node: Allocate) -> str:
     size = str(node.dtype.nbytes)
     for extent in node.extents:
         size = f.op(f"mul nsw i64 {size}, {f.index(extent)}")
-    padded = f.op(f"add nsw i64 {size}, {CACHE_LINE - 1}")
-    rounded = f.op(f"and i64 {padded}, {-CACHE_LINE}")
-    return f.math_intrinsic("smax", INT64, rounded, str(CACHE_LINE))
+    padded = f.op(f"add nsw i64 {size}, {ALIGNMENT - 1}")
+    rounded = f.op(f"and i64 {padded}, {-ALIGNMENT}")
+    return f.math_intrinsic("smax", INT64, rounded, str(ALIGNMENT))
 
 
 def allocate_on_heap(f: FunctionEmitter, node: Allocate, write_body: Callable[[], None]) -> None:
     """Write an allocation around what `write_body` writes."""
     f.local_pointers.add(node.buffer_var)
     nbytes = constant_bytes(node)
-    padded = None if nbytes is None else str(-(-nbytes // CACHE_LINE) * CACHE_LINE)
+    padded = None if nbytes is None else str(aligned(nbytes))
     size = padded or _dynamic_size(f, node)
     text = f.module.text
     text.declare("aligned_alloc", "declare noalias ptr @aligned_alloc(i64, i64) nounwind")
     text.declare("free", "declare void @free(ptr) nounwind")
     pointer = f.op(
-        f"call noalias align {CACHE_LINE} ptr @aligned_alloc(i64 {CACHE_LINE}, i64 {size})"
+        f"call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {size})"
     )
     failed, ready = f.new_label("nomem"), f.new_label("alloc")
     f.branch_if(f.op(f"icmp eq ptr {pointer}, null"), failed, ready)
@@ -424,5 +421,5 @@ def _allocate_const(f: FunctionEmitter, node: AllocateConst) -> None:
             f"{node.dtype}"
         )
     little = np.ascontiguousarray(data).astype(data.dtype.newbyteorder("<"), copy=False)
-    f.values[node.buffer_var] = f.module.text.constant_bytes(little.tobytes(), CACHE_LINE)
+    f.values[node.buffer_var] = f.module.text.constant_bytes(little.tobytes(), ALIGNMENT)
     f.stmt(node.body)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from codegen.compile import Program, emit_lowered, functions_of
+from codegen.compile import Compilable, emit_lowered, functions_of
 from codegen.explanation.accesses import MemoryReader
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.llvm_loops import remark_on_scalar_loops
@@ -66,7 +66,7 @@ class Explanation:
 
 @any_depth
 def explain(
-    program: Program, target: str | Mapping[str, Any] | Target | None = None
+    program: Compilable, target: str | Mapping[str, Any] | Target | None = None
 ) -> Explanation:
     """Explain each loop, accumulator and access of a function or module after lowering.
 

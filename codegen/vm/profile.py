@@ -17,7 +17,7 @@ from codegen.vm.build import compile_lowered
 from codegen.vm.executable import Executable
 from codegen.vm.frame import Frame
 from codegen.vm.graph_function import GraphFunction, Link
-from codegen.vm.linked import functions_of
+from codegen.vm.steps import linked_functions
 from tensorir.script.display import preformatted
 from tensorir.text_table import aligned
 
@@ -49,9 +49,7 @@ class Report:
         """Return the rows as text, the slowest first if `sort`."""
         rows = sorted(self.rows, key=lambda r: -r.us) if sort else self.rows
         cells: list[tuple[str, ...]] = [tuple(Row.__slots__)]
-        cells += [
-            (*astuple(r)[:4], str(r.count), f"{r.us:.2f}", f"{r.percent:.1f}") for r in rows
-        ]
+        cells += [(*astuple(r)[:4], str(r.count), f"{r.us:.2f}", f"{r.percent:.1f}") for r in rows]
         text = aligned(cells, ("count", "us", "percent"))
         return f"{text}\n{self.function}: {self.total_us:.2f} us in all"
 
@@ -151,7 +149,7 @@ def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
     """Run a function of an executable twice and report the second run, call by call."""
     parts = compile_lowered(executable.mod, executable.module.target, one_by_one=True)
     recorder = _Recorder()
-    function = functions_of(parts, recorder.watch)[name]
+    function = linked_functions(parts, recorder.watch)[name]
     prepared = function.prepare(*args)
     prepared()
     recorder.active = True

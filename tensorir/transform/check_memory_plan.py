@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from tensorir.errors import WellFormedError, noting
 from tensorir.function import IRModule
+from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.expr import IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
@@ -15,7 +16,6 @@ from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
 from tensorir.transform.liveness import used_vars
-from tensorir.transform.pack_intervals import ALIGNMENT
 
 
 def check_memory_plan(mod: IRModule) -> None:
