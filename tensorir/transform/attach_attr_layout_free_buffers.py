@@ -16,7 +16,7 @@ from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import walk
-from tensorir.transform.define_pass import ModulePass, map_graph_functions
+from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.pass_context import PassContext
 
 _Use: TypeAlias = tuple[str, tuple[int, ...]]
@@ -56,7 +56,7 @@ class AttachAttrLayoutFreeBuffers(ModulePass):
                 kept.add(name)
             if use != _as_stated(mod, name):
                 result[called[use]] = _stating(func, called[use], positions)
-        return map_graph_functions(result, _Renaming(mod, weights, called))
+        return map_functions(result, _Renaming(mod, weights, called))
 
 
 def _uses(mod: IRModule, weights: frozenset[g.GraphVar]) -> Iterator[_Use]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from tensorir.function import IRModule
+from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, ALLOC_TENSOR, alloc_storage, place_tensor
@@ -16,7 +17,7 @@ from tensorir.rewriting.visit import walk
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.liveness import live_after, used_vars
-from tensorir.transform.pack_intervals import ALIGNMENT, Packing, pack
+from tensorir.transform.pack_intervals import Packing, pack
 from tensorir.transform.pass_context import PassContext
 
 

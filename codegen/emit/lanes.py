@@ -8,7 +8,7 @@ processor has one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,7 +23,22 @@ _INT_OPS = {
     "+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "shl",
     ">>": "lshr",
 }  # fmt: skip
-_TESTS = {"<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">=": ("oge", "sge")}
+
+
+def _binary(symbol: str, swap: bool = False) -> Callable[[Lane, Operand], Lane]:
+    def write(lane: Lane, other: Operand) -> Lane:
+        right = lane.formula.operand(other, lane.kind)
+        a, b = (right, lane) if swap else (lane, right)
+        return a.apply((_FLOAT_OPS if lane.kind == "f" else _INT_OPS)[symbol], b)
+
+    return write
+
+
+def _test(relation: str) -> Callable[[Lane, Operand], Lane]:
+    def write(lane: Lane, other: Operand) -> Lane:
+        return lane.compare(("fo" if lane.kind == "f" else "is") + relation, other)
+
+    return write
 
 
 class Lane:
@@ -36,52 +51,21 @@ class Lane:
         self.kind = kind
         self.text = text
 
-    def _op(self, symbol: str, other: Operand, swap: bool = False) -> Lane:
+    __add__, __radd__ = _binary("+"), _binary("+", True)
+    __sub__, __rsub__ = _binary("-"), _binary("-", True)
+    __mul__, __rmul__ = _binary("*"), _binary("*", True)
+    __truediv__, __rtruediv__ = _binary("/"), _binary("/", True)
+    __and__, __or__, __xor__ = _binary("&"), _binary("|"), _binary("^")
+    __lshift__, __rshift__ = _binary("<<"), _binary(">>")
+    """A shift to the right is without sign; for a signed one see `Formula.shifted_down`."""
+    __lt__, __le__, __gt__, __ge__ = _test("lt"), _test("le"), _test("gt"), _test("ge")
+
+    def apply(self, instruction: str, other: Operand) -> Lane:
+        """Return what an instruction with two operands gives."""
         w = self.formula
         right = w.operand(other, self.kind)
-        a, b = (right, self) if swap else (self, right)
-        name = (_FLOAT_OPS if self.kind == "f" else _INT_OPS)[symbol]
-        return Lane(w, self.kind, w.f.op(f"{name} {w.types[self.kind]} {a.text}, {b.text}"))
-
-    def __add__(self, other: Operand) -> Lane:
-        return self._op("+", other)
-
-    def __radd__(self, other: Operand) -> Lane:
-        return self._op("+", other, True)
-
-    def __sub__(self, other: Operand) -> Lane:
-        return self._op("-", other)
-
-    def __rsub__(self, other: Operand) -> Lane:
-        return self._op("-", other, True)
-
-    def __mul__(self, other: Operand) -> Lane:
-        return self._op("*", other)
-
-    def __rmul__(self, other: Operand) -> Lane:
-        return self._op("*", other, True)
-
-    def __truediv__(self, other: Operand) -> Lane:
-        return self._op("/", other)
-
-    def __rtruediv__(self, other: Operand) -> Lane:
-        return self._op("/", other, True)
-
-    def __and__(self, other: Operand) -> Lane:
-        return self._op("&", other)
-
-    def __or__(self, other: Operand) -> Lane:
-        return self._op("|", other)
-
-    def __xor__(self, other: Operand) -> Lane:
-        return self._op("^", other)
-
-    def __lshift__(self, other: Operand) -> Lane:
-        return self._op("<<", other)
-
-    def __rshift__(self, other: Operand) -> Lane:
-        """Shift right without sign; for a signed one see `Formula.shifted_down`."""
-        return self._op(">>", other)
+        text = f"{instruction} {w.types[self.kind]} {self.text}, {right.text}"
+        return Lane(w, self.kind, w.f.op(text))
 
     def __neg__(self) -> Lane:
         w = self.formula
@@ -92,35 +76,20 @@ class Lane:
     def __invert__(self) -> Lane:
         return self ^ 1 if self.kind == "m" else self ^ -1
 
-    def _test(self, symbol: str, other: Operand) -> Lane:
-        ordered, signed = _TESTS[symbol]
-        return self._compare("f" + ordered if self.kind == "f" else "i" + signed, other)
-
-    def _compare(self, test: str, other: Operand) -> Lane:
+    def compare(self, test: str, other: Operand) -> Lane:
+        """Return a mask of the lanes for which a test of LLVM's holds, as `folt` or `iult`."""
         w = self.formula
         right = w.operand(other, self.kind)
         comparison = f"{test[0]}cmp {test[1:]} {w.types[self.kind]} {self.text}, {right.text}"
         return Lane(w, "m", w.f.op(comparison))
 
-    def __lt__(self, other: Operand) -> Lane:
-        return self._test("<", other)
-
-    def __le__(self, other: Operand) -> Lane:
-        return self._test("<=", other)
-
-    def __gt__(self, other: Operand) -> Lane:
-        return self._test(">", other)
-
-    def __ge__(self, other: Operand) -> Lane:
-        return self._test(">=", other)
-
     def equals(self, other: Operand) -> Lane:
         """Return a mask of the lanes whose operands are equal (and not NaN)."""
-        return self._compare("foeq" if self.kind == "f" else "ieq", other)
+        return self.compare("foeq" if self.kind == "f" else "ieq", other)
 
     def is_nan(self) -> Lane:
         """Return a mask of the lanes whose float is NaN."""
-        return self._compare("funo", self)
+        return self.compare("funo", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +103,17 @@ class Exponent:
 
 
 class Formula:
-    """Writes formulas over `lanes` floats of `bits` bits into a function."""
+    """Writes formulas over `lanes` floats or integers of `bits` bits into a function."""
 
     def __init__(self, f: FunctionEmitter, bits: int, lanes: int) -> None:
         self.f = f
         self.bits = bits
         self.lanes = lanes
-        element = {"f": "float" if bits == 32 else "double", "i": f"i{bits}", "m": "i1"}
+        element = {"f": {32: "float", 64: "double"}.get(bits, ""), "i": f"i{bits}", "m": "i1"}
         self.elements = element
         self.types = {
             kind: name if lanes == 1 else f"<{lanes} x {name}>" for kind, name in element.items()
         }
-        self.dtype = DataType(f"float{bits}").with_lanes(lanes)
         self.has_fma = "fma" in f.module.features
 
     # ---------------------------------------------------------------------------------- operands
@@ -182,7 +150,8 @@ class Formula:
 
     def intrinsic(self, name: str, *args: Lane) -> Lane:
         """Call `llvm.<name>` on floats."""
-        return self.value(self.f.math_intrinsic(name, self.dtype, *(a.text for a in args)))
+        dtype = DataType(f"float{self.bits}").with_lanes(self.lanes)
+        return self.value(self.f.math_intrinsic(name, dtype, *(a.text for a in args)))
 
     def select(self, test: Lane, yes: Operand, no: Operand) -> Lane:
         """Return `yes` where `test` holds, else `no`."""
@@ -229,18 +198,19 @@ class Formula:
 
     def bits_of(self, x: Lane) -> Lane:
         """Return the bits of a float."""
-        return self._change("bitcast", x, "i")
+        return self.changed("bitcast", x, "i")
 
     def float_of_bits(self, x: Lane) -> Lane:
         """Return the float with these bits."""
-        return self._change("bitcast", x, "f")
+        return self.changed("bitcast", x, "f")
 
     def float_of(self, x: Lane) -> Lane:
         """Return a signed integer as a float."""
-        return self._change("sitofp", x, "f")
+        return self.changed("sitofp", x, "f")
 
-    def _change(self, instruction: str, x: Lane, kind: str) -> Lane:
-        source = self.types[x.kind]
+    def changed(self, instruction: str, x: Lane, kind: str) -> Lane:
+        """Return what an instruction makes of an operand, also of one of another width."""
+        source = x.formula.types[x.kind]
         return self.value(self.f.op(f"{instruction} {source} {x.text} to {self.types[kind]}"), kind)
 
     def nearest(self, x: Lane) -> tuple[Lane, Lane]:
@@ -255,8 +225,7 @@ class Formula:
 
     def shifted_down(self, n: Lane, amount: int) -> Lane:
         """Return a signed integer divided by 2**amount, rounded down."""
-        text = f"ashr {self.types['i']} {n.text}, {self.operand(amount, 'i').text}"
-        return self.value(self.f.op(text), "i")
+        return n.apply("ashr", amount)
 
     def exponent(self, x: Lane, factor: float = 1.0) -> Exponent:
         """Return the integer nearest to `x * factor`, at most 1.4 * `bias`, as an exponent of 2.
@@ -327,15 +296,12 @@ class Formula:
     def widened(self, x: Lane) -> tuple[Formula, Lane]:
         """Return a formula over doubles and a float32 operand as one of it."""
         wide = Formula(self.f, 64, self.lanes)
-        text = self.f.op(f"fpext {self.types['f']} {x.text} to {wide.types['f']}")
-        return wide, wide.value(text)
+        return wide, wide.changed("fpext", x, "f")
 
     def narrowed(self, x: Lane) -> Lane:
         """Return a double operand as one of this formula over float32."""
-        source = x.formula.types["f"]
-        return self.value(self.f.op(f"fptrunc {source} {x.text} to {self.types['f']}"))
+        return self.changed("fptrunc", x, "f")
 
     def narrowed_bits(self, x: Lane) -> Lane:
         """Return the low 32 bits of a 64-bit integer operand."""
-        source = x.formula.types["i"]
-        return self.value(self.f.op(f"trunc {source} {x.text} to {self.types['i']}"), "i")
+        return self.changed("trunc", x, "i")
