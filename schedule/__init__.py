@@ -5,7 +5,7 @@ registers a new one.
 """
 
 from schedule import primitives
-from schedule.decision_domain import ChoiceDomain, Decision, DecisionDomain
+from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import Problem, ScheduleError, check, fail
 from schedule.handles import BlockRV, ExprRV, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled, primitive

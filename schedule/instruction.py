@@ -25,7 +25,7 @@ from typing import (
     get_type_hints,
 )
 
-from schedule.decision_domain import DecisionDomain
+from schedule.decisions.domain import DecisionDomain
 from schedule.handles import RandomVariable
 from schedule.sref import StmtSRef
 

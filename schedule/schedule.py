@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet, ref
 
 from schedule.arguments import Arguments, resolve
-from schedule.decision_domain import DecisionDomain
+from schedule.decisions.domain import DecisionDomain
 from schedule.errors import ArgumentTypeError, Problem, RenderLevel, ScheduleError, fail
 from schedule.handle_text import handle_text
 from schedule.handles import BlockRV, Handle, LoopRV

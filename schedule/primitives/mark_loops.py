@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.decisions.knobs import MARKS
 from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import FactorsArg, primitive
-from schedule.loop_mark_domain import MARKS
 from schedule.primitives.loop_kind import unroll, vectorize
 from schedule.primitives.reorder_by import LoopsArg
 from schedule.sref import StmtSRef

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
+from schedule.decisions.knobs import checked_order
 from schedule.errors import ArgumentError
 from schedule.instruction import FactorsArg, NewLoops, Operand, primitive
-from schedule.order_domain import checked_order
 from schedule.primitives.reorder import reorder
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState

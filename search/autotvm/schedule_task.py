@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from schedule import Schedule, ScheduleError, Trace
-from schedule.decision_domain import plain_decision
-from schedule.indexed_domain import MOST_LISTED
+from schedule.decisions.domain import MOST_LISTED, plain_decision
 from schedule.trace_json import TraceError
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.autotvm.flops import compute_flop

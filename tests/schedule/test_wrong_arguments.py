@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError
+from schedule.decisions.tiles import PartitionedTileDomain, PerfectTileDomain
 from schedule.random_state import RandomState
-from schedule.tile_domain import PartitionedTileDomain, PerfectTileDomain
 from tensorir import parse
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import Var
