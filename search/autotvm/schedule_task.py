@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from schedule import Schedule, ScheduleError, Trace
+from schedule import Schedule, ScheduleError, Trace, TraceError
 from schedule.decisions.domain import MOST_LISTED, plain_decision
-from schedule.trace_json import TraceError
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.autotvm.flops import compute_flop
 from search.autotvm.space.config import Config, trace_of

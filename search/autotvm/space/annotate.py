@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedule.decisions.domain import CandidatesDomain
 from schedule.decisions.knobs import MARKS, LoopMarkDomain, loop_marks
-from schedule.primitives.mark_loops import refused_extent
+from schedule.primitives.loop_kind import refused_extent
 from search.autotvm.errors import KnobError
 from search.autotvm.space.axes import AxisLike, virtual_axis
 from search.autotvm.space.knob import Entity, KnobSpace
