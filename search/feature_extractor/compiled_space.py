@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedule import Instruction, Schedule, ScheduleError, TraceError
-from schedule.decision_domain import Decision
+from schedule.decisions.domain import Decision
 from schedule.random_state import RandomState
 from search.feature_extractor.compute_places import PlaceRule, Reach
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape

@@ -10,7 +10,7 @@ from codegen.target import as_target
 from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
-from schedule.factorization import divisors
+from schedule.decisions.factorization import divisors
 from schedule.sref import StmtSRef, loops_above
 from search.analysis.lane_axis import vector_lanes
 from search.analysis.moves import moves

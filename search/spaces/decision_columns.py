@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from schedule.decision_domain import DecisionDomain
+from schedule.decisions.domain import DecisionDomain
 from search.spaces.decision_site import Site
 
 

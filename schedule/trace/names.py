@@ -1,14 +1,17 @@
-"""Names for the random variables of a trace, and the text of expressions in them."""
+"""Names for the random variables of a trace, and the text of values in them."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from schedule.handles import BlockRV, LoopRV
+from schedule.operands.operand import python_number
+from schedule.operands.recorded import substituted, variables_of
 from tensorir.dialect import Dialect, checked_dialect
 from tensorir.indices.index_map import IndexMap
-from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.rewriting.visit import collect_vars, substitute
+from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, Var
+from tensorir.quoting import quote
 
 
 class Names:
@@ -48,15 +51,36 @@ class Names:
         if isinstance(value, PrimExpr):
             return self._importing(self._named(value).script())
         if isinstance(value, IndexMap):
-            final = [self._named(e) for e in value.final_indices]
-            named = IndexMap(value.initial_indices, final, value.inverse_index_map)
-            return self._importing(named.script(dialect=self.dialect))
+            return self._importing(self._named(value).script(dialect=self.dialect))
         raise ValueError(f"{value!r} was not produced by an instruction of the trace")
+
+    def value(self, value: Any, *, keep_type: bool = False) -> str:
+        """Return a value as Python; with `keep_type` a whole number that is a float shows it."""
+        if value is None or isinstance(value, bool):
+            return str(value)
+        if isinstance(value, str):
+            return quote(value)
+        if isinstance(value, (IntImm, FloatImm)):
+            value = python_number(value)
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                return f'float("{value}")'
+            text = f"{value:.17g}"
+            return f"{text}.0" if keep_type and text.lstrip("-").isdigit() else text
+        if isinstance(value, (tuple, list)):
+            parts = (self.value(item, keep_type=keep_type) for item in value)
+            return f"[{', '.join(parts)}]"
+        if isinstance(value, dict):
+            pairs = sorted(value.items())
+            texts = (f"{quote(k)}: {self.value(v, keep_type=keep_type)}" for k, v in pairs)
+            return "{" + ", ".join(texts) + "}"
+        return self.text(value)
 
     def ranges(self, index_map: IndexMap) -> str:
         """Return an index map to begins and ends as a function that gives a list of pairs."""
-        final = [self._named(e) for e in index_map.final_indices]
-        named = IndexMap(index_map.initial_indices, final).with_fit_names()
+        named = self._named(index_map).with_fit_names()
         axes = ", ".join(var.name for var in named.initial_indices)
         ends = [str(e) for e in named.final_indices]
         pairs = ", ".join(f"({b}, {e})" for b, e in zip(ends[::2], ends[1::2], strict=True))
@@ -68,9 +92,10 @@ class Names:
                 self.imported["tensorir"].add(name)
         return text
 
-    def _named(self, expr: PrimExpr) -> PrimExpr:
-        own = [v for v in collect_vars(expr) if v in self._names]
-        return substitute(expr, {v: Var(self._names[v], v.dtype) for v in own})
+    def _named(self, value: Any) -> Any:
+        """Return an expression or index map in which random variables are called by their names."""
+        own = [v for v in variables_of(value) if v in self._names]
+        return substituted(value, {v: Var(self._names[v], v.dtype) for v in own})
 
 
 class Anonymous(Names):
@@ -82,17 +107,7 @@ class Anonymous(Names):
 
     def text(self, value: Any) -> str:
         """Return a random variable as `_`, and what is made of them as script text."""
-        if isinstance(value, (BlockRV, LoopRV, Var)):
-            return "_"
-        if isinstance(value, PrimExpr):
-            return _hidden(value, frozenset()).script()
-        if isinstance(value, IndexMap):
-            own = frozenset(value.initial_indices)
-            final = [_hidden(e, own) for e in value.final_indices]
-            return str(IndexMap(value.initial_indices, final, value.inverse_index_map))
-        return super().text(value)
+        return "_" if isinstance(value, (BlockRV, LoopRV, Var)) else super().text(value)
 
-
-def _hidden(expr: PrimExpr, shown: frozenset[Var]) -> PrimExpr:
-    hidden = [v for v in collect_vars(expr) if v not in shown]
-    return substitute(expr, {v: Var("_", v.dtype) for v in hidden})
+    def _named(self, value: Any) -> Any:
+        return substituted(value, {v: Var("_", v.dtype) for v in variables_of(value)})

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from schedule.random_state import RandomState
+
+MOST_LISTED: Final = 1_000_000
+"""The largest number of alternatives that a domain lists."""
 
 Decision: TypeAlias = int | tuple[int, ...]
 """The decision of a sampling in a trace: an index, a number, the factors of a tile.
@@ -30,27 +34,51 @@ class DecisionDomain(ABC):
 
     A sampling primitive declares it with `@primitive(..., domain=...)`. What mutates, crosses,
     lists and prints decisions knows nothing else about the primitive.
+
+    A domain says how to iterate. The rest follows from the list of what comes out, which is made
+    when it is first needed; one that is too large for a list counts and draws in another way.
     """
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The number of alternatives."""
-
-    @abstractmethod
-    def __contains__(self, decision: object) -> bool: ...
 
     @abstractmethod
     def __iter__(self) -> Iterator[Decision]:
-        """Yield all alternatives, always in the same order."""
+        """Yield all alternatives, each once and always in the same order."""
 
-    @abstractmethod
+    @cached_property
+    def alternatives(self) -> tuple[Decision, ...]:
+        """All alternatives."""
+        return tuple(self)
+
+    @cached_property
+    def _indices(self) -> dict[Decision, int]:
+        return {decision: index for index, decision in enumerate(self.alternatives)}
+
+    @property
+    def size(self) -> int:
+        """The number of alternatives."""
+        return len(self.alternatives)
+
+    def at(self, index: int) -> Decision:
+        """Return the alternative at an index in [0, size)."""
+        return self.alternatives[index]
+
+    def index_of(self, decision: Decision) -> int | None:
+        """Return where an alternative is, None if it is not here."""
+        return self._indices.get(decision)
+
+    def __contains__(self, decision: object) -> bool:
+        return isinstance(decision, (int, str, tuple)) and self.index_of(decision) is not None  # type: ignore[arg-type]
+
     def sample(self, rng: RandomState) -> Decision:
-        """Draw an alternative."""
+        """Draw an alternative, all equally likely."""
+        return self.at(rng.uniform_int(0, self.size))
 
-    @abstractmethod
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
-        """Return the other alternatives that are one step away, each once."""
+        """Return the other alternatives that are one step away, each once.
+
+        That is all others where nothing is known of their order.
+        """
+        present, listed = self.index_of(decision), self.alternatives
+        return listed if present is None else listed[:present] + listed[present + 1 :]
 
     def step(self, decision: Decision, rng: RandomState) -> Decision | None:
         """Draw one of the neighbours, None if there is none. All are equally likely."""
@@ -98,27 +126,72 @@ class ChoiceDomain(DecisionDomain):
 
     values: tuple[Decision, ...]
 
-    @property
-    def size(self) -> int:
-        """The number of values."""
-        return len(self.values)
-
     def __contains__(self, decision: object) -> bool:
         return decision in self.values
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(self.values)
 
-    def sample(self, rng: RandomState) -> Decision:
-        """Draw one of the values."""
-        return self.values[rng.uniform_int(0, len(self.values))]
-
-    def neighbours(self, decision: Decision) -> Sequence[Decision]:
-        """Return the other values."""
-        return [value for value in self.values if value != decision]
-
     def __str__(self) -> str:
         return ", ".join(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class OptionDomain(DecisionDomain):
+    """The indices of a few candidates that may be anything; `labels` are those as JSON."""
+
+    labels: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(range(len(self.labels)))
+
+    def label(self, decision: Decision) -> str:
+        """Return the candidate."""
+        assert isinstance(decision, int)
+        return self.labels[decision]
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the candidate, None unless all are numbers: others may mean anything."""
+        values = self._values
+        assert isinstance(decision, int)
+        return (values[decision],) if values else None
+
+    @cached_property
+    def _values(self) -> tuple[float, ...]:
+        values = [json.loads(label) for label in self.labels]
+        return tuple(values) if all(type(v) in (int, float) for v in values) else ()
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the decision; ValueError if it is no index of the candidates."""
+        index = plain_decision(decision)
+        if index not in self:
+            raise ValueError(f"is {decision!r}; it must be an index in [0, {self.size})")
+        return index
+
+    def __str__(self) -> str:
+        return ", ".join(self.labels)
+
+
+@dataclass(frozen=True)
+class CandidatesDomain(DecisionDomain):
+    """Some decisions of the kind that another domain has, whether that offers them or not."""
+
+    whole: DecisionDomain
+    candidates: tuple[Decision, ...]
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(dict.fromkeys(self.candidates))
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the numbers that the whole domain gives."""
+        return self.whole.numbers(decision)
+
+    def repair(self, decision: Any) -> Decision:
+        """Return a decision of the kind, offered or not; ValueError for one of another kind."""
+        return self.whole.repair(decision)
+
+    def __str__(self) -> str:
+        return f"{len(self.candidates)} candidates for {self.whole}"
 
 
 @dataclass(frozen=True)
@@ -143,6 +216,10 @@ class UnionDomain(DecisionDomain):
             return sum(member.size for member in self.members)
         return sum(1 for _ in self)
 
+    def _having(self, decision: Decision) -> Sequence[DecisionDomain]:
+        """Return the domains that have a decision, all if none does."""
+        return [member for member in self.members if decision in member] or self.members
+
     def __contains__(self, decision: object) -> bool:
         return any(decision in member for member in self.members)
 
@@ -157,8 +234,7 @@ class UnionDomain(DecisionDomain):
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the neighbours in all of the domains that have the decision."""
-        having = [m for m in self.members if decision in m] or self.members
-        steps = chain.from_iterable(member.neighbours(decision) for member in having)
+        steps = chain.from_iterable(m.neighbours(decision) for m in self._having(decision))
         return list(dict.fromkeys(steps))
 
     def repair(self, decision: Any) -> Decision:
@@ -168,13 +244,11 @@ class UnionDomain(DecisionDomain):
 
     def label(self, decision: Decision) -> str:
         """Return the label of a decision in the first domain that has it."""
-        having = [member for member in self.members if decision in member] or self.members
-        return having[0].label(decision)
+        return self._having(decision)[0].label(decision)
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
         """Return the numbers of a decision in the first domain that has it."""
-        having = [member for member in self.members if decision in member] or self.members
-        return having[0].numbers(decision)
+        return self._having(decision)[0].numbers(decision)
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.members))

@@ -9,14 +9,14 @@ from functools import cached_property
 from math import prod
 from typing import Any, Final
 
-from schedule.decision_domain import Decision, DecisionDomain
-from schedule.errors import ArgumentError
-from schedule.factorization import (
+from schedule.decisions.domain import Decision, DecisionDomain
+from schedule.decisions.factorization import (
     count_factorizations,
     divisors,
     factorizations,
     random_factorization,
 )
+from schedule.errors import ArgumentError
 from schedule.random_state import RandomState
 
 MOST_PARTS: Final = 64
@@ -221,24 +221,8 @@ class InferredTileDomain(DecisionDomain):
 
     n: int
 
-    @property
-    def size(self) -> int:
-        """1."""
-        return 1
-
-    def __contains__(self, decision: object) -> bool:
-        return decision == self._tile(self.n)
-
     def __iter__(self) -> Iterator[Decision]:
         return iter((self._tile(self.n),))
-
-    def sample(self, rng: RandomState) -> Decision:
-        """Return the tile."""
-        return self._tile(self.n)
-
-    def neighbours(self, decision: Decision) -> Sequence[Decision]:
-        """Return nothing: there is no other tile."""
-        return ()
 
     def numbers(self, decision: Decision) -> tuple[float, ...]:
         """Return the factors, of which the first is not known."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-from schedule.instruction import Instruction, Parameter
-from schedule.operand_types import python_number
-from schedule.trace_names import Anonymous, Names
+from schedule.instruction import Instruction
+from schedule.operands.operand import Parameter
+from schedule.trace.names import Anonymous, Names
 from tensorir.dialect import Dialect
-from tensorir.nodes.expr import FloatImm, IntImm
-from tensorir.quoting import quote
 
 
 def python_lines(
@@ -54,54 +51,20 @@ def _line(inst: Instruction, decision: Any, names: Names) -> str:
     for param, value in zip(inst.kind.params, inst.values, strict=True):
         arguments.extend(_argument(param, value, names))
     if decision is not None:
-        arguments.append(f"decision={_value(decision, names)}")
+        arguments.append(f"decision={names.value(decision)}")
     outputs = [names.define(rv) for rv in inst.outputs]
     target = ", ".join(outputs)
-    if inst.kind.result in ("blocks", "loops", "exprs") and len(outputs) == 1:
+    if inst.kind.several and len(outputs) == 1:
         target += ","
     call = f"sch.{inst.kind.method}({', '.join(arguments)})"
     return f"{target} = {call}" if outputs else call
 
 
-_OF_FLOATS: Final = (float, Sequence[float])
-"""Parameters that take a whole number for a float, so that it need not show what it is."""
-
-
 def _argument(param: Parameter, value: Any, names: Names) -> list[str]:
+    operand = param.operand
     if param.variadic:
-        return [_value(item, names) for item in value]
-    if param.operand.omit_empty and not value:
+        return [names.value(item) for item in value]
+    if operand.omit_empty and not value:
         return []
-    text = _value(value, names, keep_type=param.annotation not in _OF_FLOATS)
-    if param.operand.kind == "buffer":
-        text = f'("{value[0]}", {value[1]})'
-    elif param.operand.kind == "ranges":
-        text = names.ranges(value)
-    return [text if param.operand.unnamed else f"{param.name}={text}"]
-
-
-def _value(value: Any, names: Names, *, keep_type: bool = False) -> str:
-    """Return a value as Python text; with `keep_type` a whole number that is a float shows it."""
-    if value is None or isinstance(value, bool):
-        return str(value)
-    if isinstance(value, str):
-        return quote(value)
-    if isinstance(value, (IntImm, FloatImm)):
-        value = python_number(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return f'float("{value}")'
-        text = f"{value:.17g}"
-        return f"{text}.0" if keep_type and text.lstrip("-").isdigit() else text
-    if isinstance(value, (tuple, list)):
-        parts = (_value(item, names, keep_type=keep_type) for item in value)
-        return f"[{', '.join(parts)}]"
-    if isinstance(value, dict):
-        pairs = (
-            f"{quote(key)}: {_value(value[key], names, keep_type=keep_type)}"
-            for key in sorted(value)
-        )
-        return "{" + ", ".join(pairs) + "}"
-    return names.text(value)
+    text = operand.text(param, value, names)
+    return [text if operand.unnamed else f"{param.name}={text}"]

@@ -15,9 +15,10 @@ from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 from schedule.handles import LoopRV
-from schedule.instruction import Instruction, InstructionKind, Parameter
-from schedule.operand_types import python_number
-from schedule.trace_json import checked_value, define_output, shown_value
+from schedule.instruction import Instruction, InstructionKind
+from schedule.operands.handles import shown_value
+from schedule.operands.operand import Parameter, python_number
+from schedule.trace.json_form import define_output
 from tensorir.errors import DiagnosticError, TensorIRError
 from tensorir.nodes.expr import FloatImm, IntImm
 from tensorir.script import parse_expr, parse_index_map
@@ -98,7 +99,7 @@ class _Reader:
 
     def _outputs(self, kind: InstructionKind, stmt: ast.stmt, targets: list[ast.expr]) -> list[Any]:
         """Return the random variables that a call gives, which `targets` name from here on."""
-        several = kind.result in ("blocks", "loops", "exprs")
+        several = kind.several
         if not targets and (several or not kind.result):
             return []
         if len(targets) != 1:
@@ -152,21 +153,22 @@ class _Reader:
             value: Any = tuple(self._value(node) for node in given)
             place = given[0] if given else None
         elif isinstance(given, ast.expr):
-            value, place = self._value(given, ranges=param.operand.kind == "ranges"), given
+            value, place = param.operand.read(given, self._value), given
         else:
             value, place = given, None
         if value is None and param.operand.many:
             value = ()
         where = f"`{param.name}`"
         try:
-            return checked_value(param, value, self._known, where)
+            return param.operand.checked(param, value, self._known, where)
         except (ValueError, TypeError) as error:
             if place is None:
                 raise
             reason = str(error).partition(f"{where}: ")[2] or str(error)
             self._fail(place, f"{where}: {reason.replace(shown_value(value), self._source(place))}")
 
-    def _value(self, node: ast.expr, *, ranges: bool = False) -> Any:
+    def _value(self, node: ast.expr, source: str = "") -> Any:
+        """Return the value of a tree; the source of a function may be given in another form."""
         match node:
             case ast.Constant(value=str() | int() | float() | None):
                 return node.value
@@ -177,19 +179,20 @@ class _Reader:
             case ast.List() | ast.Tuple():
                 return tuple(self._value(item) for item in node.elts)
             case ast.Dict():
-                return {self._key(k): self._value(v) for k, v in self._items(node)}
+                pairs = zip(node.keys, node.values, strict=True)
+                return {self._key(k): self._value(v) for k, v in pairs}
             case ast.Lambda():
-                return self._parsed(node, _flat(node) if ranges else "", parse_index_map)
+                return self._parsed(node, parse_index_map, source)
             case ast.Call(
                 func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" | "nan" as text)]
             ):
                 return float(text)
             case ast.Call(func=ast.Attribute(attr="from_func")):
-                return self._parsed(node, "", parse_index_map)
+                return self._parsed(node, parse_index_map)
             case ast.Call(func=ast.Attribute(value=ast.Name(id="LoopRV"), attr=mark), args=[]):
                 if mark in _MARKS:
                     return _MARKS[mark]()
-        value = self._parsed(node, "", parse_expr)
+        value = self._parsed(node, parse_expr)
         if isinstance(value, (IntImm, FloatImm)):
             # Arithmetic on numbers is a number.
             return python_number(value)
@@ -202,15 +205,12 @@ class _Reader:
             self._fail(node, f"random variable {node.id} is not defined{hint}")
         return self._known[node.id]
 
-    def _items(self, node: ast.Dict) -> list[tuple[ast.expr | None, ast.expr]]:
-        return list(zip(node.keys, node.values, strict=True))
-
     def _key(self, node: ast.expr | None) -> str:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             self._fail(node, "the keys of a dict are strings")
         return node.value
 
-    def _parsed(self, node: ast.expr, text: str, parse: Callable[..., Any]) -> Any:
+    def _parsed(self, node: ast.expr, parse: Callable[..., Any], text: str = "") -> Any:
         """Return an expression read by the dialect; its text may be given in another form."""
         if isinstance(node, ast.Starred):
             self._fail(node, "the arguments of a trace are written out, without *")
@@ -249,13 +249,3 @@ def _is_finite(decision: Any) -> bool:
     if isinstance(decision, (list, tuple)):
         return all(_is_finite(part) for part in decision)
     return not isinstance(decision, float) or math.isfinite(decision)
-
-
-def _flat(node: ast.Lambda) -> str:
-    """Return a function that gives pairs as the text of one that gives their ends in order."""
-    if not isinstance(node.body, ast.List):
-        return ""
-    ends: list[ast.expr] = []
-    for pair in node.body.elts:
-        ends += pair.elts if isinstance(pair, ast.Tuple) else [pair]
-    return ast.unparse(ast.Lambda(node.args, ast.Tuple(ends, ast.Load())))

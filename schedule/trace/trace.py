@@ -6,31 +6,28 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from schedule.errors import TraceError, TraceIndexError
 from schedule.handles import BlockRV, LoopRV
-from schedule.instruction import Instruction, InstructionKind
-from schedule.trace_from_python import from_python
-from schedule.trace_json import TraceError, TraceIndexError, from_json, to_json
-from schedule.trace_python import python_function, python_lines
+from schedule.instruction import Instruction
+from schedule.operands.recorded import mapped, substituted, variables_of
+from schedule.trace.json_form import from_json, to_json
+from schedule.trace.python_reader import from_python
+from schedule.trace.python_text import python_function, python_lines
 from tensorir.dialect import Dialect
 from tensorir.errors import TensorIRError
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.nodes.node import show_text, text_to_html
 from tensorir.replaced_file import replaced_file
-from tensorir.rewriting.visit import collect_vars, substitute
+
+if TYPE_CHECKING:
+    from schedule.schedule import Schedule
 
 DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
 
 _POSTPROC = "EnterPostproc"
-
-
-class Replayer(Protocol):
-    """The interface of a schedule to which instructions are applied again."""
-
-    def invoke(self, kind: InstructionKind, values: Sequence[Any], decision: Any, /) -> list[Any]:
-        """Apply a primitive and return its outputs."""
 
 
 class Trace:
@@ -95,7 +92,7 @@ class Trace:
             kept.append(inst)
             for value, varies in zip(inst.values, inst.kind.varies, strict=True):
                 if varies:
-                    _collect_uses(value, used)
+                    used.update(variables_of(value))
         kept.reverse()
         return Trace(kept, {i: self.decisions[i] for i in kept if i in self.decisions})
 
@@ -111,7 +108,7 @@ class Trace:
 
     def apply_to_schedule(
         self,
-        sch: Replayer,
+        sch: Schedule,
         remove_postproc: bool,
         decision_provider: DecisionProvider | None = None,
     ) -> None:
@@ -154,7 +151,7 @@ class Trace:
                 made[old] = new
 
     @staticmethod
-    def apply_json_to_schedule(json_obj: Any, sch: Replayer) -> None:
+    def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
         """Replay a trace given in its JSON form; see `from_json` and `apply_to_schedule`."""
         Trace.from_json(json_obj).apply_to_schedule(sch, remove_postproc=False)
 
@@ -244,40 +241,14 @@ def translate(value: Any, made: Mapping[Any, Any]) -> Any:
 
     Raises TraceError for a random variable that no instruction before produced.
     """
-    if isinstance(value, (BlockRV, LoopRV)) or type(value) is Var:
-        if value not in made:
-            raise TraceIndexError(
-                "IndexError: the trace uses a random variable before it is defined"
-            )
-        return made[value]
-    if type(value) is tuple:
-        return tuple([translate(item, made) for item in value])
-    if isinstance(value, dict):
-        return {key: translate(item, made) for key, item in value.items()}
-    if isinstance(value, PrimExpr):
-        return substitute(value, {v: made[v] for v in collect_vars(value) if v in made})
-    if isinstance(value, IndexMap):
-        final = [translate_free(e, made) for e in value.final_indices]
-        return IndexMap(value.initial_indices, final, value.inverse_index_map)
-    return value
 
+    def one(value: Any) -> Any:
+        if isinstance(value, (BlockRV, LoopRV)) or type(value) is Var:
+            if value not in made:
+                raise TraceIndexError(
+                    "IndexError: the trace uses a random variable before it is defined"
+                )
+            return made[value]
+        return substituted(value, made) if isinstance(value, (PrimExpr, IndexMap)) else value
 
-def translate_free(expr: PrimExpr, made: Mapping[Any, Any]) -> PrimExpr:
-    """Return `expr` with the random variables in it replaced; other variables stay."""
-    return substitute(expr, {v: made[v] for v in collect_vars(expr) if v in made})
-
-
-def _collect_uses(value: Any, used: set[Any]) -> None:
-    if isinstance(value, (BlockRV, LoopRV)):
-        used.add(value)
-    elif isinstance(value, PrimExpr):
-        used.update(collect_vars(value))
-    elif isinstance(value, tuple):
-        for item in value:
-            _collect_uses(item, used)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _collect_uses(item, used)
-    elif isinstance(value, IndexMap):
-        for expr in value.final_indices:
-            used.update(collect_vars(expr))
+    return mapped(value, one)
