@@ -56,8 +56,7 @@ class Database(Entered):
         """
         if callable(kind) and not isinstance(kind, type):
             return Database.kinds.make("schedule-fn", kind, *args, **kwargs)
-        made: Database = Database.kinds.part(Database, kind, *args, **kwargs)
-        return made
+        return Database.kinds.part(kind, *args, **kwargs)
 
     # ------------------------------------------------------------------------------------ storage
 

@@ -59,8 +59,7 @@ class TaskScheduler(ABC):
     @staticmethod
     def create(kind: str | TaskScheduler = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
         """Return a scheduler: `"gradient"` or `"round-robin"`."""
-        made: TaskScheduler = TaskScheduler.kinds.part(TaskScheduler, kind, *args, **kwargs)
-        return made
+        return TaskScheduler.kinds.part(kind, *args, **kwargs)
 
     @abstractmethod
     def next_task_id(self) -> int:
