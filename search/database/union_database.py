@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from codegen import Target
 from search.database.database import Database
@@ -15,35 +15,24 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule
 
 
+def _refused(what: str) -> Any:
+    """Return a method of a database that stores nothing: it raises NotImplementedError."""
+
+    def refuse(self: Database, *_: object) -> NoReturn:
+        raise NotImplementedError(f"{type(self).__name__} answers queries only, it has no {what}")
+
+    return refuse
+
+
 class QueryOnlyDatabase(Database):
     """A database that answers queries and stores nothing."""
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise NotImplementedError(f"{type(self).__name__} answers queries only, it has no {what}")
-
-    def has_workload(self, mod: IRModule) -> bool:
-        """Raise NotImplementedError."""
-        self._refuse("has_workload")
-
-    def commit_workload(self, mod: IRModule) -> Workload:
-        """Raise NotImplementedError."""
-        self._refuse("commit_workload")
-
-    def commit_tuning_record(self, record: TuningRecord) -> None:
-        """Raise NotImplementedError."""
-        self._refuse("commit_tuning_record")
-
-    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        """Raise NotImplementedError."""
-        self._refuse("get_top_k")
-
-    def get_all_tuning_records(self) -> list[TuningRecord]:
-        """Raise NotImplementedError."""
-        self._refuse("get_all_tuning_records")
-
-    def __len__(self) -> int:
-        """Raise NotImplementedError."""
-        self._refuse("len")
+    has_workload = _refused("has_workload")
+    commit_workload = _refused("commit_workload")
+    commit_tuning_record = _refused("commit_tuning_record")
+    get_top_k = _refused("get_top_k")
+    get_all_tuning_records = _refused("get_all_tuning_records")
+    __len__ = _refused("len")
 
     def records_like(
         self,
@@ -112,22 +101,18 @@ class UnionDatabase(QueryOnlyDatabase):
 
 
 @Database.kinds.register("ordered-union")
-class OrderedUnionDatabase(QueryOnlyDatabase):
+class OrderedUnionDatabase(UnionDatabase):
     """Answers with the records of the first member that has one."""
 
-    def __init__(self, *databases: Database) -> None:
-        super().__init__()
-        self.databases = databases
-
-    def query_tuning_record(
+    def query_tuning_records(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
-    ) -> TuningRecord | None:
-        """Return the record of the first member that has one, None without any."""
+    ) -> Sequence[TuningRecord]:
+        """Return the record of the first member that has one."""
         for database in self.databases:
             record = database.query_tuning_record(mod, target, workload_name)
             if record is not None:
-                return record
-        return None
+                return (record,)
+        return ()
 
     def records_like(
         self,
@@ -140,7 +125,3 @@ class OrderedUnionDatabase(QueryOnlyDatabase):
         """Return the records of the first member that knows programs that are the same."""
         answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
         return next((found for found in answers if found), [])
-
-    def members(self) -> Sequence[Database]:
-        """Return the members that hold records."""
-        return [member for database in self.databases for member in database.members()]
