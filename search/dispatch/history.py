@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from search.database.entered import Entered, innermost
+from search.database.database import Entered, innermost
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
 from search.dispatch.find_schedule import FoundSchedule, find_schedule

@@ -12,8 +12,7 @@ import numpy as np
 from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.moves import moves
-from search.analysis.update_stores import update_stores
+from search.analysis.moves import moves, update_stores
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
 from search.spaces.annotations import AUTO_TENSORIZE, REGISTER_TILE

@@ -4,8 +4,11 @@ from search.schedule_rule import presets
 from search.schedule_rule.add_rfactor import AddRFactor
 from search.schedule_rule.apply_custom_rule import ApplyCustomRule, register_custom_rule
 from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
-from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
-from search.schedule_rule.multi_level_tiling_wide_vector import MultiLevelTilingWideVector
+from search.schedule_rule.multi_level_tiling import (
+    MultiLevelTiling,
+    MultiLevelTilingWideVector,
+    ReuseType,
+)
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.pack_operands import PackOperands
 from search.schedule_rule.random_compute_location import RandomComputeLocation

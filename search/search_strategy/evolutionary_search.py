@@ -19,11 +19,8 @@ from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.profiler import Profiler
 from search.search_strategy.batch_choice import choose_batch
 from search.search_strategy.breeding import Breeding
-from search.search_strategy.evolution import Evolution, front_place
-from search.search_strategy.first_designs import first_designs
-from search.search_strategy.individual import Individual, Key
-from search.search_strategy.measured import Measured
-from search.search_strategy.scoring import Scoring
+from search.search_strategy.evolution import Evolution, Scoring, first_designs, front_place
+from search.search_strategy.individual import Individual, Key, Measured
 from search.search_strategy.search_strategy import SearchStrategy, already_started, not_started
 from search.search_strategy.trace_application import TraceApplication
 from search.spaces.design_space import DesignSpace

@@ -1,4 +1,4 @@
-"""The base class of space generators, and the presets of each target."""
+"""Space generators: the base class, those of a function and of others, the presets of targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search.kinds import Kinds, TaskPart, instances
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
 from search.schedule_rule.schedule_rule import ScheduleRule
-from tensorir.errors import IRValueError
+from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -165,3 +165,67 @@ def _takes_nothing(function: Callable[..., Any]) -> bool:
     parameters = inspect.signature(function).parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return not any(p.kind in (*positional, inspect.Parameter.VAR_POSITIONAL) for p in parameters)
+
+
+@SpaceGenerator.kinds.register("schedule-fn")
+class ScheduleFn(SpaceGenerator):
+    """Calls `sch_fn(sch)` on a fresh schedule.
+
+    The function transforms the schedule that it is given and returns None or a schedule, or it
+    returns a list of schedules; anything else is an IRTypeError. `sch_rules` are not used.
+    """
+
+    def __init__(
+        self,
+        sch_fn: Callable[[Schedule], Any],
+        sch_rules: RulesArg = FROM_TARGET,
+        postprocs: PostprocsArg = FROM_TARGET,
+        mutator_probs: MutatorsArg = FROM_TARGET,
+    ) -> None:
+        super().__init__(sch_rules, postprocs, mutator_probs)
+        self.sch_fn = sch_fn
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Return the schedules that the function makes of `mod`."""
+        sch = self.fresh_schedule(mod)
+        made = self.sch_fn(sch)
+        if made is None:
+            return [sch]
+        if isinstance(made, Schedule):
+            return [made]
+        if isinstance(made, list) and all(isinstance(one, Schedule) for one in made):
+            return made
+        raise IRTypeError(
+            "a schedule function returns None, a Schedule or a list of Schedules, "
+            f"{getattr(self.sch_fn, '__name__', 'this one')} returned {type(made).__name__}"
+        )
+
+
+@SpaceGenerator.kinds.register("union")
+class SpaceGeneratorUnion(SpaceGenerator):
+    """Concatenates the spaces of its members; postprocessors and mutators are its own."""
+
+    def __init__(
+        self,
+        space_generators: Sequence[SpaceArg],
+        sch_rules: RulesArg = FROM_TARGET,
+        postprocs: PostprocsArg = FROM_TARGET,
+        mutator_probs: MutatorsArg = FROM_TARGET,
+    ) -> None:
+        super().__init__(sch_rules, postprocs, mutator_probs)
+        self.space_generators = [SpaceGenerator.create(member) for member in space_generators]
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        super()._initialize_with_tune_context(context)
+        for member in self.space_generators:
+            member._initialize_with_tune_context(context)
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Return the spaces of the members in their order."""
+        return [sch for g in self.space_generators for sch in g.generate_design_space(mod)]
+
+    def clone(self) -> SpaceGeneratorUnion:
+        """Return a union of clones."""
+        twin = super().clone()
+        twin.space_generators = [member.clone() for member in self.space_generators]
+        return twin

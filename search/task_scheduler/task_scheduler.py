@@ -15,9 +15,7 @@ from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
 from search.task_scheduler.batch import Batch
 from search.task_scheduler.patience import Patience
-from search.task_scheduler.statistics_table import statistics_table
-from search.task_scheduler.task_record import FAILED_MS, TaskRecord
-from search.task_scheduler.trial_of import trial_of
+from search.task_scheduler.task_record import FAILED_MS, TaskRecord, statistics_table, trial_of
 
 if TYPE_CHECKING:
     from search.builder import Builder, BuilderResult
