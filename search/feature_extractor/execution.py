@@ -11,7 +11,7 @@ these get a description that says what they could become, which serves to tell t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -49,16 +49,8 @@ class Execution:
     def of_loops(self, places: Sequence[int]) -> Execution:
         """Return the use of the iterations of some of the loops."""
         at = list(places)
-        return Execution(
-            self.outer[at],
-            self.run[at],
-            self.inner[at],
-            self.lanes[at],
-            self.padded[at],
-            self.parallel,
-            self.fused,
-            self.register,
-        )
+        names = ("outer", "run", "inner", "lanes", "padded")
+        return replace(self, **{name: getattr(self, name)[at] for name in names})
 
     @property
     def vector(self) -> Array:
