@@ -66,7 +66,7 @@ class TemplateSpace(SpaceGenerator):
         Where such a knob changes what is computed or how, only the schedules of `mod` are returned.
         TemplateError where the template gives no schedule, or one of another program than `mod`.
         """
-        rng = RandomState(1 if self._context is None else self._context.fork_seed())
+        rng = RandomState(1 if self.context is None else self.context.fork_seed())
         made = self._made(rng)
         same: list[Schedule] = []
         for sch in made:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from search.kinds import Kinds
+from search.kinds import Kinds, Named
 
 if TYPE_CHECKING:
     from schedule import Trace
@@ -33,7 +33,7 @@ class Scores(NamedTuple):
     twins: NDArray[np.int64] | None = None
 
 
-class CostModel(ABC):
+class CostModel(Named, ABC):
     """Predicts how well candidates will do, and learns from measurements."""
 
     kinds: ClassVar[Kinds[CostModel]] = Kinds("cost model")
@@ -43,8 +43,7 @@ class CostModel(ABC):
         """Return a model: `"xgb"`, `"random"`; None for `"none"`."""
         if kind == "none":
             return None
-        made: CostModel = CostModel.kinds.part(CostModel, kind, *args, **kwargs)
-        return made
+        return CostModel.kinds.part(kind, *args, **kwargs)
 
     @property
     def trained(self) -> bool:
@@ -96,9 +95,6 @@ class CostModel(ABC):
         it always does.
         """
         return None
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
 
 
 PyCostModel = CostModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -51,15 +51,7 @@ class XGBConfig:
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that `xgboost.train` takes."""
         return {
-            "max_depth": self.max_depth,
-            "gamma": self.gamma,
-            "min_child_weight": self.min_child_weight,
-            "eta": self.eta,
-            "seed": self.seed,
-            "nthread": self.nthread,
-            "tree_method": self.tree_method,
-            "max_bin": self.max_bin,
-            "colsample_bytree": self.colsample_bytree,
+            **asdict(self),
             "base_score": 0.0,
             "disable_default_eval_metric": True,
             "verbosity": 0,
@@ -161,6 +153,7 @@ class TreeEnsemble:
             raise TuningError(f"XGBoost cannot read its part of a saved model: {reason}") from error
 
 
+@dataclass(eq=False)
 class _Training:
     """The training of one member.
 
@@ -168,26 +161,16 @@ class _Training:
     the held-out loss of the rounds so far comes with them, without a prediction of its own.
     """
 
-    def __init__(
-        self,
-        packed: PackedFeatures,
-        start: NDArray[np.float64],
-        loss: RankingLoss,
-        weights: NDArray[np.float64],
-        held_out_weights: NDArray[np.float64],
-        patience: int,
-        verbose_eval: int,
-    ) -> None:
-        self.packed = packed
-        self.start = start
-        self.loss = loss
-        self.weights = weights
-        self.held_out_weights = held_out_weights
-        self.patience = patience
-        self.verbose_eval = verbose_eval
-        self.rounds = -1
-        self.best_round = 1
-        self.best = np.inf
+    packed: PackedFeatures
+    start: NDArray[np.float64]
+    loss: RankingLoss
+    weights: NDArray[np.float64]
+    held_out_weights: NDArray[np.float64]
+    patience: int
+    verbose_eval: int
+    rounds: int = -1
+    best_round: int = 1
+    best: float = np.inf
 
     def objective(
         self, outputs: NDArray[np.float32], _: Any

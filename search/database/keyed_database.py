@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from codegen import Target
 from search.database.best_records import best_of_each, best_records, winner_first
 from search.database.database import Database
-from search.database.module_equality import ModuleEquality, same_structure
+from search.database.module_equality import ModuleEquality, ModuleIndex, same_structure, unnamed
 from search.database.records import Workload
 from search.database.target_key import for_other_cores
-from search.database.workload_index import WorkloadIndex
 from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
@@ -36,7 +35,9 @@ class KeyedDatabase(Database):
 
     def __init__(self, module_equality: str | ModuleEquality = "structural") -> None:
         super().__init__(module_equality)
-        self._indices: dict[str | ModuleEquality, WorkloadIndex] = {}
+        self._indices: dict[str | ModuleEquality, tuple[ModuleIndex[Workload], int]] = {}
+        """The workloads by what they are like, and of how many that is known."""
+        self._keys: dict[Workload, str] = {}
 
     @abstractmethod
     def workloads(self, key: str | None = None) -> Sequence[Workload]:
@@ -161,12 +162,19 @@ class KeyedDatabase(Database):
 
         They are compared by `equality`. Each is hashed once, when it is first looked for.
         """
-        index = self._indices.get(equality)
-        if index is None:
-            index = WorkloadIndex(ModuleEquality.create(equality), self.workload_key)
-            self._indices[equality] = index
-        index.update(self.workloads())
-        return index.like(mod, where)
+        index, known = self._indices.get(equality) or (
+            ModuleIndex(ModuleEquality.create(equality)),
+            0,
+        )
+        workloads = self.workloads()
+        for workload in workloads[known:]:
+            index.add(unnamed(workload.mod), workload)
+        self._indices[equality] = index, len(workloads)
+        like = index.like(unnamed(mod), where)
+        for workload in like:
+            if workload not in self._keys:
+                self._keys[workload] = self.workload_key(workload.mod)
+        return [(self._keys[workload], workload) for workload in like]
 
     def records_like(
         self,

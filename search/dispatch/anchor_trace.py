@@ -25,8 +25,7 @@ from search.dispatch.adapted_replay import (
     schedule_of,
     space_for,
 )
-from search.schedule_rule.auto_inline import AutoInline
-from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
+from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
 from search.space_generator.space_generator import SpaceGenerator
 from tensorir.nodes.expr import IterVar, PrimExpr
 from tensorir.nodes.ops import is_const_int

@@ -9,7 +9,7 @@ from codegen.target import as_target
 from schedule import Schedule
 from search.context import TuneContext
 from search.cost_model.xgb_model import XGBModel
-from search.search_strategy.first_designs import first_designs
+from search.search_strategy.evolution import first_designs
 from search.search_strategy.trace_application import TraceApplication
 from search.spaces.design_space import DesignSpace
 

@@ -16,9 +16,8 @@ from search.database.module_equality import same_structure
 from search.database.program_lengths import ProgramLengths
 from search.database.target_key import same_target
 from search.database.usable_records import with_schedules
-from search.dispatch.adapted_replay import ReplayError
+from search.dispatch.adapted_replay import ReplayError, schedule_by_compatible
 from search.dispatch.anchor_trace import schedule_by_anchor
-from search.dispatch.compatible_trace import schedule_by_compatible
 from search.errors import DatabaseError
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from search.database.entered import Entered, innermost
-from search.database.module_equality import same_structure, unnamed
+from search.database.database import Entered, innermost
+from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
 from search.dispatch.find_schedule import FoundSchedule, find_schedule
 from search.dispatch.sample_on_miss import Sampler
 from search.dispatch.what_is_missing import say_if_missing
-from tensorir.comparison.structural_hash import structural_hash
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -80,15 +79,14 @@ class _Remembered(Sampler):
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._known: dict[tuple[int, str], list[tuple[IRModule, TuningRecord | None]]] = {}
+        self._known: dict[str, ModuleIndex[TuningRecord | None]] = {}
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
         """Return the sample of a program, which is made the first time that it is asked for."""
-        key = (structural_hash(unnamed(mod)), target_key(target))
-        known = self._known.setdefault(key, [])
-        for other, record in known:
-            if same_structure(other, mod):
-                return record
+        key = target_key(target)
+        known = self._known.setdefault(key, ModuleIndex(StructuralEquality()))
+        for record in known.like(unnamed(mod)):
+            return record
         record = self._sampler.sample(mod, target, task_name)
-        known.append((mod, record))
+        known.add(unnamed(mod), record)
         return record

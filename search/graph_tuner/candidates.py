@@ -25,14 +25,15 @@ from search.graph_tuner.blocked_kernels import (
     read_as_rows,
 )
 from search.graph_tuner.elementwise import in_order_of, is_elementwise
-from search.graph_tuner.free_layouts import read_in_place, with_free_layouts
 from search.graph_tuner.kernel_graph import KernelCall, KernelGraph
 from search.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
     fixed_shape,
     parameter,
+    read_in_place,
     wanted_layout,
+    with_free_layouts,
     with_layouts,
 )
 from tensorir.errors import IRTypeError, IRValueError

@@ -1,9 +1,11 @@
 """Measure callbacks, which are told the results of each batch."""
 
-from search.measure_callback.add_to_database import AddToDatabase
+from search.measure_callback.default_callbacks import (
+    AddToDatabase,
+    RemoveBuildArtifact,
+    UpdateCostModel,
+)
 from search.measure_callback.measure_callback import MeasureCallback, PyMeasureCallback
-from search.measure_callback.remove_build_artifact import RemoveBuildArtifact
-from search.measure_callback.update_cost_model import UpdateCostModel
 
 __all__ = [
     "AddToDatabase",

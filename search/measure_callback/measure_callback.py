@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from search.kinds import Kinds, instances
+from search.kinds import Kinds, Named, instances
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from search.task_scheduler.task_scheduler import TaskScheduler
 
 
-class MeasureCallback:
+class MeasureCallback(Named):
     """Is told about measurements: each one as it ends, and the batch when it is complete."""
 
     kinds: ClassVar[Kinds[list[MeasureCallback]]] = Kinds("preset of measure callbacks")
@@ -58,9 +58,6 @@ class MeasureCallback:
 
         The database has it already.
         """
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
 
 
 PyMeasureCallback = MeasureCallback

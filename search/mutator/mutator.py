@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
-from search.kinds import Kinds
+from search.kinds import Kinds, TaskPart
 
 if TYPE_CHECKING:
     from schedule import Trace
     from schedule.random_state import RandomState
-    from search.context import TuneContext
     from search.spaces.design_space import Decisions, DesignSpace
 
 
-class Mutator(ABC):
+class Mutator(TaskPart, ABC):
     """Changes one decision of a trace."""
 
     kinds: ClassVar[Kinds[dict[Mutator, float]]] = Kinds("preset of mutators")
@@ -25,9 +23,6 @@ class Mutator(ABC):
     def create(kind: str) -> dict[Mutator, float]:
         """Return the preset of mutators for a target kind, each with its probability."""
         return Mutator.kinds.make(kind)
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take from the context what the mutator needs; called once before the first use."""
 
     @abstractmethod
     def apply(self, trace: Trace, rand_state: RandomState) -> Trace | None:
@@ -46,13 +41,6 @@ class Mutator(ABC):
         """
         trace = self.apply(space.trace_of(decisions), rand_state)
         return None if trace is None else space.decisions_of(trace)
-
-    def clone(self) -> Self:
-        """Return a mutator for another task, to be initialised again."""
-        return copy.copy(self)
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
 
 
 PyMutator = Mutator

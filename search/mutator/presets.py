@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from search.mutator.mutate_compute_location import MutateComputeLocation
-from search.mutator.mutate_parallel import MutateParallel
-from search.mutator.mutate_register_tile import MutateRegisterTile
-from search.mutator.mutate_tile_size import MutateTileSize
-from search.mutator.mutate_unroll import MutateUnroll
+from search.mutator.mutate_decision import (
+    MutateComputeLocation,
+    MutateParallel,
+    MutateRegisterTile,
+    MutateTileSize,
+    MutateUnroll,
+)
 from search.mutator.mutator import Mutator
 
 

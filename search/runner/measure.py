@@ -17,11 +17,10 @@ from codegen import AssertionFailedError, Function, LinkError, Module, Target, h
 from search.arg_info import ArgInfo, TensorInfo
 from search.measuring.remove_layout_rewrite import rewritten_parameter
 from search.runner.check_results import Expected, Reference, all_finite, difference
-from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.program_facts import ProgramFacts
 from search.runner.random_fill import Fill, as_numbers, perturbed, random_arrays
 from search.runner.reference_program import CHECKED, EXACT
-from search.runner.time_call import first_call_limit, times
+from search.runner.time_call import EvaluatorConfig, first_call_limit, times
 from search.workers.core_split import CoreSplit
 from tensorir.nodes.dtype import FLOAT64, DataType
 

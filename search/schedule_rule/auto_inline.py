@@ -1,15 +1,19 @@
-"""Inlining of cheap element-wise blocks."""
+"""Inlining of blocks that are cheap to compute again: element-wise ones, and constants."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from schedule import BlockRV, Schedule, ScheduleError
-from schedule.analysis.block_kind import complete_violation, is_dominant, is_spatial
+from schedule.analysis.block_kind import (
+    complete_violation,
+    is_dominant,
+    is_spatial,
+    output_buffer,
+)
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef
 from search.analysis.access_pattern import access_pattern
-from search.schedule_rule.inline_constant_scalars import try_inline
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import AUTO_TENSORIZE, INLINE_RULE
 from tensorir.nodes.expr import Call, Select
@@ -85,6 +89,28 @@ class AutoInline(ScheduleRule):
             if self.require_ordered and not pattern.ordered:
                 return False
         return True
+
+
+class InlineConstantScalars(ScheduleRule):
+    """Inlines a block that reads nothing and writes one value of no dimension."""
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Inline the block if it is a constant scalar."""
+        node = sch.get(block)
+        if node.reads or len(node.writes) != 1 or node.writes[0].buffer.shape:
+            return [sch]
+        if output_buffer(sch.state, sch.get_sref(block)) is None:
+            try_inline(sch, block)
+        return [sch]
+
+
+def try_inline(sch: Schedule, block: BlockRV) -> bool:
+    """Inline a block into its consumers if that is legal."""
+    try:
+        sch.compute_inline(block)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _consumers(sch: Schedule, block: StmtSRef) -> list[StmtSRef]:

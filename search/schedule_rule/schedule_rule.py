@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from search.kinds import Kinds
+from search.kinds import Kinds, TaskPart
 
 if TYPE_CHECKING:
     from schedule import BlockRV, Schedule
-    from search.context import TuneContext
 
 
-class ScheduleRule(ABC):
+class ScheduleRule(TaskPart, ABC):
     """Rewrites one block of a schedule, perhaps in several ways.
 
     `PostOrderApply` calls `apply` on every block. A rule keeps no state between calls other than
@@ -32,22 +30,12 @@ class ScheduleRule(ABC):
         """
         return ScheduleRule.kinds.make(kind, **changed)
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take from the context what the rule needs, usually its target; called once before use."""
-
     @abstractmethod
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the schedules that the rule makes of `sch`, which it may change in place.
 
         A rule that does not apply returns `[sch]` unchanged.
         """
-
-    def clone(self) -> Self:
-        """Return a rule for another task, to be initialised again."""
-        return copy.copy(self)
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
 
 
 PyScheduleRule = ScheduleRule

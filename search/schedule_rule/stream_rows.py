@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from codegen.target import as_target
 from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
@@ -24,11 +23,6 @@ from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import walk
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from search.context import TuneContext
-
 
 _STRUCTURE: Final = "SRSRS"
 _FEWEST_ROWS: Final = 4
@@ -58,10 +52,6 @@ class StreamRows(ScheduleRule):
     def __init__(self, max_rows: int = 8, max_vectors: int = 8) -> None:
         self.max_rows = max_rows
         self.max_vectors = max_vectors
-        self._target: Target | None = None
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        self._target = context.target
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the design that streams rows, if there is one, and the one before."""
@@ -98,7 +88,7 @@ class StreamRows(ScheduleRule):
             for load, steps in zip(operands, moved, strict=True)
         ):
             return None
-        target = as_target(self._target)
+        target = self._task_target()
         register = target.vector_lanes(max(load.dtype.bits for load in loads))
         column, lanes = None, 1
         spatial, reduction = [], []

@@ -15,9 +15,7 @@ from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
 from search.task_scheduler.batch import Batch
 from search.task_scheduler.patience import Patience
-from search.task_scheduler.statistics_table import statistics_table
-from search.task_scheduler.task_record import FAILED_MS, TaskRecord
-from search.task_scheduler.trial_of import trial_of
+from search.task_scheduler.task_record import FAILED_MS, TaskRecord, statistics_table, trial_of
 
 if TYPE_CHECKING:
     from search.builder import Builder, BuilderResult
@@ -59,8 +57,7 @@ class TaskScheduler(ABC):
     @staticmethod
     def create(kind: str | TaskScheduler = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
         """Return a scheduler: `"gradient"` or `"round-robin"`."""
-        made: TaskScheduler = TaskScheduler.kinds.part(TaskScheduler, kind, *args, **kwargs)
-        return made
+        return TaskScheduler.kinds.part(kind, *args, **kwargs)
 
     @abstractmethod
     def next_task_id(self) -> int:

@@ -1,11 +1,14 @@
-"""Keeping measurements in the database."""
+"""What a search does with measurements unless it is told otherwise."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from search.database.records import FAILED, TuningRecord
+from search.errors import blamed_on
 from search.measure_callback.measure_callback import MeasureCallback
+from search.measuring.measure_candidate import described
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
@@ -50,3 +53,41 @@ def _seconds(result: RunnerResult) -> tuple[float, ...]:
     if result.run_secs is None:
         return (FAILED,)
     return (min(result.run_secs), FAILED) if result.stopped else result.run_secs
+
+
+class RemoveBuildArtifact(MeasureCallback):
+    """Deletes each artifact once its batch is measured."""
+
+    def apply(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult],
+        runner_results: Sequence[RunnerResult],
+    ) -> None:
+        """Delete the artifacts of a batch."""
+        if task_scheduler.builder is None:
+            return
+        for result in task_scheduler.tasks[task_id].builder_results:
+            if result.artifact_path is not None:
+                task_scheduler.builder.remove_artifact(result.artifact_path)
+
+
+class UpdateCostModel(MeasureCallback):
+    """Shows the cost model what was tried, also what could not be built or did not run."""
+
+    def apply(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult],
+        runner_results: Sequence[RunnerResult],
+    ) -> None:
+        """Update the model with a batch."""
+        model = task_scheduler.cost_model
+        if model is None:
+            return
+        with blamed_on(model, lambda: described(measure_candidates)):
+            model.update(task_scheduler.tasks[task_id].ctx, measure_candidates, runner_results)

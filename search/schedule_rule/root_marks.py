@@ -1,4 +1,4 @@
-"""Marking a function for parallel and vector loops and for unrolling."""
+"""The marks on a root block that say what postprocessors make of the loops below."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 
 from schedule import BlockRV, Schedule
 from schedule.analysis.block_kind import is_spatial
+from search.errors import TuningError
 from search.measuring.target_cores import target_cores
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
+from search.spaces.annotations import (
+    PARALLEL,
+    REGISTER_TILE,
+    TILING_STRUCTURE,
+    UNROLL_EXPLICIT,
+    UNROLL_IMPLICIT,
+    VECTORIZE,
+)
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -57,4 +65,39 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
             step = sch.sample_categorical(self.unroll_max_steps, [1.0 / count] * count)
             key = UNROLL_EXPLICIT if self.unroll_explicit else UNROLL_IMPLICIT
             sch.annotate(block, key, step)
+        return [sch]
+
+
+class SampleRegisterTile(ScheduleRule):
+    """Annotates the root block with how many vector registers `RewriteRegisterTile` may fill.
+
+    Sampled from `shares` of the registers of the target, where 0 leaves loops in their order, with
+    their probabilities (all the same by default), if some block is tiled in several levels and no
+    other rule has annotated the root. Without the annotation a tile may fill all registers.
+    `MutateRegisterTile` changes the decision.
+    """
+
+    def __init__(
+        self,
+        shares: Sequence[float] = (0, 0.25, 0.5, 0.75, 1),
+        probabilities: Sequence[float] | None = None,
+    ) -> None:
+        self.shares = tuple(shares)
+        self.probabilities = tuple(probabilities or [1 / len(shares)] * len(shares))
+        if len(self.probabilities) != len(self.shares):
+            raise TuningError(
+                f"SampleRegisterTile needs a probability for each of {len(self.shares)} shares of "
+                f"the registers, got {len(self.probabilities)}"
+            )
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Annotate the block if it is the root."""
+        sref = sch.get_sref(block)
+        blocks = sch.state.blocks(sch.state.func_name_of(sref))
+        tiled = any(TILING_STRUCTURE in other.block.annotations for other in blocks)
+        if sref.parent is None and tiled and REGISTER_TILE not in sref.block.annotations:
+            registers = self._task_target().vector_registers
+            limits = [round(registers * share) for share in self.shares]
+            limit = sch.sample_categorical(limits, self.probabilities)
+            sch.annotate(block, REGISTER_TILE, limit)
         return [sch]
