@@ -61,7 +61,7 @@ def in_float64(func: PrimFunc) -> PrimFunc | None:
     if not any(buffer.dtype.is_floating for buffer in func.buffer_map.values()):
         return None
     try:
-        return _InFloat64().function(func)
+        return _InFloat64()(func)
     except IRTypeError:
         return None
 
