@@ -75,7 +75,8 @@ class _InFloat64(FreshCopy):
 
     def define(self, var: Var) -> Var:
         if not var.dtype.is_floating:
-            return super().define(var)
+            same: Var = super().define(var)
+            return same
         new = self._values[var] = Var(var.name, _widened(var.dtype))
         return new
 
