@@ -19,7 +19,6 @@ from codegen.emit.library_call import reaches_library, refuse_in_parallel
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import is_half, memory_type, register_type
 from codegen.emit.memory import element_address, flat_index
-from codegen.emit.parallel import check_status
 from codegen.signature import symbolic_vars
 from tensorir.arith.const_interval import exact_interval
 from tensorir.function import PrimFunc
@@ -73,7 +72,8 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
         types = ", ".join(argument.rsplit(" ", 1)[0] for argument in arguments)
         f.module.text.declare(symbol, f"declare i32 {symbol}({types})")
     f.called()
-    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)})"))
+    status = f.op(f"call i32 {symbol}({', '.join(arguments)})")
+    f.leave_unless(f.op(f"icmp eq i32 {status}, 0"), status)
     return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
 
 
@@ -327,18 +327,14 @@ def _half_vector(f: FunctionEmitter, node: Call) -> str:
     source, lanes = node.args[0].dtype, node.dtype.lanes
     start = source.lanes - lanes if node.op.short_name == "vectorhigh" else 0
     kind = register_type(source)
-    picked = ", ".join(f"i32 {start + k}" for k in range(lanes))
-    value = f.expr(node.args[0])
-    return f.op(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{picked}>")
+    return f.shuffle(kind, f.expr(node.args[0]), "poison", range(start, start + lanes))
 
 
 @emits_call("vectorcombine")
 def _combine_vectors(f: FunctionEmitter, node: Call) -> str:
-    kind, lanes = register_type(node.args[0].dtype), node.dtype.lanes
-    picked = ", ".join(f"i32 {k}" for k in range(lanes))
-    left = f.expr(node.args[0])
-    right = f.expr(node.args[1])
-    return f.op(f"shufflevector {kind} {left}, {kind} {right}, <{lanes} x i32> <{picked}>")
+    kind = register_type(node.args[0].dtype)
+    left, right = map(f.expr, node.args)
+    return f.shuffle(kind, left, right, range(node.dtype.lanes))
 
 
 @emits_call("q_multiply_shift")

@@ -6,7 +6,7 @@ emitter looks a node up by its class, so handlers reach one another without impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from codegen.abi import status_of
@@ -211,6 +211,12 @@ class FunctionEmitter(FunctionText):
             f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer"
         )
 
+    def shuffle(self, kind: str, a: str, b: str, lanes: Iterable[int | None]) -> str:
+        """Return the picked lanes of two vectors of type `kind`; None for one of any value."""
+        picked = ["i32 poison" if lane is None else f"i32 {lane}" for lane in lanes]
+        mask = f"<{len(picked)} x i32> <{', '.join(picked)}>"
+        return self.pure(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
+
     def call_intrinsic(self, name: str, result: str, args: list[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic with `(type, value)` arguments, declaring it on first use."""
         types = ", ".join(kind for kind, _ in args)
@@ -228,6 +234,14 @@ class FunctionEmitter(FunctionText):
         return self.call_intrinsic(
             f"llvm.{name}.{mangled(dtype)}", kind, [(kind, arg) for arg in args]
         )
+
+    def leave_unless(self, condition: str, status: str) -> None:
+        """Return a status where a condition does not hold."""
+        holds, fails = self.new_label("holds"), self.new_label("fails")
+        self.branch_if(condition, holds, fails)
+        self.start(fails)
+        self.return_status(status)
+        self.start(holds)
 
     def return_status(self, status: str) -> None:
         """Free the memory on the heap and return."""
