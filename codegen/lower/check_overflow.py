@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from codegen.lower.errors import LoweringError
+from codegen.errors import LoweringError
 from tensorir.arith.const_interval import (
     EVERYTHING,
     Interval,

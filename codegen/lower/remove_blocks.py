@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen.lower.errors import LoweringError
+from codegen.errors import LoweringError
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
