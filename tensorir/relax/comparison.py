@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorir.comparison.equal import register_description, register_variable
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
@@ -17,17 +16,6 @@ from tensorir.relax.function import Function
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import register_copy
 from tensorir.rewriting.visit import collect_vars
-
-for _kind in (g.GraphVar, g.DataflowVar):
-    register_variable(_kind)
-for _described in (
-    si.PrimStructInfo,
-    si.ShapeStructInfo,
-    si.TensorStructInfo,
-    si.TupleStructInfo,
-    si.FuncStructInfo,
-):
-    register_description(_described)
 
 
 class GraphFreshCopy(GraphRewriter):

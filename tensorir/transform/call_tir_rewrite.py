@@ -11,7 +11,7 @@ from tensorir.relax.calls import FRESH, alloc_tensor, call_into, copy_into
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import VOID, TensorStructInfo, TupleStructInfo
-from tensorir.relax.visit import GraphRewriter, merged_blocks
+from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.aliases import (
     Aliases,
     Memory,
@@ -54,7 +54,7 @@ class _Lowering(GraphRewriter):
         extra: list[g.Binding] = []
         result = self._owned(node.body.body, body.body, extra, set())
         if extra:
-            body = g.SeqExpr(merged_blocks([*body.blocks, g.BindingBlock(extra)]), result)
+            body = g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
         return node if body is node.body else node.with_(body=body)
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802

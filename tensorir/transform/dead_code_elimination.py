@@ -12,7 +12,6 @@ from tensorir.relax.call_graph import reached
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.visit import merged_blocks
 from tensorir.rewriting.visit import walk
 from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.liveness import used_vars
@@ -84,7 +83,7 @@ class _Dead:
         blocks.reverse()
         if all(a is b for a, b in zip(blocks, node.blocks, strict=True)):
             return node
-        return g.SeqExpr(merged_blocks(blocks), node.body)
+        return g.SeqExpr.rebuilt(blocks, node.body)
 
     def _needed(self, binding: g.Binding) -> bool:
         if binding.var in self._used or self._has_effect(binding.value):
