@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen.lower.carried_values import carrying_loops
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
@@ -12,7 +13,7 @@ from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import TRUE
-from tensorir.rewriting.visit import Rewriter, children, walk
+from tensorir.rewriting.visit import children, walk
 
 _ADDRESS_OF = Op.get("address_of")
 
@@ -172,24 +173,17 @@ def _keeps_allocations_out(node: Node) -> bool:
     return type(node) is s.While
 
 
-class _Place(Rewriter):
+class _Place(StatementRewriter):
     def __init__(self, places: dict[Node, list[Buffer]]) -> None:
         self._places = places
 
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        buffers = tuple(self._places.get(node, ()))
-        body = self(node.body)
-        if body is node.body and buffers == node.alloc_buffers:
-            return node
-        return node.with_(alloc_buffers=buffers, body=body)
+        new, buffers = self.generic(node), tuple(self._places.get(node, ()))
+        return new if buffers == new.alloc_buffers else new.with_(alloc_buffers=buffers)
 
     def rewrite_For(self, node: s.For) -> s.For:  # noqa: N802
-        body = self(node.body)
-        buffers = self._places.get(node)
-        if buffers:
-            block = s.Block((), (), (), "", body, alloc_buffers=buffers)
-            body = s.BlockRealize((), TRUE, block)
-        return node if body is node.body else node.with_(body=body)
+        new, buffers = self.generic(node), self._places.get(node)
+        if not buffers:
+            return new
+        block = s.Block((), (), (), "", new.body, alloc_buffers=buffers)
+        return new.with_body(s.BlockRealize((), TRUE, block))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import REPEATED_LOADS
+from codegen.lower.rewriters import StatementRewriter, changed
 from codegen.target import as_target
 from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
@@ -26,7 +27,7 @@ from tensorir.nodes.expr import (
     Shuffle,
     Var,
 )
-from tensorir.rewriting.visit import Rewriter, children, uses_var, walk_once
+from tensorir.rewriting.visit import children, uses_var, walk_once
 
 MOST_ITERATIONS: Final = 16
 """Iterations of a loop from which copying what it loads costs little beside the loop."""
@@ -47,17 +48,11 @@ def repeat_loads(func: PrimFunc) -> PrimFunc:
     return func.with_body(_RepeatLoads(func, as_target(None).vector_registers)(func.body))
 
 
-class _RepeatLoads(Rewriter):
+class _RepeatLoads(StatementRewriter):
     def __init__(self, func: PrimFunc, registers: int) -> None:
         self._registers = registers
         self._aliasing = Aliasing(func)
         self._loops = 0
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        return node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         before = self._loops
@@ -73,7 +68,7 @@ class _RepeatLoads(Rewriter):
             again = _Loads(node, self._aliasing).beyond(self._registers - _TEMPORARIES)
             if again:
                 return node.with_(annotations=node.annotations.with_item(REPEATED_LOADS, again))
-        return node if body is node.body else node.with_(body=body)
+        return changed(node, body=body)
 
 
 class _Loads:

@@ -8,6 +8,7 @@ from codegen.lower.annotations import LEFT_TO_BACKEND
 from codegen.lower.folding import rebuild_binary
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import stands_for
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
@@ -54,14 +55,8 @@ def _count(node: s.Stmt) -> int:
     return sum(_count(part) for part in children(node) if isinstance(part, s.Stmt))
 
 
-class _Unroll(Rewriter):
+class _Unroll(StatementRewriter):
     """Finds the outermost loops to write out."""
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        return node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         if _is_written_out(node) and _count(node) <= MAX_STATEMENTS:
