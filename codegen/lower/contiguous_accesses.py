@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.folding import plus
-from codegen.lower.ramps import as_ramp
+from codegen.lower.indices import as_ramp, plus
 from codegen.lower.rewriters import SharedRewriter
 from codegen.lower.transpose import picked
 from codegen.lower.widen import may_load

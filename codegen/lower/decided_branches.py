@@ -7,12 +7,12 @@ from operator import is_
 from typing import Final
 
 from codegen.lower.purity import has_effects
-from codegen.lower.rewriters import changed
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Broadcast, Call, IntImm, PrimExpr
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import logical_not
+from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import Rewriter
 
 IF_THEN_ELSE: Final = Op.get("if_then_else")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from codegen.lower.indices import as_ramp
 from codegen.lower.lower_match_buffers import offset_of
-from codegen.lower.ramps import as_ramp
 from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.rewriters import StatementRewriter, changed
+from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.stack_memory import constant_bytes
 from codegen.target import as_target
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
+from tensorir.rewriting.changed import changed
 
 MAX_REGISTER_BYTES: Final = 4096
 """The most bytes that vector registers of a machine have: what is no larger may become registers,

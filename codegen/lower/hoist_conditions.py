@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from codegen.lower.purity import may_run_anywhere
-from codegen.lower.rewriters import StatementRewriter, changed
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import EQ, Add, IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.ops import all_of, conjuncts, const
+from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import uses_var
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen.lower.annotations import EXPLICIT, LEFT_TO_BACKEND, MAX_STEP, PIECES
-from codegen.lower.rewriters import StatementRewriter, changed
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IntImm
+from tensorir.rewriting.changed import changed
 
 MAX_DEPTH: Final = 8
 MAX_COPIES: Final = 256

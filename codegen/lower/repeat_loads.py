@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import REPEATED_LOADS
-from codegen.lower.rewriters import StatementRewriter, changed
+from codegen.lower.loop_accesses import FixedKeys
+from codegen.lower.rewriters import StatementRewriter
 from codegen.target import as_target
-from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import (
@@ -27,7 +27,8 @@ from tensorir.nodes.expr import (
     Shuffle,
     Var,
 )
-from tensorir.rewriting.visit import children, uses_var, walk_once
+from tensorir.rewriting.changed import changed
+from tensorir.rewriting.visit import children, uses_var
 
 MOST_ITERATIONS: Final = 16
 """Iterations of a loop from which copying what it loads costs little beside the loop."""
@@ -83,7 +84,7 @@ class _Loads:
         self._free: dict[Var, set[Any]] = {}
         """Places by pointer."""
         self._seen: set[PrimExpr] = set()
-        self._places: dict[PrimExpr, Any] = {}
+        self._place = FixedKeys(self._inside)
         self._statement(loop.body)
         for pointer in [*self._free]:
             if aliasing.may_overlap({pointer}, self._stored):
@@ -142,13 +143,3 @@ class _Loads:
             self._free.setdefault(pointer, set()).add(place)
         else:
             self._registers.add((pointer, place))
-
-    def _place(self, index: PrimExpr) -> Any:
-        """Return the structural key of an index, None if the loop may change it."""
-        if index not in self._places:
-            moves = any(
-                part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
-                for part in walk_once(index)
-            )
-            self._places[index] = None if moves else expr_key(index)
-        return self._places[index]

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import PrimExpr
-from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import Rewriter
-
-N = TypeVar("N", bound=Node)
-
-
-def changed(node: N, **fields: Any) -> N:
-    """Return a node that differs in some fields, itself if it differs in none of them."""
-    same = all(getattr(node, name) is value for name, value in fields.items())
-    return node if same else node.with_(**fields)
 
 
 class StatementRewriter(Rewriter):
@@ -33,14 +22,14 @@ class StatementRewriter(Rewriter):
 class SharedRewriter(Rewriter):
     """A rewriter that rewrites each expression once: copies of an unrolled body share many.
 
-    Subclasses override `changed` for the expressions that change.
+    Subclasses override `expression` for the expressions that change.
     """
 
     def __init__(self) -> None:
         self._memo: dict[PrimExpr, PrimExpr] = {}
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        """Return what an expression was rewritten to before, else `changed`."""
+        """Return what an expression was rewritten to before, else `expression`."""
         known = self._memo.get(node)
         if known is None:
             known = self._memo[node] = self.expression(node)

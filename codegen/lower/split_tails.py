@@ -19,7 +19,6 @@ from codegen.lower.hoist_allocations import MAX_REGISTER_BYTES
 from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import done, missed, stands_for
-from codegen.lower.rewriters import changed
 from codegen.lower.stack_memory import constant_bytes
 from codegen.lower.unroll import statement_count
 from tensorir.arith.const_interval import Interval, exact_interval
@@ -30,6 +29,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, CmpOp, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import conjuncts, const
 from tensorir.nodes.stmt import ForKind
+from tensorir.rewriting.changed import changed
 from tensorir.rewriting.fresh_copy import FreshCopy
 from tensorir.rewriting.visit import children, walk
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
-from codegen.lower.aliasing import Aliasing
+from codegen.lower.aliasing import Aliasing, Reordering
 from codegen.lower.contiguous_accesses import instructions_to_load, lane_of, strided_ramp
-from codegen.lower.folding import plus
-from codegen.lower.ramps import split_constant
-from codegen.lower.reordering import Reordering
+from codegen.lower.indices import plus, split_constant
 from codegen.lower.rewriters import SharedRewriter, StatementRewriter
 from codegen.lower.transpose import columns_of, interleaved, rows_of
 from codegen.lower.widen import may_load

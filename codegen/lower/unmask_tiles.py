@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from codegen.lower.ramps import run_of
+from codegen.lower.indices import run_of
 from codegen.lower.rewriters import SharedRewriter
 from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from codegen.lower.annotations import LEFT_TO_BACKEND
-from codegen.lower.folding import rebuild_binary
+from codegen.lower.indices import rebuild_binary
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import stands_for
 from codegen.lower.rewriters import StatementRewriter

@@ -10,7 +10,7 @@ from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import PIECES
 from codegen.lower.purity import has_effects, is_exit, is_pure
 from codegen.lower.remarks import done, missed, stands_for
-from codegen.lower.rewriters import StatementRewriter, changed
+from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.widen import CannotWiden, Widener, may_load
 from codegen.target import as_target
 from tensorir.function import PrimFunc
@@ -22,6 +22,7 @@ from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, const, logical_and, logical_not, mul
+from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import children, substitute, walk
 
 MAX_PIECES = 32
