@@ -60,32 +60,6 @@ class ModuleEmitter:
 class FunctionEmitter(FunctionText):
     """The LLVM function being written, and the values of its variables."""
 
-    __slots__ = (
-        "cleanups",
-        "contracts",
-        "in_loop",
-        "in_parallel",
-        "index_values",
-        "inside",
-        "load_mask",
-        "loaded",
-        "local_pointers",
-        "loops",
-        "module",
-        "name",
-        "numbered",
-        "parallel_bodies",
-        "ranges",
-        "repeated",
-        "result",
-        "stack_bytes",
-        "value_variables",
-        "values",
-        "vector_ops",
-        "wide",
-        "written",
-    )
-
     def __init__(self, module: ModuleEmitter, name: str) -> None:
         super().__init__()
         self.module = module
@@ -270,36 +244,23 @@ STATEMENTS: Final[dict[type, StmtHandler]] = {}
 INTRINSICS: Final[dict[str, CallHandler]] = {}
 INDEX: Final[list[ExprHandler]] = []
 
-E = TypeVar("E", bound=ExprHandler)
-S = TypeVar("S", bound=StmtHandler)
-C = TypeVar("C", bound=CallHandler)
+H = TypeVar("H", bound=Callable[..., Any])
 
 
-def emits(*classes: type) -> Callable[[E], E]:
-    """Enter a function as the handler of expression classes."""
+def _entering(table: dict[Any, Any]) -> Callable[..., Callable[[H], H]]:
+    def enter(*keys: Any) -> Callable[[H], H]:
+        def register(handler: H) -> H:
+            table.update(dict.fromkeys(keys, handler))
+            return handler
 
-    def register(handler: E) -> E:
-        EXPRESSIONS.update(dict.fromkeys(classes, handler))
-        return handler
+        return register
 
-    return register
-
-
-def emits_stmt(*classes: type) -> Callable[[S], S]:
-    """Enter a function as the handler of statement classes."""
-
-    def register(handler: S) -> S:
-        STATEMENTS.update(dict.fromkeys(classes, handler))
-        return handler
-
-    return register
+    return enter
 
 
-def emits_call(names: str) -> Callable[[C], C]:
-    """Enter a function as the handler of intrinsics, `names` being separated by spaces."""
-
-    def register(handler: C) -> C:
-        INTRINSICS.update(dict.fromkeys(names.split(), handler))
-        return handler
-
-    return register
+emits = _entering(EXPRESSIONS)
+"""Enters a function as the handler of classes of expressions."""
+emits_stmt = _entering(STATEMENTS)
+"""Enters a function as the handler of classes of statements."""
+emits_call = _entering(INTRINSICS)
+"""Enters a function as the handler of intrinsics, by their names."""
