@@ -279,17 +279,11 @@ class Formula:
         half = lanes // 2
         parts = []
         for start in (0, half):
-            picked = ", ".join(f"i32 {k}" for k in range(start, start + half))
-            x_part, n_part = (
-                self.f.op(f"shufflevector {kind} {v}, {kind} poison, <{half} x i32> <{picked}>")
-                for v in (x, n)
-            )
+            picked = range(start, start + half)
+            x_part, n_part = (self.f.shuffle(kind, v, "poison", picked) for v in (x, n))
             parts.append(self._scaled_by_instruction(x_part, n_part, half, width))
         kind = f"<{half} x {self.elements['f']}>"
-        picked = ", ".join(f"i32 {k}" for k in range(lanes))
-        return self.f.op(
-            f"shufflevector {kind} {parts[0]}, {kind} {parts[1]}, <{lanes} x i32> <{picked}>"
-        )
+        return self.f.shuffle(kind, parts[0], parts[1], range(lanes))
 
     # ------------------------------------------------------------------------------- other widths
 

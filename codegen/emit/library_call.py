@@ -52,11 +52,7 @@ def emit_library_call(f: FunctionEmitter, node: Call, wants_result: bool) -> str
     number = len(f.module.library) - 1
     f.called()
     went_well = f.op(f"call i32 {symbol}(i32 {number}, ptr {array})")
-    failed, goes_on = f.new_label("raised"), f.new_label("called")
-    f.branch_if(f.op(f"icmp eq i32 {went_well}, 0"), failed, goes_on)
-    f.start(failed)
-    f.return_status(str(LIBRARY_FAILED))
-    f.start(goes_on)
+    f.leave_unless(f.op(f"icmp ne i32 {went_well}, 0"), str(LIBRARY_FAILED))
     return f.op(f"load i32, ptr {array}") if wants_result else "0"
 
 

@@ -239,10 +239,7 @@ def _mangled_memory(dtype: DataType) -> str:
 
 def reversed_lanes(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     """Write the vector with its lanes in the opposite order."""
-    lanes = dtype.lanes
-    kind = register_type(dtype)
-    order = ", ".join(f"i32 {lanes - 1 - k}" for k in range(lanes))
-    return f.op(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{order}>")
+    return f.shuffle(register_type(dtype), value, "poison", reversed(range(dtype.lanes)))
 
 
 # ------------------------------------------------------------------------------------------ stores
@@ -351,11 +348,7 @@ def allocate_on_heap(f: FunctionEmitter, node: Allocate, write_body: Callable[[]
     pointer = f.op(
         f"call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {size})"
     )
-    failed, ready = f.new_label("nomem"), f.new_label("alloc")
-    f.branch_if(f.op(f"icmp eq ptr {pointer}, null"), failed, ready)
-    f.start(failed)
-    f.return_status(str(OUT_OF_MEMORY))
-    f.start(ready)
+    f.leave_unless(f.op(f"icmp ne ptr {pointer}, null"), str(OUT_OF_MEMORY))
     f.values[node.buffer_var] = pointer
     f.cleanups.append(pointer)
     write_body()

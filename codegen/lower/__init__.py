@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from codegen.errors import LoweringError
 from codegen.lower.check_overflow import check_overflow
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
 from codegen.lower.contiguous_accesses import contiguous_accesses
 from codegen.lower.drop_partial_strides import drop_partial_strides
-from codegen.lower.errors import LoweringError
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.forms import verify_form
 from codegen.lower.hoist_allocations import hoist_allocations

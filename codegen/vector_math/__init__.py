@@ -74,7 +74,7 @@ _LIBRARY: Final = "sinh cosh asin acos atan asinh acosh atanh atan2 hypot fmod"
 _INTEGERS_UNCHANGED: Final = frozenset({"floor", "ceil", "trunc", "round", "nearbyint"})
 
 
-@emits_call(f"{' '.join(_FORMULAS)} {' '.join(_INSTRUCTIONS)} {_LIBRARY} pow")
+@emits_call(*_FORMULAS, *_INSTRUCTIONS, *_LIBRARY.split(), "pow")
 def _function(f: FunctionEmitter, node: Call) -> str:
     assert isinstance(node.op, Op)
     name, dtype = node.op.short_name, node.dtype

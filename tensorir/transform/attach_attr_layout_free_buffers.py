@@ -122,5 +122,4 @@ class _Renaming(GraphRewriter):
         use = _use(self._mod, node, self._weights)
         if use is None or self._called[use] == use[0]:
             return node
-        args = [GlobalVar(self._called[use]), *node.args[1:]]
-        return g.GraphCall(node.op, args, node.attrs, node.sinfo_args)
+        return node.with_(args=[GlobalVar(self._called[use]), *node.args[1:]])

@@ -15,7 +15,7 @@ from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
-from tensorir.transform.liveness import used_vars
+from tensorir.transform.bindings import used_vars
 
 
 def check_memory_plan(mod: IRModule) -> None:

@@ -13,8 +13,8 @@ from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.rewriting.visit import walk
+from tensorir.transform.bindings import used_vars
 from tensorir.transform.define_pass import ModulePass, map_functions
-from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
 
 

@@ -24,9 +24,9 @@ from tensorir.relax.struct_info import (
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
+from tensorir.transform.bindings import used_vars
 from tensorir.transform.dead_code_elimination import without_dead_bindings
 from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
 
 

@@ -112,15 +112,8 @@ class _Splitting(GraphRewriter):
         assert isinstance(node.value, g.GraphCall)
         before, packed = self._packing(call, split)
         args = [packed.get(k, arg) for k, arg in enumerate(call.args)]
-        value = g.GraphCall(
-            node.value.op,
-            [GlobalVar(split.rest), g.Tuple(args), *node.value.args[2:]],
-            node.value.attrs,
-            node.value.sinfo_args,
-        )
-        if isinstance(node, g.MatchCast):
-            return [*before, g.MatchCast(node.var, value, node.struct_info)]
-        return [*before, g.VarBinding(node.var, value)]
+        value = node.value.with_(args=[GlobalVar(split.rest), g.Tuple(args), *node.value.args[2:]])
+        return [*before, node.with_(value=value)]
 
     def _split_of(self, call: DestinationPassing) -> _Split | None:
         """Return the split of the function that a call names, None if the call is to stay."""
