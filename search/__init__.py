@@ -46,10 +46,9 @@ if TYPE_CHECKING:
         apply_default_schedules,
         find_schedules,
     )
-    from search.dispatch.default_schedules import default_schedule
     from search.dispatch.find_schedule import FoundSchedule, find_schedule
     from search.dispatch.history import History
-    from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
+    from search.dispatch.sample_on_miss import SampleOnMiss, Sampler, default_schedule
     from search.errors import DatabaseError, TuningError, WorkerError
     from search.feature_extractor import FeatureExtractor
     from search.kinds import derived_object

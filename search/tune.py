@@ -17,14 +17,13 @@ from search.builder import Builder
 from search.context import TuneContext, functions_to_tune
 from search.cost_model.cost_model import CostModel
 from search.database import Database
-from search.dispatch.find_schedule import find_schedule
-from search.dispatch.what_is_missing import say_if_missing
+from search.dispatch.find_schedule import find_schedule, say_if_missing
 from search.errors import TuningError
 from search.kinds import nearest
 from search.measure_callback import MeasureCallback
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import Runner
-from search.runner.input_data import InputData
+from search.runner.arguments import InputData
 from search.runs.tuning_run import PathLike, TuningRun, open_database
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator

@@ -16,7 +16,7 @@ from codegen import Target, host
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
 from search.errors import TuningError
-from search.measuring.remove_layout_rewrite import with_separate_layout_rewrite
+from search.measuring.measure_candidate import with_separate_layout_rewrite
 from search.workers.core_split import CoreSplit, core_split
 from search.workers.worker import Outcome
 from search.workers.worker_pool import WorkerPool

@@ -10,10 +10,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from codegen import Target
-from search.database.best_records import best_of_each
+from search.database.best_records import best_of_each, with_schedules
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
 from search.database.target_key import for_other_cores, same_target
-from search.database.usable_records import with_schedules
 from search.database.validate import Findings, validate
 from search.errors import TuningError
 from search.kinds import Kinds

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from search.database.database import Entered, innermost
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
-from search.dispatch.find_schedule import FoundSchedule, find_schedule
+from search.dispatch.find_schedule import FoundSchedule, find_schedule, say_if_missing
 from search.dispatch.sample_on_miss import Sampler
-from search.dispatch.what_is_missing import say_if_missing
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -13,7 +13,7 @@ from schedule.analysis.block_kind import (
 )
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef
-from search.analysis.access_pattern import access_pattern
+from search.analysis.tiling_needs import access_pattern
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import AUTO_TENSORIZE, INLINE_RULE
 from tensorir.nodes.expr import Call, Select

@@ -11,7 +11,7 @@ from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.neutral_terms import period_of
 from schedule.analysis.reducer import find_reduction
 from schedule.sref import StmtSRef
-from search.analysis.access_pattern import is_elementwise_consumer
+from search.analysis.tiling_needs import is_elementwise_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import FloorMod, IterVar, PrimExpr, Var

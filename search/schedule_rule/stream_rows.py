@@ -15,7 +15,7 @@ from search.analysis.lane_axis import vector_lanes
 from search.analysis.moves import moves
 from search.analysis.tiling_needs import is_reduction_to_design
 from search.feature_extractor.machine import Machine
-from search.schedule_rule.elementwise_consumer import move_consumer
+from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import REGISTER_TILE, TILING_STRUCTURE
 from tensorir.nodes.buffer import Buffer

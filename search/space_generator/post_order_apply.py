@@ -8,8 +8,7 @@ from typing import Final
 
 from schedule import BlockRV, ExpiredHandleError, Schedule
 from search.errors import TuningError, blamed_on
-from search.schedule_rule.apply_custom_rule import ApplyCustomRule
-from search.schedule_rule.schedule_rule import ScheduleRule
+from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule
 from search.space_generator.space_generator import (
     FROM_TARGET,
     MutatorsArg,
