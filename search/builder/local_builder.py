@@ -160,11 +160,8 @@ def export_object(data: bytes, folder: str) -> str:
     return path
 
 
-def _finished(outcome: Future[Outcome]) -> BuilderResult:
-    return _result(outcome.result())
-
-
-def _result(outcome: Outcome) -> BuilderResult:
+def _finished(future: Future[Outcome]) -> BuilderResult:
+    outcome = future.result()
     if outcome.status == "value":
         return BuilderResult(artifact_path=outcome.value, seconds=outcome.seconds)
     text = outcome.value

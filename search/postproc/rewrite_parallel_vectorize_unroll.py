@@ -63,12 +63,13 @@ class RewriteParallelVectorizeUnroll(Postproc):
         """Rewrite every function whose root block asks for it."""
         for name in functions_with_blocks(sch):
             root = sch.state.root(name)
-            wishes = {key: root.block.annotations[key] for key in _KEYS if _asks(root, key)}
+            wishes = {k: root.block.annotations[k] for k in _KEYS if k in root.block.annotations}
             if wishes:
                 block = sch.get_block(root.block.name_hint, name)
                 for key in wishes:
                     sch.unannotate(block, key)
-                numbers = (_number(wishes.get(key)) for key in _KEYS)
+                given = (wishes.get(key) for key in _KEYS)
+                numbers = (x.value if isinstance(x, IntImm) else -1 for x in given)
                 wish = _Wish(self.one_core, *numbers)
                 for child in sch.get_child_blocks(block):
                     if PACKED not in sch.get(child).annotations:
@@ -174,14 +175,6 @@ def _stores(node: Stmt) -> float:
 def _count(marks: Marks) -> int:
     """Return how many loops of the one nest are chosen, -1 if no loop could be."""
     return -1 if marks.iterations[0] == 1 else int(marks.chosen.sum())
-
-
-def _asks(root: StmtSRef, key: str) -> bool:
-    return key in root.block.annotations
-
-
-def _number(value: object) -> int:
-    return value.value if isinstance(value, IntImm) else -1
 
 
 def _steps(block: StmtSRef, loops: Sequence[StmtSRef]) -> Array:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from schedule import BlockRV, Schedule
+from schedule import BlockRV, ExpiredHandleError, Schedule, ScheduleError
 from search.errors import TuningError
 from search.kinds import Kinds, TaskPart
 from search.spaces.annotations import SCHEDULE_RULE
@@ -48,6 +48,24 @@ class ScheduleRule(TaskPart, ABC):
 
 PyScheduleRule = ScheduleRule
 """The base class under the name that it has for user classes in TVM."""
+
+
+def succeeds(primitive: Callable[..., object], *args: Any, **kwargs: Any) -> bool:
+    """Apply a primitive if it can be; say whether it was."""
+    try:
+        primitive(*args, **kwargs)
+    except ScheduleError:
+        return False
+    return True
+
+
+def exists(sch: Schedule, block: BlockRV) -> bool:
+    """Say whether a block is still there."""
+    try:
+        sch.get_sref(block)
+    except ExpiredHandleError:
+        return False
+    return True
 
 
 def register_custom_rule(name: str) -> Callable[[CustomRule], CustomRule]:
