@@ -13,7 +13,7 @@ from codegen import Target, host
 from codegen.history import IS_SCHEDULED
 from schedule.random_state import RandomState
 from search.cost_model.cost_model import RandomModel
-from search.database.memory_database import MemoryDatabase
+from search.database.keyed_database import MemoryDatabase
 from search.errors import TuningError
 from search.reports.progress import Progress
 from search.runner.arguments import InputData, checked_input_data

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from search.cost_model.saved_model import read_arrays
+from search.cost_model.measurements import read_arrays
 from search.kinds import Kinds, Named
 from tensorir.replaced_file import replaced_file
 

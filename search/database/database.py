@@ -35,7 +35,7 @@ class Entered(ABC):
 
     def __enter__(self) -> Self:
         # Builds ask what is entered from here on: what answers them is built on databases.
-        import_module("search.dispatch.apply_database")
+        import_module("search.dispatch.history")
         _entered.set((*_entered.get(), self))
         return self
 

@@ -17,9 +17,9 @@ from search.arg_info import ArgInfo
 from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
-from search.cost_model.saved_model import OutdatedModelError
+from search.cost_model.measurements import OutdatedModelError
 from search.cost_model.xgb_model import XGBModel
-from search.database.memory_database import MemoryDatabase
+from search.database.keyed_database import MemoryDatabase
 from search.database.records import TuningRecord, Workload
 from search.errors import TuningError
 from search.runner import Runner

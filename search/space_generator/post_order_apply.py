@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from schedule import BlockRV, Schedule
@@ -110,8 +111,11 @@ def _apply(rule: ScheduleRule, spaces: list[Schedule], all_blocks: list[BlockRV]
             ):
                 made.append(sch)
                 continue
-            name = sch.get(block).name_hint
-            with blamed_on(rule, lambda sch=sch, name=name: f"block {name!r} of\n{sch.trace}"):
+            with blamed_on(rule, partial(_given, sch, sch.get(block).name_hint)):
                 made.extend(rule.apply(sch, block))
         spaces = made
     return spaces
+
+
+def _given(sch: Schedule, name: str) -> str:
+    return f"block {name!r} of\n{sch.trace}"
