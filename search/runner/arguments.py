@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codegen import empty
-from search.arg_info import ArgInfo, TensorInfo
+from search.arg_info import ArgInfo
 from search.errors import TuningError
 from search.kinds import nearest
 from search.runner.argument_values import USUAL, Values
@@ -57,15 +57,12 @@ def random_arrays(
 
     Without `fill` they are positive and small. Data begin at a multiple of 64 bytes. A given array
     is taken where it has the shape of the argument (a candidate may take it in another layout).
-    TuningError for an argument that is no tensor.
     """
     rng = np.random.default_rng(seed)
     fill = fill or Fill()
     given = {} if fill.given is None else _read_given(fill.given)
     arrays: list[NDArray[Any]] = []
     for position, info in enumerate(infos):
-        if not isinstance(info, TensorInfo):
-            raise TuningError(f"only tensors can be made up for measuring, got {info}")
         array = empty(info.shape, info.dtype)
         own, values = given.get(position), fill.values.get(position)
         if own is not None and own.shape == array.shape:
@@ -195,7 +192,6 @@ def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int
                 + nearest(str(name), positions)
             )
         info = infos[positions[name]]
-        assert isinstance(info, TensorInfo)
         array = np.asarray(value)
         dtype = info.dtype.to_numpy()
         if array.shape != info.shape or array.dtype != dtype:
@@ -215,7 +211,6 @@ def refuse_what_cannot_be_made_up(
     infos = ArgInfo.from_prim_func(func)  # sizes that are left open are refused here
     for position, choice in values.items():
         info = infos[position]
-        assert isinstance(info, TensorInfo)
         problem = choice.why_none(info.shape)
         if problem is not None and position not in given:
             name = func.buffer_map[func.params[position]].name

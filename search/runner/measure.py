@@ -219,7 +219,6 @@ def _laid_out(
     """Return copies of the inputs, weights in the layout that the candidate takes."""
     arrays: list[NDArray[Any]] = []
     for position, (given, info) in enumerate(zip(inputs, infos, strict=True)):
-        assert isinstance(info, TensorInfo)
         array = codegen.empty(info.shape, info.dtype)
         rewrite = rewritten_parameter(position)
         if rewrite in module:
