@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from codegen.target import as_target
+from search.errors import TuningError
 from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ class TaskPart(Named):
     def _task_target(self) -> Target:
         """Return the target of the task, the current one where there is none."""
         return as_target(None if self.context is None else self.context.target)
+
+    def _task_cores(self) -> int:
+        """Return the `num-cores` of the target of the task; TuningError if it does not say."""
+        target = None if self.context is None else self.context.target
+        if target is None or target.num_cores is None:
+            raise TuningError(
+                f"the target {target} does not say how many cores it has; "
+                'add num-cores, as in "llvm -num-cores=8"'
+            )
+        return target.num_cores
 
     def clone(self) -> Self:
         """Return a part with the same parameters for another task, to be initialised again."""

@@ -13,8 +13,7 @@ from schedule.random_state import RandomState
 from search.autotvm.errors import InstantiationError, SpaceIndexError, TemplateError
 from search.autotvm.space.constraint import below
 from search.context import normalize_mod
-from search.mutator.mutate_decision import MutateDecision
-from search.mutator.mutator import Mutator
+from search.mutator.mutator import MutateDecision, Mutator
 from search.postproc.postproc import Postproc
 from search.space_generator.space_generator import SpaceGenerator
 from search.spaces.design_space import DesignSpace

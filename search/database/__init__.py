@@ -3,8 +3,7 @@
 from search.database.database import Database, PyDatabase
 from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
-from search.database.keyed_database import KeyedDatabase
-from search.database.memory_database import MemoryDatabase
+from search.database.keyed_database import KeyedDatabase, MemoryDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.program_lengths import ProgramLengths, compatible_factor
 from search.database.query_only_databases import (

@@ -10,10 +10,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from codegen import Target
-from search.database.best_records import best_of_each
+from search.database.best_records import best_of_each, with_schedules
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
 from search.database.target_key import for_other_cores, same_target
-from search.database.usable_records import with_schedules
 from search.database.validate import Findings, validate
 from search.errors import TuningError
 from search.kinds import Kinds
@@ -36,7 +35,7 @@ class Entered(ABC):
 
     def __enter__(self) -> Self:
         # Builds ask what is entered from here on: what answers them is built on databases.
-        import_module("search.dispatch.apply_database")
+        import_module("search.dispatch.history")
         _entered.set((*_entered.get(), self))
         return self
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from search.database.database import Database
 from search.database.growing_file import GrowingFile, Line, json_line, json_of
-from search.database.keyed_database import Choose, KeyedDatabase
-from search.database.memory_database import WorkloadTable
+from search.database.keyed_database import Choose, KeyedDatabase, WorkloadTable
 from search.database.module_equality import ModuleEquality
 from search.database.records import Workload, digest
 from search.database.stored_record import (

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from search.feature_extractor.nests import PARALLEL, REGISTERS, VECTORIZE, Array, Drives, Mask, Nest
+from search.postproc.loop_marks import fusible_loops, parallel_loops, vector_loops
 from search.postproc.register_tile import Nests, Operand, choose_tiles, tiled_lanes
 from tensorir.nodes.stmt import ForKind
 
@@ -136,59 +137,18 @@ def _vectorize_innermost(nest: Nest, result: Execution) -> None:
 
 def _parallel_and_lanes(nest: Nest) -> tuple[Mask, Array]:
     """Return a mask of the loops that become the parallel one, and the lanes of each loop."""
-    extents, single = nest.extents, nest.store.single
-    is_parallel = np.zeros(extents.shape, bool)
-    limit = nest.limits[PARALLEL]
-    alive = limit >= 0
-    product = np.ones(nest.count)
-    for place in nest.loops:
-        if nest.kinds[place] is ForKind.PARALLEL:
-            is_parallel[place] = True
-            continue
-        if nest.drives[place] is not Drives.SPATIAL or nest.kinds[place] is not ForKind.SERIAL:
-            break
-        is_parallel[place] = alive
-        product = np.where(alive, product * extents[place], product)
-        alive = alive & (product <= limit)
-        if not single[place] or not alive.any():
-            break
-    fusible = _fusible(nest)
-    lanes = np.ones_like(extents)
-    limit = nest.limits[VECTORIZE]
-    alive = limit >= 0
-    product = np.ones(nest.count)
-    for place in reversed(nest.loops):
-        if nest.kinds[place] is ForKind.VECTORIZED:
-            lanes[place] = extents[place]
-            continue
-        serial = nest.kinds[place] is ForKind.SERIAL and single[place]
-        if not serial or nest.drives[place] is not Drives.SPATIAL:
-            break
-        product = product * extents[place]
-        alive = alive & fusible[place] & (product <= limit)
-        if not alive.any():
-            break
-        lanes[place] = np.where(alive, extents[place], 1)
-        is_parallel[place] &= ~alive
-    return is_parallel, lanes
-
-
-def _fusible(nest: Nest) -> Mask:
-    """Return for each loop whether it and those inside walk through memory without a gap."""
-    alive = np.ones((len(nest.strides), nest.count), bool)
-    expected = np.full(alive.shape, -1.0)
-    result = np.zeros(nest.extents.shape, bool)
-    strides = np.array(nest.direct)
-    for place in reversed(nest.loops):
-        stride = strides[:, place]
-        still = stride == 0
-        first = (stride == 1) | (place == len(nest.store.loops) - 1)
-        alive &= still | np.where(expected < 0, first, stride == expected)
-        expected = np.where(still, expected, stride * nest.extents[place])
-        result[place] = alive.all(0)
-        if not result[place].any():
-            break
-    return result
+    extents, single, limits = nest.extents, nest.store.single, nest.limits
+    spatial = [drives is Drives.SPATIAL for drives in nest.drives]
+    free = [s and nest.kinds[k] is ForKind.SERIAL for k, s in enumerate(spatial)]
+    alone = [f and s for f, s in zip(free, single, strict=True)]
+    parallel, vector = (
+        [k for k in nest.loops if nest.kinds[k] is kind]
+        for kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
+    )
+    is_parallel = parallel_loops(extents, free, single, limits[PARALLEL], parallel).chosen
+    fusible = fusible_loops(np.array(nest.direct), extents)
+    is_vector = vector_loops(extents, alone, fusible, limits[VECTORIZE], vector).chosen
+    return is_parallel & ~is_vector, np.where(is_vector, extents, 1.0)
 
 
 def tile_reduction(

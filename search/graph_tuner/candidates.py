@@ -13,10 +13,10 @@ from codegen.history import can_be_scheduled
 from schedule import ScheduleError
 from search.context import normalize_mod
 from search.database import Database
+from search.database.best_records import with_schedules
 from search.database.module_equality import same_structure
-from search.database.usable_records import with_schedules
-from search.dispatch.apply_database import under_its_name
 from search.dispatch.find_schedule import find_schedule
+from search.dispatch.history import under_its_name
 from search.errors import TuningError
 from search.graph_tuner.blocked_kernels import (
     blocked_kernel,

@@ -1,11 +1,12 @@
 """Measure callbacks, which are told the results of each batch."""
 
-from search.measure_callback.default_callbacks import (
+from search.measure_callback.measure_callback import (
     AddToDatabase,
+    MeasureCallback,
+    PyMeasureCallback,
     RemoveBuildArtifact,
     UpdateCostModel,
 )
-from search.measure_callback.measure_callback import MeasureCallback, PyMeasureCallback
 
 __all__ = [
     "AddToDatabase",

@@ -1,15 +1,16 @@
 """Mutators, which change a decision of a trace."""
 
 from search.mutator import presets
-from search.mutator.mutate_decision import (
+from search.mutator.mutator import (
     MutateComputeLocation,
     MutateDecision,
     MutateParallel,
     MutateRegisterTile,
     MutateTileSize,
     MutateUnroll,
+    Mutator,
+    PyMutator,
 )
-from search.mutator.mutator import Mutator, PyMutator
 
 __all__ = [
     "MutateComputeLocation",

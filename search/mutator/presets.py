@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from search.mutator.mutate_decision import (
+from search.mutator.mutator import (
     MutateComputeLocation,
     MutateParallel,
     MutateRegisterTile,
     MutateTileSize,
     MutateUnroll,
+    Mutator,
 )
-from search.mutator.mutator import Mutator
 
 
 @Mutator.kinds.register("llvm", "amx", "vnni", "avx512", "avx2", "asimd", "dotprod")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
 from search.analysis.moves import moves
-from search.analysis.panel_layout import Digit, panel_layout
+from search.analysis.packed_operands import Digit, panel_layout
 from search.analysis.suggested_layout import last_read, read_index
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.spaces.annotations import PACKED

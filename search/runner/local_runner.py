@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from codegen import Target, why_not_here
 from search.builder.artifact_directory import ArtifactDirectory
 from search.errors import TuningError
+from search.runner.arguments import write_given
 from search.runner.check_results import REFERENCE_SUFFIX
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
-from search.runner.random_fill import write_given
 from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.time_call import EvaluatorConfig, first_call_limit
 from search.workers.core_split import core_split

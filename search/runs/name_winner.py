@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.builder import Builder, BuilderInput
-from search.database.best_records import RIVAL, best_records
+from search.database.best_records import RIVAL, best_records, usable, with_schedules
 from search.database.records import TuningRecord
-from search.database.usable_records import usable, with_schedules
 from search.errors import TuningError, blamed_on
 from search.reports.profiler import Profiler
 from search.runner import Runner, RunnerInput
@@ -26,7 +25,6 @@ from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-    from search.database import TuningRecord
     from search.runs.tuning_run import TuningRun
     from search.task_scheduler import TaskRecord
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
-from search.analysis.tiling_needs import needs_multi_level_tiling
+from search.analysis.tiling_needs import is_elementwise_consumer, needs_multi_level_tiling
 from search.errors import TuningError
-from search.schedule_rule.elementwise_consumer import elementwise_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
 from tensorir.nodes.buffer import BufferRegion
@@ -20,6 +20,22 @@ from tensorir.nodes.ops import is_const_int
 from tensorir.rewriting.visit import collect_vars
 
 BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
+
+
+def elementwise_consumer(sch: Schedule, block: BlockRV) -> BlockRV | None:
+    """Return the only consumer of a block if it is element-wise, else None."""
+    consumers = sch.get_consumers(block)
+    if len(consumers) != 1 or not is_elementwise_consumer(sch.get_sref(consumers[0])):
+        return None
+    return consumers[0]
+
+
+def move_consumer(sch: Schedule, block: BlockRV, loop: LoopRV) -> None:
+    """Compute the element-wise consumer at a loop around the block, if it can be."""
+    consumer = elementwise_consumer(sch, block)
+    if consumer is not None:
+        with contextlib.suppress(ScheduleError):
+            sch.reverse_compute_at(consumer, loop, preserve_unit_loops=True)
 
 
 @dataclass(frozen=True)

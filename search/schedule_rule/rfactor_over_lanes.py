@@ -9,7 +9,7 @@ from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
 from search.analysis.lane_axis import LaneAxis, reduction_along_memory
 from search.analysis.tiling_needs import is_reduction_to_design
-from search.schedule_rule.elementwise_consumer import move_consumer
+from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import TILING_STRUCTURE
 

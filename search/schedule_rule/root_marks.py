@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from schedule import BlockRV, Schedule
 from schedule.analysis.block_kind import is_spatial
 from search.errors import TuningError
-from search.measuring.target_cores import target_cores
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import (
     PARALLEL,
@@ -47,7 +46,8 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
         self._max_parallel_extent = -1
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        cores, jobs = target_cores(context), self.max_jobs_per_core
+        super()._initialize_with_tune_context(context)
+        cores, jobs = self._task_cores(), self.max_jobs_per_core
         self._max_parallel_extent = -1 if jobs == -1 or cores == 1 else cores * jobs
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:

@@ -15,7 +15,7 @@ from search.analysis.lane_axis import vector_lanes
 from search.analysis.moves import moves
 from search.analysis.tiling_needs import is_reduction_to_design
 from search.feature_extractor.machine import Machine
-from search.schedule_rule.elementwise_consumer import move_consumer
+from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import REGISTER_TILE, TILING_STRUCTURE
 from tensorir.nodes.buffer import Buffer
@@ -59,7 +59,8 @@ class StreamRows(ScheduleRule):
         if not is_reduction_to_design(sch.state, sref):
             return [sch]
         rows = self._read_rows(sch, sref)
-        if rows is None or not _is_only_reduction(sch, sref):
+        others = sch.state.blocks(sch.state.func_name_of(sref))
+        if rows is None or not all(other is sref or is_spatial(other) for other in others):
             return [sch]
         plain = sch.copy()
         self._stream(sch, block, rows)
@@ -167,8 +168,3 @@ def _size(buffer: Buffer) -> int | None:
     """Return the number of elements of a buffer, None if it is not constant."""
     extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
     return prod(extents) if len(extents) == len(buffer.shape) else None
-
-
-def _is_only_reduction(sch: Schedule, block: StmtSRef) -> bool:
-    others = sch.state.blocks(sch.state.func_name_of(block))
-    return all(other is block or is_spatial(other) for other in others)

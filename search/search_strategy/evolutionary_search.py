@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from schedule import Schedule
 from schedule.random_state import RandomState
-from search.database.best_records import those_that_count
+from search.database.best_records import those_that_count, with_traces
 from search.database.module_equality import ModuleIndex
-from search.database.usable_records import with_traces
 from search.errors import TuningError
 from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.profiler import Profiler

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from schedule import Schedule
+from search.errors import TuningError
 from search.kinds import Kinds, TaskPart, instances
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
@@ -25,6 +26,11 @@ MutatorsArg: TypeAlias = "Mapping[Mutator, float] | str | None"
 SpaceArg: TypeAlias = "SpaceGenerator | str | Callable[..., Any]"
 
 FROM_TARGET: Literal["from-target"] = "from-target"
+
+T = TypeVar("T")
+Rules: TypeAlias = "Sequence[ScheduleRule] | str | Callable[[], Sequence[ScheduleRule]]"
+Postprocs: TypeAlias = "Sequence[Postproc] | str | Callable[[], Sequence[Postproc]]"
+MutatorProbs: TypeAlias = "Mapping[Mutator, float] | str | Callable[[], Mapping[Mutator, float]]"
 
 
 class SpaceGenerator(TaskPart, ABC):
@@ -229,3 +235,35 @@ class SpaceGeneratorUnion(SpaceGenerator):
         twin = super().clone()
         twin.space_generators = [member.clone() for member in self.space_generators]
         return twin
+
+
+def space_from_parts(
+    space: SpaceArg | None = None,
+    blocks: Sequence[str] | None = None,
+    sch_rules: Rules | None = None,
+    postprocs: Postprocs | None = None,
+    mutator_probs: MutatorProbs | None = None,
+) -> SpaceGenerator:
+    """Return a space generator; parts that are not given are the defaults of the target.
+
+    `blocks` restricts the rules to blocks of these names. The last three are given as in the
+    constructor of a space generator, or as functions without parameters that return that.
+    TuningError for arguments that exclude each other, IRValueError for parts of another kind.
+    """
+    given = {"sch_rules": sch_rules, "postprocs": postprocs, "mutator_probs": mutator_probs}
+    parts: dict[str, Any] = {name: _made(part) for name, part in given.items() if part is not None}
+    if blocks is not None:
+        if space is not None:
+            raise TuningError("give either blocks, which filters the default space, or space")
+        names = frozenset(blocks)
+        parts["f_block_filter"] = lambda block: block.name_hint in names
+    if isinstance(space, SpaceGenerator) and parts:
+        raise TuningError(
+            f"{', '.join(parts)} cannot be given beside a finished space generator; "
+            "pass them to its constructor"
+        )
+    return SpaceGenerator.create("post-order-apply" if space is None else space, **parts)
+
+
+def _made(part: T | Callable[[], T]) -> T | Any:
+    return part() if callable(part) and not isinstance(part, type) else part

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from search.database.best_records import best_records, those_that_count
-from search.database.usable_records import with_schedules
+from search.database.best_records import best_records, those_that_count, with_schedules
 from search.measuring.flops import estimate_tir_flops
-from search.runner.input_data import refuse_what_cannot_be_made_up
+from search.runner.arguments import refuse_what_cannot_be_made_up
 from search.runner.program_facts import ProgramFacts
 from search.runs.trials import Stage, Trial
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from search.cost_model.learn_from_records import learn_from_records
@@ -14,7 +16,6 @@ from search.measuring.measure_candidate import described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
 from search.task_scheduler.batch import Batch
-from search.task_scheduler.patience import Patience
 from search.task_scheduler.task_record import FAILED_MS, TaskRecord, statistics_table, trial_of
 
 if TYPE_CHECKING:
@@ -26,12 +27,32 @@ if TYPE_CHECKING:
     from search.runner import RunnerResult
     from search.runs.tuning_run import TuningRun
 
-
 _EMPTY_BATCHES: Final = 3
 """The number of empty batches in a row after which a strategy counts as exhausted."""
 
 Objective: TypeAlias = Callable[[Sequence[float]], float]
 """The number to minimise, from the best latency of each task in seconds, in their order."""
+
+
+@dataclass
+class Patience:
+    """Counts trials since a number last fell; over after `most` of them in vain, None never."""
+
+    most: int | None
+    best: float = math.inf
+    in_vain: int = 0
+
+    def note(self, value: float | None, trials: int) -> None:
+        """Take note of the number after so many more trials; None while it is not known."""
+        if value is not None and value < self.best:
+            self.best, self.in_vain = value, 0
+        else:
+            self.in_vain += trials
+
+    @property
+    def is_over(self) -> bool:
+        """True if the search is to give up; never before the number is known."""
+        return self.most is not None and self.in_vain >= self.most and self.best < math.inf
 
 
 class TaskScheduler(ABC):

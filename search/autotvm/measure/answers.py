@@ -11,8 +11,8 @@ import numpy as np
 from search.arg_info import ArgInfo, TensorInfo, entry_name
 from search.autotvm.errors import TemplateError
 from search.runner.argument_values import argument_values
+from search.runner.arguments import Fill, as_numbers, random_arrays
 from search.runner.check_results import Expected, Reference
-from search.runner.random_fill import Fill, as_numbers, random_arrays
 from tensorir.function import IRModule
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import walk

@@ -1,26 +1,31 @@
-"""Arguments to check and to measure on."""
+"""Arguments to check and to measure on: those that are made up, and those of a user."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from codegen import empty
-from search.arg_info import ArgInfo, TensorInfo
+from search.arg_info import ArgInfo
 from search.errors import TuningError
+from search.kinds import nearest
 from search.runner.argument_values import USUAL, Values
+from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import DataType
 
 FLOATS: Final = frozenset(map(DataType, ("float16", "float32", "float64", "bfloat16")))
 """The floats that can be made up and compared as numbers; others are compared as bits."""
 _OCTAVES: Final = 3
 """Signed floats have magnitudes from 2 ** -3 to 2 ** 3."""
+
+InputData: TypeAlias = "Mapping[str, Any] | Callable[[], Mapping[str, Any]]"
+"""Arrays by the names of parameters or of their buffers, or a function that returns that."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,12 @@ def random_arrays(
 
     Without `fill` they are positive and small. Data begin at a multiple of 64 bytes. A given array
     is taken where it has the shape of the argument (a candidate may take it in another layout).
-    TuningError for an argument that is no tensor.
     """
     rng = np.random.default_rng(seed)
     fill = fill or Fill()
     given = {} if fill.given is None else _read_given(fill.given)
     arrays: list[NDArray[Any]] = []
     for position, info in enumerate(infos):
-        if not isinstance(info, TensorInfo):
-            raise TuningError(f"only tensors can be made up for measuring, got {info}")
         array = empty(info.shape, info.dtype)
         own, values = given.get(position), fill.values.get(position)
         if own is not None and own.shape == array.shape:
@@ -161,3 +163,58 @@ def _signed(uniform: NDArray[np.float32], rng: np.random.Generator) -> NDArray[n
     kind = rng.integers(0, 32, uniform.shape, np.uint8)
     signed = np.where(kind < 16, -values, values)
     return np.where((kind == 0) | (kind == 16), np.float32(0), signed)
+
+
+def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int, NDArray[Any]]:
+    """Return the arrays that a user gives, by the positions of the parameters that they are for.
+
+    TuningError for a name that no parameter has, and for an array of another shape or dtype.
+    """
+    if input_data is None:
+        return {}
+    given = input_data() if callable(input_data) else input_data
+    if not isinstance(given, Mapping):
+        raise TuningError(
+            "input_data is a mapping from names of parameters to arrays, or a function that "
+            f"returns one, got {type(given).__name__}"
+        )
+    positions: dict[str, int] = {}
+    for position, param in enumerate(func.params):
+        positions[param.name] = position
+        if param in func.buffer_map:
+            positions[func.buffer_map[param].name] = position
+    infos = ArgInfo.from_prim_func(func)
+    found: dict[int, NDArray[Any]] = {}
+    for name, value in given.items():
+        if name not in positions:
+            raise TuningError(
+                f"input_data has an array for {name!r}, which is no parameter of the program"
+                + nearest(str(name), positions)
+            )
+        info = infos[positions[name]]
+        array = np.asarray(value)
+        dtype = info.dtype.to_numpy()
+        if array.shape != info.shape or array.dtype != dtype:
+            held = "" if str(dtype) == str(info.dtype) else f" (the bits of {info.dtype})"
+            raise TuningError(
+                f"input_data[{name!r}] has the shape {array.shape} and dtype {array.dtype}; the "
+                f"program takes {info.shape} of {dtype}{held}"
+            )
+        found[positions[name]] = array
+    return found
+
+
+def refuse_what_cannot_be_made_up(
+    func: PrimFunc, values: Mapping[int, Values], given: Mapping[int, Any]
+) -> None:
+    """Raise TuningError for an argument that no numbers can be chosen for and that is not given."""
+    infos = ArgInfo.from_prim_func(func)  # sizes that are left open are refused here
+    for position, choice in values.items():
+        info = infos[position]
+        problem = choice.why_none(info.shape)
+        if problem is not None and position not in given:
+            name = func.buffer_map[func.params[position]].name
+            raise TuningError(
+                f"the numbers in {name} cannot be made up: {problem}; give an array with "
+                f'input_data={{"{name}": ...}}'
+            )
