@@ -10,10 +10,10 @@ from schedule.instruction import (
     BufferSideInput,
     IntInput,
     IntsInput,
-    Operand,
     RangesInput,
     primitive,
 )
+from schedule.operands.values import AnnotationOperand
 from schedule.sref import StmtSRef
 from schedule.staging.buffers import checked_region
 from schedule.state import ScheduleState
@@ -40,7 +40,7 @@ BAD_RANGES = Problem(
 
 _EXPLICIT = {"read": "explicit_read_region", "write": "explicit_write_region"}
 
-SideArg: TypeAlias = Annotated[str, Operand("annotation")]
+SideArg: TypeAlias = Annotated[str, AnnotationOperand()]
 
 
 @primitive("UnsafeHideBufferAccess")
