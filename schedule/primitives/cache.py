@@ -59,7 +59,7 @@ def cache_read(
     Readers are those of the values that the block reads, which are not the buffer's last ones if
     its writer comes after the block; `consumer_blocks` restricts them.
 
-    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
+    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
     NotRegionCoverError, NotSingleWriteBlock, NotConsumerError, InsertionPointNotFoundError,
     AliasedBufferError, BareAccessError.
     """
@@ -95,7 +95,7 @@ def cache_write(
     back, gets a second nest before it that fills the new buffer. TVM leaves that out, and so does a
     schedule made with `enable_check=False`.
 
-    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
+    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
     NotSingleWriteBlock, NotRegionCoverError, NotConsumerError, InsertionPointNotFoundError,
     AliasedBufferError, BareAccessError, UnsafeStageError.
     """
@@ -125,8 +125,8 @@ def cache_inplace(
     that the block reads or writes is copied first, so that the way back restores what the block
     left alone.
 
-    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, NotReadWriteError,
-    NotRegionCoverError, UnsafeStageError.
+    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
+    NotReadWriteError, NotRegionCoverError, AliasedBufferError, UnsafeStageError.
     """
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope, graph = require_scope(state, block)

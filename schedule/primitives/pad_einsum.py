@@ -64,9 +64,9 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     A block that relies on what its output held before, or computes only a part of it, finds that in
     the padded buffer. TVM leaves that out, and so does a schedule made with `enable_check=False`.
 
-    Raises ScheduleError: RootBlockError, NotStagePipelineError, InvalidPaddingError,
-    NonEinsumError, NotOnlyChildError, UnsafeStageError, OpaqueCallError, and for tuples
-    RFactorNotApplicableError, NoMatchedReducerError.
+    Raises ScheduleError: RootBlockError, NotStagePipelineError, AliasedBufferError,
+    BareAccessError, InvalidPaddingError, NonEinsumError, NotOnlyChildError, UnsafeStageError,
+    OpaqueCallError, and for tuples RFactorNotApplicableError, NoMatchedReducerError.
     """
     # Preconditions.
     scope, _ = require_pipeline(state, block, stays=True)

@@ -63,7 +63,8 @@ def read_at(
     with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
-    NotStagePipelineError, LoopPositionError, WriteAfterReadError, UnsafeStageError.
+    NotStagePipelineError, AliasedBufferError, BareAccessError, LoopPositionError,
+    WriteAfterReadError, UnsafeStageError.
     """
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     plan = _plan(state, loop, block, buffer, storage_scope)
@@ -98,8 +99,8 @@ def write_at(
     schedule made with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
-    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError,
-    EmptyReductionError.
+    NotStagePipelineError, AliasedBufferError, BareAccessError, LoopPositionError,
+    ReadAfterWriteError, UnsafeStageError, EmptyReductionError.
     """
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     plan = _plan(state, loop, block, buffer, storage_scope)

@@ -87,8 +87,9 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     TVM does not check that the copy touches only what the block itself does; what cannot be shown
     to be harmless is refused here, unless the schedule was made with `enable_check=False`.
 
-    Raises ScheduleError: BufferIndexOutOfRangeError, NotStagePipelineError, NotLeafBlockError,
-    InvalidBufferAccessError, NotSingleChildChainError, UnsafeStageError.
+    Raises ScheduleError: BufferIndexOutOfRangeError, RootBlockError, NotStagePipelineError,
+    AliasedBufferError, BareAccessError, NotLeafBlockError, InvalidBufferAccessError,
+    NotSingleChildChainError, UnsafeStageError.
     """
     old = accessed_buffer(block, *buffer)
     reading = buffer[0] == "read"
@@ -141,10 +142,11 @@ def reindex_cache_read(
     the block reads under a condition only) is refused, unlike in TVM, unless the schedule was made
     with `enable_check=False`.
 
-    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
-    NotStagePipelineError, NotSingleWriteBlock, NotSinglePointAccess,
+    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
+    NotStagePipelineError, AliasedBufferError, BareAccessError, NotSingleWriteBlock,
+    NotConsumerError, InsertionPointNotFoundError, NotSinglePointAccess,
     IndexMapNotApplicableToBlockIterError, ReindexCacheReadWriteNotMatchError, NegativeIndexError,
-    OpaqueAccessError, UnsafeStageError.
+    LoopNotStartWithZeroError, OpaqueAccessError, UnsafeStageError.
     """
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope, graph = require_pipeline(state, block, stays=True)
@@ -172,10 +174,11 @@ def reindex_cache_write(
     The arguments and the checks are those of `reindex_cache_read`; the place is that of
     `cache_write`, and like there the copy may have to be filled first.
 
-    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
-    NotStagePipelineError, NotSingleWriteBlock, NotSinglePointAccess,
+    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
+    NotStagePipelineError, AliasedBufferError, BareAccessError, NotSingleWriteBlock,
+    NotConsumerError, InsertionPointNotFoundError, NotSinglePointAccess,
     IndexMapNotApplicableToBlockIterError, ReindexCacheReadWriteNotMatchError, NegativeIndexError,
-    OpaqueAccessError, UnsafeStageError.
+    LoopNotStartWithZeroError, OpaqueAccessError, UnsafeStageError.
     """
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope, graph = require_pipeline(state, block, stays=True)
