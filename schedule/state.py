@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from schedule.errors import ROOT_BLOCK, fail
@@ -166,6 +167,12 @@ class ScheduleState:
         if root is None:
             fail(ROOT_BLOCK, sref)
         return root
+
+    def free_name(self, sref: StmtSRef, name: str) -> str:
+        """Return `name`, with a number if a block of the function has it already."""
+        taken = {block.block.name_hint for block in self.blocks(self.func_name_of(sref))}
+        numbered = (f"{name}_{k}" for k in count(1))
+        return name if name not in taken else next(n for n in numbered if n not in taken)
 
     # ----------------------------------------------------------------------------------- changing
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from schedule.analysis.bindings import axis_domain, loop_domain, loop_range
+from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_range
 from schedule.analysis.derived_regions import init_reads
 from schedule.analysis.empty_reductions import own_loops
 from schedule.analysis.predicates import without_variables
@@ -254,8 +254,7 @@ def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
     require(reason is None, reason)
     analyzer = Analyzer()
     if not is_const_int(instances.predicate, 1):
-        for lp in loops:
-            analyzer.bind(lp.loop_var, loop_range(lp))
+        analyzer = knowing({lp.loop_var: loop_range(lp) for lp in loops})
         reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
         late = left_out_first(instances.predicate, reducing, analyzer)
         require(late is None, f"its predicate `{late}` may leave out the first step")

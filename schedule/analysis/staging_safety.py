@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from schedule.analysis.accesses import is_opaque
 from schedule.analysis.bindings import axis_domain, axis_values
-from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.regions import Box, box_of, path_domain, reads_memory, relax, union
 from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check

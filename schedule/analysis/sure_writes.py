@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from schedule.analysis.bindings import axis_domain, loop_range
+from schedule.analysis.accesses import is_opaque
+from schedule.analysis.bindings import axis_domain, knowing, loop_range
 from schedule.analysis.dependency import declares_nothing
-from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.regions import Box, bound_region, box_of, region_of, relax
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
@@ -44,9 +44,7 @@ def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None
         return region.region
     if any(is_opaque(node, buffer) for node in walk(block)):
         return region.region
-    analyzer = Analyzer()
-    for axis, values in axis_domain(block.iter_vars).items():
-        analyzer.bind(axis, values)
+    analyzer = knowing(axis_domain(block.iter_vars))
     boxes = list(_boxes(body, buffer, {}, analyzer))
     declared = box_of(region.region)
     if any(holds(box, declared, analyzer) for box in boxes):

@@ -1,15 +1,16 @@
-"""Properties of the buffers that a block writes: alignment, storage scope, data type."""
+"""Properties of the buffers that a block touches: alignment, storage scope, data type, division."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
-from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE, check_storage_scope
 from schedule.analysis.surroundings import check_only_name
 from schedule.errors import ArgumentError, Problem, check, fail
-from schedule.instruction import BlockArg, WriteIndex, primitive
+from schedule.instruction import BlockArg, BufferArg, WriteIndex, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
@@ -17,7 +18,7 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, Cast, IntImm, PointerType, PrimExpr, PrimType, Var
 from tensorir.nodes.float_format import holds_values_of
 from tensorir.nodes.ops import cast
-from tensorir.nodes.stmt import Block, BufferStore, Stmt, normalize_annotation
+from tensorir.nodes.stmt import BufferStore, Stmt, normalize_annotation
 
 INVALID_FACTOR = Problem(
     "StorageAlignInvalidFactorError",
@@ -36,6 +37,12 @@ NOT_ALLOCATED = Problem(
 INVALID_ANNOTATION = Problem(
     "StorageAlignInvalidAnnotationError",
     "the annotation buffer_dim_align of {0} is no list of [buffer, axis, factor, offset]",
+)
+
+WRONG_SEPARATORS = Problem(
+    "InvalidAxisSeparatorError",
+    "{separators} are no ascending positions among the {ndim} dimension(s) of {buffer}",
+    "a separator at position k stands in front of dimension k",
 )
 
 _ALIGN_KEY = "buffer_dim_align"
@@ -96,7 +103,7 @@ def set_scope(
 
     site = _allocation(block, buffer)
     check_only_name(block, site, buffer)
-    _rewrite_below(state, site, _ChangeBuffer(buffer, moved))
+    _change(state, site, _ChangeBuffer(buffer, moved))
 
 
 @primitive("UnsafeSetDType")
@@ -123,7 +130,37 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
 
     site = _allocation(block, buffer)
     check_only_name(block, site, buffer)
-    _rewrite_below(state, site, _ChangeDType(buffer, converted))
+    _change(state, site, _ChangeDType(buffer, converted))
+
+
+@primitive("SetAxisSeparator")
+def set_axis_separator(
+    state: ScheduleState,
+    block: BlockArg,
+    buffer: BufferArg,
+    axis_separators: Sequence[int] | None,
+) -> None:
+    """Say in front of which dimensions of a buffer a new physical dimension begins.
+
+    Dimensions between two separators are flattened together when the program is lowered; None or
+    an empty list makes the buffer flat. Views of the buffer by match_buffer, which have the last of
+    its dimensions, are divided where it is.
+
+    Raises ScheduleError: BufferIndexOutOfRangeError, BufferIsSubregionError,
+    NonAllocatedBufferError, InvalidAxisSeparatorError.
+    """
+    old = accessed_buffer(block, *buffer)
+    site = defining_block(state, block, old)
+    separators = [int(k) for k in axis_separators or ()]
+    ndim = len(old.shape)
+    valid = all(0 <= k <= ndim for k in separators) and all(a < b for a, b in pairwise(separators))
+    check(valid, WRONG_SEPARATORS, block, separators=separators, ndim=ndim, buffer=old.name)
+
+    def divided(buffer: Buffer) -> Buffer:
+        dropped = ndim - len(buffer.shape)
+        return buffer.with_(axis_separators=[max(0, k - dropped) for k in separators])
+
+    _change(state, site, _ChangeBuffer(old, divided))
 
 
 class _ChangeBuffer(RedirectBuffers):
@@ -131,6 +168,7 @@ class _ChangeBuffer(RedirectBuffers):
 
     def __init__(self, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> None:
         super().__init__({buffer: change(buffer)}, None)
+        self.old = buffer
         self.changed = self._buffers
         self._change = change
 
@@ -189,7 +227,7 @@ def _allocation(block: StmtSRef, buffer: Buffer) -> StmtSRef:
     fail(NOT_ALLOCATED, block, buffer=buffer.name)
 
 
-def _rewrite_below(state: ScheduleState, allocation: StmtSRef, rewriter: BlockRewriter) -> None:
-    old: Block = allocation.block
-    new = rewriter(old)
-    state.replace(allocation, new, rewriter.reuse)
+def _change(state: ScheduleState, site: StmtSRef, rewriter: _ChangeBuffer) -> None:
+    """Rewrite everything that may use a buffer, which lives in the block `site`."""
+    old = rewriter.old
+    replace_buffer(state, site, old, rewriter.changed[old], rewriter)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.accesses import check_no_effect
+from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import (
     check_complete_or_reduction,
     is_spatial,
     require_pipeline,
 )
-from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import (
     AxisDomain,
@@ -234,9 +234,7 @@ def plan_move(
     position, required = check_place(state, graph, block, loop, index, to_consumers=to_consumers)
     if not to_consumers:
         _check_declared(graph, block, loop, required)
-    analyzer = Analyzer()
-    for var, values in loop_domain([*loops_above(loop), loop]).items():
-        analyzer.bind(var, values)
+    analyzer = knowing(loop_domain([*loops_above(loop), loop]))
     try:
         domains, predicate = _axis_domains(graph, block, loop, required, analyzer, to_consumers)
     except IRValueError as error:

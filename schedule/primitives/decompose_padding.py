@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedule.analysis.axis_independence import check_any_order
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope
 from schedule.analysis.region_cover import covers_reads
@@ -126,9 +126,7 @@ class _Parts:
         self._value = value
         self._padding = padding
         self._box = inside
-        self._analyzer = Analyzer()
-        for var, values in loop_domain(loops).items():
-            self._analyzer.bind(var, values)
+        self._analyzer = knowing(loop_domain(loops))
 
     # ---------------------------------------------------------------------------------- the border
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.accesses import check_no_effect, check_no_opaque
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import (
     check_complete,
@@ -11,9 +12,7 @@ from schedule.analysis.block_kind import (
     require_pipeline,
 )
 from schedule.analysis.bound_values import written_out
-from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
-from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.whole_buffer import fills_buffer
 from schedule.errors import Problem, check, fail

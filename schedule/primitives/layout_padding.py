@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.layout_map import LayoutMap
+from schedule.analysis.loops import is_plain
 from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.staging_copy import Sweep
 from schedule.analysis.staging_safety import loads, loads_only
-from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor

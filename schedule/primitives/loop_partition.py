@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schedule.analysis.bindings import axis_domain, loop_domain
+from schedule.analysis.bindings import axis_domain, knowing, loop_domain
+from schedule.analysis.loops import check_plain
 from schedule.errors import Problem, check, fail
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
 from schedule.primitives.decompose_reduction import without_init
-from schedule.primitives.loop_problems import check_plain
 from schedule.primitives.split import NOT_POSITIVE, SEVERAL_INFERRED
 from schedule.sref import loops_above
 from schedule.state import ScheduleState
@@ -83,9 +83,7 @@ def loop_partition(
     for k, length in enumerate(lengths):
         var = Var(f"{name}{k}", dtype)
         values = Range.from_min_extent(const(start, dtype), const(length, dtype))
-        analyzer = Analyzer()
-        for outer, limits in {**around, old.loop_var: values}.items():
-            analyzer.bind(outer, limits)
+        analyzer = knowing({**around, old.loop_var: values})
         copy = _Piece(old.loop_var, var, values, f"_{name}{k}", analyzer, widen=len(blocks) == 1)
         made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
         pieces.append(_opaque(f"{base}{k}_partition", made[-1]))

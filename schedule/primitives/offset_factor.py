@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,7 +76,7 @@ def offset_factor(
     sweep = Sweep.over([Range(n) for n in buffer.shape])
     value = Add(Cast(kind, BufferLoad(buffer, sweep.places)), const(offset, kind))
     read = [BufferRegion.from_point(buffer, sweep.places)]
-    name = _free_name(state, block, moved.name)
+    name = state.free_name(block, moved.name)
     shift = sweep.storing(moved, sweep.places, value, name, read)
 
     # Rewrite: what the offset adds to each sum, over the loops that the other factor depends on.
@@ -104,7 +103,7 @@ def offset_factor(
         BufferStore(share, Add(BufferLoad(share, place), term), place),
         [substitute(region, fresh) for region in node.reads if region.buffer in factors],
         [BufferRegion.from_point(share, place)],
-        _free_name(state, block, share.name),
+        state.free_name(block, share.name),
         init=BufferStore(share, const(0, total), place),
     )
 
@@ -213,10 +212,3 @@ def _fresh(buffer: Buffer, name: str, dtype: DataType, shape: Sequence[PrimExpr]
     """Return a compact buffer of its own memory."""
     made = stage_buffer(buffer, name, "global", list(shape))
     return made.with_(dtype=dtype, data=Var(name, PointerType(PrimType(dtype), "global")))
-
-
-def _free_name(state: ScheduleState, block: StmtSRef, name: str) -> str:
-    """Return `name`, with a number if a block of the function has it already."""
-    taken = {sref.block.name_hint for sref in state.blocks(state.func_name_of(block))}
-    numbered = (f"{name}_{k}" for k in itertools.count(1))
-    return name if name not in taken else next(n for n in numbered if n not in taken)

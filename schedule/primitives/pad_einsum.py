@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.bound_values import bound_values
-from schedule.analysis.call_effects import check_no_effect
-from schedule.analysis.loop_dtype import dtype_holding
+from schedule.analysis.loops import dtype_holding
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
 from schedule.errors import Problem, check, fail

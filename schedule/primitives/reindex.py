@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.accesses import is_opaque
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.layout_map import check_injective
-from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.accesses import check_no_effect, check_no_opaque
 from schedule.analysis.axis_independence import check_any_order, dependent_axes
 from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import (
@@ -14,11 +15,9 @@ from schedule.analysis.block_kind import (
     require_pipeline,
 )
 from schedule.analysis.bound_values import bound_values, written_out
-from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.dependency import DepKind
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.iteration_cover import runs_where, stays_within
-from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
@@ -14,13 +13,12 @@ from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
 from tensorir.nodes.ops import TRUE, conjuncts, const, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
 from tensorir.rewriting.fresh_copy import fresh_thread
-from tensorir.rewriting.visit import Rewriter, collect_vars, substitute
+from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_ONE_CHILD = Problem(
     "NonSingleChildBlockError", "{0} should have one block below it, but has {count}"
@@ -79,13 +77,15 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
 
     # Rewrite.
     partial = [_partial_buffer(b, axis, loop.loop.extent) for b in reduction.buffers]
-    name = _free_name(state, block, f"{block.block.name_hint}_rf")
+    name = state.free_name(block, f"{block.block.name_hint}_rf")
     plan = _Plan(block, loop.loop, loops, reduction, partial, axis, name)
     partial_nest, partial_block = plan.partial_nest()
     final = plan.final_block(predicate)
-    dropped = {lp.loop.loop_var for lp in others}
-    rebuilt = _Rebuild(block.block_realize, final, dropped)(loops[0].loop)
-    state.replace(loops[0], sequence([partial_nest, rebuilt]), {block.block: final.block})
+    state.replace(block, final, {block.block: final.block})
+    for other in others:
+        state.replace(other, other.loop.body)
+    top = next(sref for sref in loops if sref not in others)
+    state.replace(top, sequence([partial_nest, top.loop]))
     root = scope.block
     state.replace(scope, root.with_(alloc_buffers=(*root.alloc_buffers, *partial)))
 
@@ -145,9 +145,7 @@ def _final_predicate(
     predicate = block.block_realize.predicate
     if is_const_int(predicate, 1):
         return predicate
-    analyzer = Analyzer()
-    for var, values in loop_domain(loops).items():
-        analyzer.bind(var, values)
+    analyzer = knowing(loop_domain(loops))
     nodes = [sref.loop for sref in others]
     late = left_out_first(predicate, nodes, analyzer)
     reason = f"its predicate `{late}` may leave out the first step of a partial result"
@@ -158,13 +156,6 @@ def _final_predicate(
         if not analyzer.can_prove(conjunct):
             kept = logical_and(kept, conjunct)
     return kept
-
-
-def _free_name(state: ScheduleState, block: StmtSRef, name: str) -> str:
-    """Return `name`, with a number if a block of the function has it already."""
-    taken = {sref.block.name_hint for sref in state.blocks(state.func_name_of(block))}
-    numbered = (f"{name}_{k}" for k in itertools.count(1))
-    return name if name not in taken else next(n for n in numbered if n not in taken)
 
 
 def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:
@@ -334,23 +325,3 @@ class _Plan:
             annotations=old.annotations,
         )
         return BlockRealize(bindings, predicate, block)
-
-
-class _Rebuild(Rewriter):
-    """Puts the final block in the place of the original, without the other reduction loops."""
-
-    def __init__(self, old: BlockRealize, new: BlockRealize, dropped: set[Var]) -> None:
-        self._old = old
-        self._new = new
-        self._dropped = dropped
-
-    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Leave a dropped loop out."""
-        body = self(node.body)
-        if node.loop_var in self._dropped:
-            return body
-        return node if body is node.body else node.with_body(body)
-
-    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        """Replace the original block; leave others alone."""
-        return self._new if node.block is self._old.block else node

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.accesses import check_no_opaque
+from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import check_not_output, require_pipeline
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.kept_values import check_same_each_time
-from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.redirect import RedirectEverywhere
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
 from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE
@@ -18,7 +18,6 @@ from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.expr import Add, FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
 from tensorir.nodes.ops import const, is_const_int, logical_and, logical_or
@@ -127,9 +126,7 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
     """
     realize = block.block_realize
     loops = loops_above(block)
-    analyzer = Analyzer()
-    for var, values in loop_domain(loops).items():
-        analyzer.bind(var, values)
+    analyzer = knowing(loop_domain(loops))
     bound = bound_region(region, realize)
     box = relax_by_intervals(bound, path_domain(block, place), analyzer)
     written = []

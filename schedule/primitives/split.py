@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from schedule.analysis.bindings import BindingSimplifier, substitute_loops
-from schedule.analysis.loop_dtype import dtype_holding
+from schedule.analysis.bindings import BindingSimplifier, knowing, substitute_loops
+from schedule.analysis.loops import check_plain, check_starts_at_zero, dtype_holding
 from schedule.errors import Problem, check
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
-from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
@@ -87,10 +86,8 @@ def split(
     if surplus is not None:
         exact = surplus == 0
     else:
-        analyzer = Analyzer()
-        for var, extent in zip(loop_vars, extents, strict=True):
-            analyzer.bind(var, Range(extent))
-        exact = analyzer.can_prove(index < whole)
+        ranges = dict(zip(loop_vars, map(Range, extents), strict=True))
+        exact = knowing(ranges).can_prove(index < whole)
     predicate = None if exact or disable_predication else LT(index, whole)
     value = index.astype(old.loop_var.dtype)
     body = substitute_loops(old.body, {old.loop_var: value}, predicate)
