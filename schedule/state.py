@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from schedule.errors import ROOT_BLOCK, fail
-from schedule.sref import StmtSRef, scope_root
+from schedule.sref import StmtSRef, path_up, scope_root
 from schedule.stmt_cursor import with_child_replaced
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
@@ -120,9 +120,8 @@ class ScheduleState:
 
     def func_name_of(self, sref: StmtSRef) -> str:
         """Return the name of the function that `sref` is in."""
-        while sref.parent is not None:
-            sref = sref.parent
-        return next(name for name, root in self._roots.items() if root is sref)
+        *_, top = path_up(sref)
+        return next(name for name, root in self._roots.items() if root is top)
 
     def func_of(self, sref: StmtSRef) -> PrimFunc:
         """Return the function that `sref` is in."""
@@ -420,20 +419,14 @@ class ScheduleState:
         twins = {sref: StmtSRef(sref.stmt, None, sref.realize) for sref in self.stmt2ref.values()}
         for sref, other in twins.items():
             other.parent = None if sref.parent is None else twins[sref.parent]
-        twin.debug_mask = self.debug_mask
-        twin.enable_check = self.enable_check
+        twin.__dict__.update(self.__dict__)
         twin.running = ""
         twin.covered = dict(self.covered)
         twin.plain = set(self.plain)
-        twin.has_definitions = self.has_definitions
         twin.graph = (None, None)
         twin.rolling = set(self.rolling)
-        twin.before_postproc = self.before_postproc
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
-        twin._graph_funcs = self._graph_funcs
-        twin._attrs = self._attrs
-        twin._mod = self._mod
         twin._roots = {name: twins[sref] for name, sref in self._roots.items()}
         twin._loop_of = {var: twins[sref] for var, sref in self._loop_of.items()}
         twin._block_of = {var: twins[sref] for var, sref in self._block_of.items()}

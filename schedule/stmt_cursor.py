@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schedule.sref import StmtSRef, loops_above
+from schedule.sref import StmtSRef, loops_above, path_up
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import (
     Allocate,
@@ -99,12 +99,10 @@ class StmtCursor:
 
     def position(self, sref: StmtSRef) -> int:
         """Return the position in `parts` that is or holds a loop or block; IndexError if none."""
-        current: StmtSRef | None = sref
-        while current is not None:
+        for current in path_up(sref):
             stmt = current.realize or current.stmt
             if stmt in self.parts:
                 return self.parts.index(stmt)
-            current = current.parent
         path = _path(sref)
         for k, part in enumerate(self.parts):
             if any(stmt in path for stmt in _reached(part)):
@@ -226,14 +224,8 @@ def lone_nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor | None:
 
 def _path(sref: StmtSRef) -> set[Stmt]:
     """Return the loops and realizes around a loop or block, itself included."""
-    path: set[Stmt] = set()
-    current: StmtSRef | None = sref
-    while current is not None:
-        stmt = current.realize if current.is_block else current.stmt
-        if stmt is not None:
-            path.add(stmt)
-        current = current.parent
-    return path
+    stmts = (s.realize if s.is_block else s.stmt for s in path_up(sref))
+    return {stmt for stmt in stmts if stmt is not None}
 
 
 def _reached(stmt: Stmt) -> Iterator[Stmt]:

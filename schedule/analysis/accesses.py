@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedule.errors import Problem, check, fail
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, path_up
 from schedule.stmt_cursor import wrappers
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import (
@@ -129,8 +129,7 @@ class Memory:
 
     def __init__(self, scope: StmtSRef) -> None:
         self._origin: dict[Var, Var] = {}
-        current: StmtSRef | None = scope
-        while current is not None:
+        for current in path_up(scope):
             if current.is_block:
                 for view in current.block.match_buffers:
                     self._origin[view.buffer.data] = view.source.buffer.data
@@ -138,7 +137,6 @@ class Memory:
                 if isinstance(outer, LetStmt) and outer.var.dtype.is_handle:
                     pointers = Accesses.of(outer.value).pointers
                     self._origin.update((outer.var, data) for data in pointers)
-            current = current.parent
 
     def of(self, buffer: Buffer) -> Var:
         """Return the pointer that stands for the memory of a buffer, the same for all its names."""

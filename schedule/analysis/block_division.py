@@ -9,6 +9,7 @@ from itertools import pairwise
 from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_range
 from schedule.analysis.derived_regions import init_reads
 from schedule.analysis.empty_reductions import own_loops
+from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import without_variables
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.reduction_steps import (
@@ -29,7 +30,6 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import add, const, is_const_int, mul
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.fresh_copy import fresh_thread
 from tensorir.rewriting.visit import collect_vars, substitute, uses_var, walk
 
 NOT_DIVISIBLE = Problem(
@@ -300,14 +300,8 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
         f"{name}_init",
         substitute(inner.init, values),
     )
-    nest: Stmt = BlockRealize(bindings, predicate, block)
-    copies: dict[Var, PrimExpr] = {}
-    for loop in reversed(division.loops):
-        if loop.loop_var in used:
-            var = loop.loop_var.with_name(loop.loop_var.name)
-            copies[loop.loop_var] = var
-            nest = loop.with_(loop_var=var, body=nest, thread_binding=fresh_thread(loop))
-    return substitute(nest, copies)
+    kept = [lp for lp in division.loops if lp.loop_var in used]
+    return copied_nest(kept, BlockRealize(bindings, predicate, block))
 
 
 def same_outer_axes(divisions: Sequence[BlockDivision]) -> bool:

@@ -25,15 +25,10 @@ class Mismatch(Exception):  # noqa: N818
     expected: Node | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IntrinMatch:
-    """The region of the program's buffers that each parameter of an intrinsic stands for."""
+def match_intrin(block: Block, desc: PrimFunc) -> list[BufferRegion]:
+    """Return the region of the program's buffers that each parameter of a description stands for.
 
-    regions: tuple[BufferRegion, ...]
-
-
-def match_intrin(block: Block, desc: PrimFunc) -> IntrinMatch:
-    """Match the body of a block against that of a description's root block.
+    The body of a block is matched against that of the description's root block.
 
     Loops, axes and buffers are paired by first use. A buffer of the program may have more
     dimensions, and be accessed at an offset; where the block is matched the surplus indices and the
@@ -42,7 +37,7 @@ def match_intrin(block: Block, desc: PrimFunc) -> IntrinMatch:
     assert isinstance(desc.body, BlockRealize)
     matcher = _Matcher()
     matcher.stmt(block.body, desc.body.block.body)
-    return IntrinMatch(tuple(matcher.region(desc.buffer_map[param]) for param in desc.params))
+    return [matcher.region(desc.buffer_map[param]) for param in desc.params]
 
 
 Access = BufferLoad | BufferStore

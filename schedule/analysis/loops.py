@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import substitute_loops
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from tensorir.nodes.dtype import INT32, INT64, DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var, integer_limits
 from tensorir.nodes.index_arithmetic import holds_indices
 from tensorir.nodes.ops import const
-from tensorir.nodes.stmt import For, ForKind, Stmt
+from tensorir.nodes.stmt import BlockRealize, For, ForKind, Stmt
+from tensorir.rewriting.fresh_copy import fresh_thread
 
 NOT_FROM_ZERO = Problem(
     "LoopNotStartWithZeroError",
@@ -45,6 +47,19 @@ def nest_of_loops(loops: Sequence[tuple[Var, PrimExpr]], body: Stmt) -> Stmt:
     for loop_var, extent in reversed(loops):
         body = For(loop_var, const(0, loop_var.dtype), extent, ForKind.SERIAL, body)
     return body
+
+
+def copied_nest(loops: Sequence[For], body: BlockRealize, suffix: str = "") -> Stmt:
+    """Return copies of loops, outermost first, around a block whose bindings use their variables.
+
+    The block itself stays what it is.
+    """
+    copies = {lp.loop_var: lp.loop_var.with_name(lp.loop_var.name + suffix) for lp in loops}
+    nest: Stmt = body
+    for lp in reversed(loops):
+        thread = fresh_thread(lp)
+        nest = lp.with_(loop_var=copies[lp.loop_var], body=nest, thread_binding=thread)
+    return substitute_loops(nest, copies)
 
 
 def dtype_holding(largest: int | None, dtype: DataType) -> DataType:

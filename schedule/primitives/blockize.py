@@ -156,8 +156,8 @@ def _blockize_blocks(
         pairs = zip(division.outer_axes, shared.outer_axes, strict=True)
         renamed: dict[Var, PrimExpr] = {a.var: b.var for a, b in pairs if a is not b}
         inner = plain.with_(iter_vars=division.inner_axes)
-        reads += substitute_all(division.relaxed(plain.reads), renamed)
-        writes += substitute_all(division.relaxed(plain.writes), renamed)
+        reads += [substitute(region, renamed) for region in division.relaxed(plain.reads)]
+        writes += [substitute(region, renamed) for region in division.relaxed(plain.writes)]
         inner = substitute(inner, renamed)
         reuse.update(inside)
         reuse[division.block] = inner
@@ -179,17 +179,10 @@ def _blockize_blocks(
     return state.get_sref(made)
 
 
-def substitute_all(
-    regions: Sequence[BufferRegion], values: dict[Var, PrimExpr]
-) -> list[BufferRegion]:
-    """Return regions with variables replaced."""
-    return [substitute(region, values) for region in regions]
-
-
 def _place(blocks: Sequence[StmtSRef]) -> StmtSRef:
     """Return the loop or block whose body the blocks stand in."""
     if len(set(blocks)) > 1:
-        return lowest_common_ancestor(list(blocks))
+        return lowest_common_ancestor(blocks)
     parent = blocks[0].parent
     assert parent is not None
     return parent

@@ -11,7 +11,7 @@ from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE, check_storage_sco
 from schedule.analysis.surroundings import check_only_name
 from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, WriteIndex, primitive
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
 from tensorir.nodes.dtype import DataType
@@ -219,11 +219,9 @@ def _written(block: StmtSRef, index: int) -> Buffer:
 
 def _allocation(block: StmtSRef, buffer: Buffer) -> StmtSRef:
     """Return the block that allocates a buffer."""
-    current: StmtSRef | None = block
-    while current is not None:
+    for current in path_up(block):
         if current.is_block and buffer in current.block.alloc_buffers:
             return current
-        current = current.parent
     fail(NOT_ALLOCATED, block, buffer=buffer.name)
 
 

@@ -22,6 +22,7 @@ from schedule.analysis.domain_solving import (
 from schedule.analysis.insertion_place import check_place
 from schedule.analysis.iteration_cover import left_out
 from schedule.analysis.known_cover import reads_covered
+from schedule.analysis.loops import nest_of_loops
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
 from schedule.analysis.regions import (
     Box,
@@ -50,8 +51,8 @@ from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, add, const, is_const_int, logical_and
-from tensorir.nodes.stmt import Block, BlockRealize, For, ForKind, Stmt
+from tensorir.nodes.ops import TRUE, add, is_const_int, logical_and
+from tensorir.nodes.stmt import Block, BlockRealize, ForKind, Stmt
 from tensorir.rewriting.visit import walk
 
 READS_AHEAD = Problem(
@@ -398,7 +399,5 @@ def _nest(
                 value < domain.bound.max_value + 1,
             ):
                 predicate = logical_and(predicate, analyzer.simplify(limit))
-    nest: Stmt = BlockRealize(bindings, predicate, node)
-    for var, extent in reversed(loops):
-        nest = For(var, const(0, var.dtype), extent, ForKind.SERIAL, nest)
-    return nest
+    nest = BlockRealize(bindings, predicate, node)
+    return nest_of_loops(loops, nest)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedule.analysis.axis_independence import check_any_order
-from schedule.analysis.bindings import knowing, loop_domain
+from schedule.analysis.bindings import axis_domain, knowing, loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope
+from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.region_cover import covers_reads
-from schedule.analysis.staging_copy import Staged, Sweep
+from schedule.analysis.staging_copy import Sweep
 from schedule.analysis.surroundings import check_dependencies_show, guards
 from schedule.errors import Problem, check, describe, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
+from schedule.primitives.decompose_reduction import NOT_AN_ANCESTOR
 from schedule.sref import StmtSRef, is_ancestor, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import (
     GE,
     GT,
@@ -33,13 +35,11 @@ from tensorir.nodes.expr import (
 from tensorir.nodes.intrin import Effect, Op
 from tensorir.nodes.ops import conjuncts, const, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt, sequence
-from tensorir.rewriting.visit import Rewriter, substitute, walk
+from tensorir.rewriting.visit import substitute, walk
 
-NOT_AN_ANCESTOR = Problem(
-    "LoopPositionError",
-    "{0} is not an ancestor of {1}",
-    "give one of the loops that get_loops returns for the block",
-)
+Box = Mapping[Var, tuple[int, int]]
+"""The values `[low, high)` of variables."""
+
 PATTERN = Problem(
     "PaddingPatternMatchError",
     "{0} is no padding that can be decomposed: {reason}",
@@ -85,10 +85,33 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     check(not guards(block, loop), PATTERN, block, reason=reason)
     _check_nothing_reads_early(state, block, loop, graph, store.buffer)
 
-    # Rewrite.
-    parts = _Parts(block, loops, loops.index(loop), store, value.args[1], padding, box)
-    filling, inside = parts.filling(), parts.inside()
-    state.replace(loop, sequence([filling.nest, inside.nest]), {block.block: inside.block})
+    # Rewrite: a nest that stores the constant everywhere.
+    old, realize = block.block, block.block_realize
+    below = loops[loops.index(loop) :]
+    analyzer = knowing(loop_domain(loops))
+    values = [analyzer.simplify(bound) for bound in realize.iter_values]
+    around = [sref.loop for sref in below]
+    sweep, axes = Sweep.like(around, old.iter_vars, values, realize.predicate)
+    border = BufferStore(store.buffer, padding, [substitute(i, axes) for i in store.indices])
+    written = [substitute(region, axes) for region in old.writes]
+    filling = sweep.running(border, (), written, f"{old.name_hint}_pad_const")
+
+    # Rewrite: the block's own nest, which stores no padding any more.
+    shorter = _shorter_loops(realize, around, box)
+    moved: dict[Var, PrimExpr] = {var: var + low for var, (low, _) in shorter.items() if low}
+    for var, (low, high) in shorter.items():
+        analyzer.bind(var, Range(const(high - low, var.dtype)), allow_override=True)
+    values_only = BufferStore(store.buffer, value.args[1], store.indices)
+    inside = _inside(realize, values_only, box, moved, analyzer)
+    state.replace(block, inside, {old: inside.block})
+    for sref in reversed(below):
+        lp = sref.loop
+        first, extent = substitute(lp.min, moved), substitute(lp.extent, moved)
+        if lp.loop_var in shorter:
+            low, high = shorter[lp.loop_var]
+            extent = const(high - low, lp.loop_var.dtype)
+        state.replace(sref, lp.with_(min=first, extent=extent))
+    state.replace(loop, sequence([filling.nest, loop.loop]))
 
     # Result.
     return state.get_sref(filling.block)
@@ -107,122 +130,55 @@ def _check_nothing_reads_early(
             check(late, READ_EARLY, reader, block, buffer=buffer.name)
 
 
-class _Parts:
-    """A padding block, the box of its axes in which it stores values, and the nests it becomes."""
+def _shorter_loops(realize: BlockRealize, below: Sequence[For], box: Box) -> Box:
+    """Return the shorter range of each loop that only runs the block and drives one axis."""
+    axis_of: dict[PrimExpr, Var] = {}
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        axis_of.setdefault(value, axis.var)
+    found: dict[Var, tuple[int, int]] = {}
+    inner: Stmt = realize
+    for loop in reversed(below):
+        if loop.body is not inner:
+            break
+        inner = loop
+        axis_var = axis_of.get(loop.loop_var)
+        if axis_var is None or not is_const_int(loop.min, 0):
+            continue
+        low, high = box[axis_var]
+        if isinstance(loop.extent, IntImm) and high <= loop.extent.value:
+            found[loop.loop_var] = (low, high)
+    return found
 
-    def __init__(
-        self,
-        block: StmtSRef,
-        loops: Sequence[StmtSRef],
-        position: int,
-        store: BufferStore,
-        value: PrimExpr,
-        padding: PrimExpr,
-        inside: Mapping[Var, tuple[int, int]],
-    ) -> None:
-        self._realize = block.block_realize
-        self._below = [sref.loop for sref in loops[position:]]
-        self._store = store
-        self._value = value
-        self._padding = padding
-        self._box = inside
-        self._analyzer = knowing(loop_domain(loops))
 
-    # ---------------------------------------------------------------------------------- the border
+def _inside(
+    realize: BlockRealize,
+    store: BufferStore,
+    box: Box,
+    moved: Mapping[Var, PrimExpr],
+    analyzer: Analyzer,
+) -> BlockRealize:
+    """Return the block over the inside alone, with axes that start at 0.
 
-    def filling(self) -> Staged:
-        """Return the nest that stores the constant everywhere."""
-        old = self._realize.block
-        values = [self._analyzer.simplify(value) for value in self._realize.iter_values]
-        sweep, axes = Sweep.like(self._below, old.iter_vars, values, self._realize.predicate)
-        indices = [substitute(index, axes) for index in self._store.indices]
-        name = f"{old.name_hint}_pad_const"
-        store = BufferStore(self._store.buffer, self._padding, indices)
-        return sweep.running(store, (), [substitute(region, axes) for region in old.writes], name)
-
-    # ---------------------------------------------------------------------------------- the inside
-
-    def inside(self) -> Staged:
-        """Return the block's own nest, which stores no padding any more."""
-        realize = self._realize
-        shorter = self._shorter_loops()
-        analyzer = self._analyzer
-        moved: dict[Var, PrimExpr] = {}
-        for var, (low, high) in shorter.items():
-            analyzer.bind(var, Range(const(high - low, var.dtype)), allow_override=True)
-            if low:
-                moved[var] = var + low
-        bindings: list[PrimExpr] = []
-        axes: list[IterVar] = []
-        shifted: dict[Var, PrimExpr] = {}
-        predicate = substitute(realize.predicate, moved)
-        for axis, bound in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-            value = analyzer.simplify(substitute(bound, moved))
-            low, high = self._box[axis.var]
-            for holds in (value >= low, value < high):
-                if not analyzer.can_prove(holds):
-                    predicate = logical_and(predicate, holds)
-            bindings.append(analyzer.simplify(value - low))
-            axes.append(IterVar(Range(const(high - low, axis.var.dtype)), axis.var, axis.iter_type))
-            if low:
-                shifted[axis.var] = axis.var + low
-        block = self._shifted_block(axes, shifted)
-        predicate = analyzer.simplify(predicate)
-        nest: Stmt = self._below[0]
-        nest = _Shorten(shorter, moved, realize, BlockRealize(bindings, predicate, block))(nest)
-        return Staged(nest, block)
-
-    def _shorter_loops(self) -> dict[Var, tuple[int, int]]:
-        """Return the shorter range of each loop that only runs the block and drives one axis."""
-        axis_of: dict[Var, Var] = {}
-        for axis, value in zip(
-            self._realize.block.iter_vars, self._realize.iter_values, strict=True
-        ):
-            if isinstance(value, Var):
-                axis_of.setdefault(value, axis.var)
-        found: dict[Var, tuple[int, int]] = {}
-        inner: Stmt = self._realize
-        for loop in reversed(self._below):
-            if loop.body is not inner:
-                break
-            inner = loop
-            axis_var = axis_of.get(loop.loop_var)
-            if axis_var is None or not is_const_int(loop.min, 0):
-                continue
-            low, high = self._box[axis_var]
-            if isinstance(loop.extent, IntImm) and high <= loop.extent.value:
-                found[loop.loop_var] = (low, high)
-        return found
-
-    def _shifted_block(self, axes: Sequence[IterVar], shifted: Mapping[Var, PrimExpr]) -> Block:
-        """Return the block over the inside alone, with axes that start at 0."""
-        analyzer = Analyzer()
-        for axis in axes:
-            assert axis.dom is not None
-            if not is_const_int(axis.dom.extent, 1):  # a bound axis of extent 1 would become 0
-                analyzer.bind(axis.var, axis.dom)
-
-        def shift_region(region: BufferRegion) -> BufferRegion:
-            new = substitute(region, shifted)
-            if new is region:
-                return region
-            ranges = [
-                Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent))
-                for r in new.region
-            ]
-            return BufferRegion(region.buffer, ranges)
-
-        old, store = self._realize.block, self._store
-        indices = [analyzer.simplify(substitute(i, shifted)) for i in store.indices]
-        value = self._value
-        if shifted:
-            value = analyzer.simplify(substitute(value, shifted))
-        return old.with_(
-            iter_vars=axes,
-            reads=[shift_region(region) for region in old.reads],
-            writes=[shift_region(region) for region in old.writes],
-            body=BufferStore(store.buffer, value, indices),
-        )
+    `moved` are the variables of loops that became shorter, `analyzer` knows what they take then.
+    """
+    bindings: list[PrimExpr] = []
+    axes: list[IterVar] = []
+    shifted: dict[Var, PrimExpr] = {}
+    predicate = substitute(realize.predicate, moved)
+    for axis, bound in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        value = analyzer.simplify(substitute(bound, moved))
+        low, high = box[axis.var]
+        for holds in (value >= low, value < high):
+            if not analyzer.can_prove(holds):
+                predicate = logical_and(predicate, holds)
+        bindings.append(analyzer.simplify(value - low))
+        axes.append(IterVar(Range(const(high - low, axis.var.dtype)), axis.var, axis.iter_type))
+        if low:
+            shifted[axis.var] = axis.var + low
+    # A bound axis of one value would become 0.
+    domain = {v: r for v, r in axis_domain(axes).items() if not is_const_int(r.extent, 1)}
+    block: Block = ReplaceAxes(shifted, knowing(domain))(realize.block.with_(body=store))
+    return BlockRealize(bindings, analyzer.simplify(predicate), block.with_(iter_vars=axes))
 
 
 def _match_body(block: StmtSRef) -> tuple[BufferStore, Call, PrimExpr]:
@@ -248,7 +204,7 @@ def _match_body(block: StmtSRef) -> tuple[BufferStore, Call, PrimExpr]:
     return store, value, padding
 
 
-def _inner_box(block: StmtSRef, condition: PrimExpr) -> dict[Var, tuple[int, int]]:
+def _inner_box(block: StmtSRef, condition: PrimExpr) -> Box:
     """Return for each axis the values `[low, high)` for which a condition holds."""
     box: dict[Var, tuple[int, int]] = {}
     analyzer = Analyzer()
@@ -277,9 +233,7 @@ def _inner_box(block: StmtSRef, condition: PrimExpr) -> dict[Var, tuple[int, int
     return box
 
 
-def _limit(
-    condition: PrimExpr, box: Mapping[Var, tuple[int, int]], analyzer: Analyzer
-) -> tuple[Var, tuple[int, int]] | None:
+def _limit(condition: PrimExpr, box: Box, analyzer: Analyzer) -> tuple[Var, tuple[int, int]] | None:
     """Return an axis and the range of values that an inequality allows it, None for other forms."""
     if not isinstance(condition, (LT, LE, GT, GE)) or not condition.a.dtype.is_int:
         return None
@@ -297,34 +251,3 @@ def _limit(
         return None
     low, high = box[var]
     return (var, (-gap.const, high)) if weight == 1 else (var, (low, gap.const + 1))
-
-
-class _Shorten(Rewriter):
-    """Puts a block in the place of another one, below loops that become shorter."""
-
-    def __init__(
-        self,
-        shorter: Mapping[Var, tuple[int, int]],
-        moved: Mapping[Var, PrimExpr],
-        old: BlockRealize,
-        new: BlockRealize,
-    ) -> None:
-        self._shorter = shorter
-        self._moved = moved
-        self._old = old
-        self._new = new
-
-    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Rebuild a loop; those that become shorter start at 0 again."""
-        body = self(node.body)
-        if body is node.body:
-            return node
-        low, extent = (substitute(e, self._moved) for e in (node.min, node.extent))
-        limits = self._shorter.get(node.loop_var)
-        if limits is not None:
-            extent = const(limits[1] - limits[0], node.loop_var.dtype)
-        return node.with_(min=low, extent=extent, body=body)
-
-    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        """Replace the block; leave others alone."""
-        return self._new if node is self._old else node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from schedule.analysis.accesses import check_no_effect, effect_in
 from schedule.analysis.bindings import knowing, loop_domain, substitute_loops
@@ -14,7 +14,7 @@ from schedule.analysis.surroundings import check_dependencies_show, check_order_
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.fuse import NOT_ONLY_CHILD
-from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, scope_root
+from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, path_up, scope_root
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer, IntervalSet
@@ -74,8 +74,8 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
     assert scope is not None
     for other in loops[1:]:
         check(scope_root(other) is scope, OTHER_SCOPE, first, other)
-    common = lowest_common_ancestor(list(loops))
-    nests = [_nest_below(common, loop) for loop in loops]
+    common = lowest_common_ancestor(loops)
+    nests = [list(takewhile(lambda s: s is not common, path_up(lp)))[::-1] for lp in loops]
     siblings = _check_siblings(common, loops, nests)
     for nest in nests:
         for sref in nest:
@@ -109,16 +109,6 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
 
     # Result.
     return state.get_sref(made[0])
-
-
-def _nest_below(common: StmtSRef, loop: StmtSRef) -> list[StmtSRef]:
-    nest: list[StmtSRef] = []
-    current: StmtSRef | None = loop
-    while current is not None and current is not common:
-        nest.append(current)
-        current = current.parent
-    nest.reverse()
-    return nest
 
 
 def _check_siblings(

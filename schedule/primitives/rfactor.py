@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import check_reduction, require_pipeline
+from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
 from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
@@ -17,7 +18,6 @@ from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
 from tensorir.nodes.ops import TRUE, conjuncts, const, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
-from tensorir.rewriting.fresh_copy import fresh_thread
 from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_ONE_CHILD = Problem(
@@ -79,18 +79,19 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     partial = [_partial_buffer(b, axis, loop.loop.extent) for b in reduction.buffers]
     name = state.free_name(block, f"{block.block.name_hint}_rf")
     plan = _Plan(block, loop.loop, loops, reduction, partial, axis, name)
-    partial_nest, partial_block = plan.partial_nest()
+    partial_results = plan.partial_block()
+    nest = copied_nest([sref.loop for sref in loops], partial_results)
     final = plan.final_block(predicate)
     state.replace(block, final, {block.block: final.block})
     for other in others:
         state.replace(other, other.loop.body)
     top = next(sref for sref in loops if sref not in others)
-    state.replace(top, sequence([partial_nest, top.loop]))
+    state.replace(top, sequence([nest, top.loop]))
     root = scope.block
     state.replace(scope, root.with_(alloc_buffers=(*root.alloc_buffers, *partial)))
 
     # Result.
-    return state.get_sref(partial_block)
+    return state.get_sref(partial_results.block)
 
 
 def _check_loops(
@@ -206,27 +207,12 @@ class _Plan:
 
     # ------------------------------------------------------------------------- the partial results
 
-    def partial_nest(self) -> tuple[Stmt, Block]:
-        """Return the nest that computes partial results, under copies of all loops."""
-        copies = {lp.loop_var: lp.loop_var.with_name(lp.loop_var.name) for lp in self._loops}
-        realize, block = self._partial_block(copies)
-        nest: Stmt = realize
-        for lp in reversed(self._loops):
-            low, extent = (substitute(e, copies) for e in (lp.min, lp.extent))
-            nest = lp.with_(
-                loop_var=copies[lp.loop_var],
-                min=low,
-                extent=extent,
-                body=nest,
-                thread_binding=fresh_thread(lp),
-            )
-        return nest, block
-
-    def _partial_block(self, copies: Mapping[Var, PrimExpr]) -> tuple[BlockRealize, Block]:
+    def partial_block(self) -> BlockRealize:
+        """Return the block that computes partial results, in terms of all loops."""
         old = self._realize.block
         first = self._new_axis(IterVar.DATA_PAR)
         axes = [first]
-        bindings: list[PrimExpr] = [copies[self._loop.loop_var]]
+        bindings: list[PrimExpr] = [self._loop.loop_var]
         by_loop: dict[Var, PrimExpr] = {self._loop.loop_var: first.var}
         extents = {lp.loop_var: lp.extent for lp in self._loops}
         values: dict[Var, PrimExpr] = {}
@@ -237,7 +223,7 @@ class _Plan:
             if not is_reduce or self._loop.loop_var not in found:
                 var = axis.var.with_name(axis.var.name)
                 axes.append(IterVar(axis.dom, var, axis.iter_type))
-                bindings.append(substitute(value, copies))
+                bindings.append(value)
                 values[axis.var] = var
                 remains |= is_reduce
                 continue
@@ -246,7 +232,7 @@ class _Plan:
                     continue
                 var = Var(f"v{loop_var.name}", loop_var.dtype)
                 axes.append(IterVar(Range(extents[loop_var]), var, IterVar.COMM_REDUCE))
-                bindings.append(copies[loop_var])
+                bindings.append(loop_var)
                 by_loop[loop_var] = var
                 remains = True
             values[axis.var] = substitute(value, by_loop).astype(axis.var.dtype)
@@ -258,7 +244,7 @@ class _Plan:
             *self._partial_body(values, first.var, remains),
             annotations=old.annotations,
         )
-        return BlockRealize(bindings, substitute(self._realize.predicate, copies), block), block
+        return BlockRealize(bindings, self._realize.predicate, block)
 
     def _reads(self, values: Mapping[Var, PrimExpr]) -> list[BufferRegion]:
         own = set(self._reduction.buffers)

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedule.analysis.bindings import loop_iter_types
-from schedule.analysis.dependency import BlockScope, DepKind, dependencies
+from schedule.analysis.dependency import BlockScope
 from schedule.analysis.insertion_place import check_place
 from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
 from schedule.primitives.compute_at import needs_plan, plan_move, require_movable
 from schedule.primitives.inline import check_compute_inline
+from schedule.primitives.lookup import get_consumers
 from schedule.random_state import RandomState
 from schedule.sref import (
     INLINE_MARK,
@@ -109,7 +110,7 @@ def _possible_places(
 
 def consumer_loops(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
     """Return the loops around the first consumer that are also around all others."""
-    consumers = _consumers(state, block)
+    consumers = get_consumers(state, block)
     boundary = consumers[0].parent if consumers else None
     if len(consumers) > 1:
         boundary = lowest_common_ancestor(consumers)
@@ -165,13 +166,7 @@ def sample_compute_location(
         return Sampled(INLINE_MARK, place)
     if place == ROOT_INDEX:
         return Sampled(ROOT_MARK, place)
-    return Sampled(loops_above(_consumers(state, block)[0])[place], place)
-
-
-def _consumers(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
-    """Return the blocks that read or overwrite what a block writes."""
-    edges = dependencies(state, state.scope_root(block), declared_only=True).out_of(block)
-    return list(dict.fromkeys(d.dst for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)))
+    return Sampled(loops_above(get_consumers(state, block)[0])[place], place)
 
 
 def _attempt(
