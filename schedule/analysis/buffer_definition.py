@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
+from schedule.operands.buffers import regions_of
 from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer
@@ -30,7 +31,7 @@ NO_SUCH_REGION = Problem(
 
 def accessed_buffer(block: StmtSRef, side: str, index: int) -> Buffer:
     """Return the buffer of the `index`-th region that a block reads or writes."""
-    regions = block.block.reads if side == "read" else block.block.writes
+    regions = regions_of(block.block, side)
     inside = 0 <= index < len(regions)
     check(inside, NO_SUCH_REGION, block, side=side, index=index, count=len(regions))
     return regions[index].buffer

@@ -111,7 +111,6 @@ def _outer_block(division: BlockDivision) -> tuple[BlockRealize, dict[Block, Blo
         division.nest(inner),
         init,
     )
-    assert division.outer_predicate is not None
     return BlockRealize(division.outer_values, division.outer_predicate, outer), reuse
 
 
@@ -170,7 +169,6 @@ def _blockize_blocks(
         f"outer_{name}",
         sequence(nests),
     )
-    assert shared.outer_predicate is not None
     realize = BlockRealize(shared.outer_values, shared.outer_predicate, made)
     assert place.stmt is not None
     state.replace(place, place.stmt.with_(body=siblings.replace(realize)), reuse)

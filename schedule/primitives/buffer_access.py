@@ -14,6 +14,7 @@ from schedule.instruction import (
     RangesInput,
     primitive,
 )
+from schedule.operands.buffers import regions_of
 from schedule.operands.values import AnnotationOperand
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
@@ -56,14 +57,13 @@ def unsafe_hide_buffer_access(
     """
     node = block.block
     check(buf_type in _EXPLICIT, BAD_SIDE, block, side=buf_type)
-    regions = node.reads if buf_type == "read" else node.writes
+    regions = regions_of(node, buf_type)
     hidden = set(buf_index_array)
     valid = all(0 <= k < len(regions) for k in hidden)
     numbers = {"indices": list(buf_index_array), "count": len(regions), "side": buf_type}
     check(valid, BAD_INDEX, block, **numbers)
     kept = [region for k, region in enumerate(regions) if k not in hidden]
-    new = node.with_(reads=kept) if buf_type == "read" else node.with_(writes=kept)
-    state.replace(block, new)
+    state.replace(block, node.with_(**{f"{buf_type}s": kept}))
 
 
 @primitive("AnnotateBufferAccess")
@@ -91,7 +91,7 @@ def annotate_buffer_access(
     # Preconditions.
     node = block.block
     check(buf_type in _EXPLICIT, BAD_SIDE, block, side=buf_type)
-    regions = list(node.reads if buf_type == "read" else node.writes)
+    regions = list(regions_of(node, buf_type))
     inside = 0 <= buffer_index < len(regions)
     count = {"count": len(regions), "side": buf_type}
     check(inside, INDEX_OUT_OF_RANGE, block, index=buffer_index, **count)
@@ -117,8 +117,7 @@ def annotate_buffer_access(
     annotations = node.annotations.with_item(
         _EXPLICIT[buf_type], normalize_annotation(_explicit(block, buf_type, buffer_index))
     )
-    changed = {"reads" if buf_type == "read" else "writes": regions}
-    state.replace(block, node.with_(annotations=annotations, **changed))
+    state.replace(block, node.with_(annotations=annotations, **{f"{buf_type}s": regions}))
 
 
 def _explicit(block: StmtSRef, side: str, index: int) -> list[int]:

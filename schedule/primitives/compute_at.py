@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.bindings import knowing, loop_domain
@@ -136,14 +135,11 @@ def compute_at(
     DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError,
     OpaqueCallError, DependentAxisError, OrderedReductionError.
     """
-    if loop is ROOT_MARK:
-        return
     if loop is INLINE_MARK:
         compute_inline(state, block)
-        return
-    graph = require_movable(state, block)
-    move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=True)
-    move.apply(state)
+    elif loop is not ROOT_MARK:
+        graph = require_movable(state, block)
+        plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=True)(state)
 
 
 @primitive("ReverseComputeAt")
@@ -168,35 +164,16 @@ def reverse_compute_at(
     LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError, OpaqueCallError,
     DependentAxisError, OrderedReductionError.
     """
-    if loop is ROOT_MARK:
-        return
     if loop is INLINE_MARK:
         reverse_compute_inline(state, block)
-        return
-    graph = require_movable(state, block)
-    move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=False)
-    before = block.block, loop.loop
-    move.apply(state)
-    covered = reads_covered(state, block, dependencies(state, state.scope_root(block)))
-    # The move is taken back if this fails, so the error marks what the program has again then.
-    check(covered, READS_AHEAD, *before)
-
-
-@dataclass(slots=True)
-class Move:
-    """A block, the loop it moves below, the place there and the nest it moves in."""
-
-    block: StmtSRef
-    loop: StmtSRef
-    position: int
-    nest: Stmt
-
-    def apply(self, state: ScheduleState) -> None:
-        """Move the block; its handle stays valid."""
-        node = self.block.block
-        state.replace(self.block, None)
-        body = StmtCursor.below(self.loop).gap(self.position).replace(self.nest)
-        state.replace(self.loop, self.loop.loop.with_body(body), revive={node: self.block})
+    elif loop is not ROOT_MARK:
+        graph = require_movable(state, block)
+        move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=False)
+        before = block.block, loop.loop
+        move(state)
+        covered = reads_covered(state, block, dependencies(state, state.scope_root(block)))
+        # The move is taken back if this fails, so the error marks what the program has again then.
+        check(covered, READS_AHEAD, *before)
 
 
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
@@ -227,10 +204,10 @@ def plan_move(
     preserve_unit_loops: bool,
     *,
     to_consumers: bool,
-) -> Move:
-    """Check that a block may move below a loop, and work out how; nothing is changed.
+) -> Callable[[ScheduleState], None]:
+    """Check that a block may move below a loop; nothing is changed.
 
-    `graph` is what `require_movable` gave for the block.
+    `graph` is what `require_movable` gave for the block. Returns the function that moves it.
     """
     position, required = check_place(state, graph, block, loop, index, to_consumers=to_consumers)
     if not to_consumers:
@@ -248,7 +225,14 @@ def plan_move(
             _check_runs(block, loop, nest)
         _check_steps(block, loop, nest)
         _check_all_run(block, loop, to_consumers=to_consumers)
-    return Move(block, loop, position, nest)
+
+    def move(state: ScheduleState) -> None:
+        node = block.block
+        state.replace(block, None)
+        body = StmtCursor.below(loop).gap(position).replace(nest)
+        state.replace(loop, loop.loop.with_body(body), revive={node: block})
+
+    return move
 
 
 def needs_plan(block: StmtSRef) -> bool:

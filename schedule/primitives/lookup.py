@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.dependency import dependencies
 from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import (
     BlockArg,
@@ -70,8 +70,7 @@ def get_producers(state: ScheduleState, block: BlockArg) -> NewBlocks:
 
     Raises ScheduleError (RootBlockError) for the root block.
     """
-    edges = dependencies(state, state.scope_root(block), declared_only=True).into(block)
-    return list(dict.fromkeys(d.src for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)))
+    return dependencies(state, state.scope_root(block), declared_only=True).producers_of(block)
 
 
 @primitive("GetConsumers", pure=True)
@@ -80,8 +79,7 @@ def get_consumers(state: ScheduleState, block: BlockArg) -> NewBlocks:
 
     Raises ScheduleError (RootBlockError) for the root block.
     """
-    edges = dependencies(state, state.scope_root(block), declared_only=True).out_of(block)
-    return list(dict.fromkeys(d.dst for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)))
+    return dependencies(state, state.scope_root(block), declared_only=True).consumers_of(block)
 
 
 @primitive("GetOutputBlocks", pure=True)

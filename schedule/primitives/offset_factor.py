@@ -26,6 +26,7 @@ from tensorir.nodes.expr import (
     PrimType,
     Sub,
     Var,
+    integer_limits,
 )
 from tensorir.nodes.float_format import holds_values_of
 from tensorir.nodes.ops import const, is_const_int
@@ -69,7 +70,7 @@ def offset_factor(
     product = _product(state, block, buffer, kind)
     node = block.block
     loops = loops_above(block)
-    offset = _smallest(kind) - _smallest(buffer.dtype)
+    offset = integer_limits(kind)[0] - integer_limits(buffer.dtype)[0]
     moved = _fresh(buffer, f"{buffer.name}_offset", kind, buffer.shape)
 
     # Rewrite: the moved factor.
@@ -202,10 +203,6 @@ def _other_sign(dtype: DataType, text: str) -> DataType:
         reason = f"is {text!r}; the factor is {dtype}, so it can only be {wanted!r}"
         raise ArgumentError("offset_factor", "dtype", reason)
     return DataType(text)
-
-
-def _smallest(dtype: DataType) -> int:
-    return -(1 << (dtype.bits - 1)) if dtype.is_int else 0
 
 
 def _fresh(buffer: Buffer, name: str, dtype: DataType, shape: Sequence[PrimExpr]) -> Buffer:
