@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, path_up, scope_root
@@ -36,6 +36,10 @@ DEBUG_VERIFY_TREE: Final = 1
 DEBUG_VERIFY_FLAGS: Final = 2
 
 _DEFINING: Final = (LetStmt, Allocate, AllocateConst, DeclBuffer)
+
+
+_Entry: TypeAlias = tuple[StmtSRef, For | Block | None, StmtSRef | None, BlockRealize | None]
+"""A reference, what it refers to, the one around that, and for a block what binds its axes."""
 
 
 class ScheduleState:
@@ -77,9 +81,9 @@ class ScheduleState:
         self._mod: IRModule | None = mod.clone()
         self._mod_before: IRModule | None = None
         self._roots: dict[str, StmtSRef] = {}
-        self._loop_of: dict[Var, StmtSRef] = {}
-        self._block_of: dict[Var, StmtSRef] = {}
-        self._undo: list[tuple[StmtSRef, Stmt | None, StmtSRef | None, BlockRealize | None]] = []
+        self._defining: dict[Var, StmtSRef] = {}
+        """By the variable of a loop, or by the first axis of a block: the loop or block."""
+        self._undo: list[_Entry] = []
         self._undo_funcs: list[tuple[str, PrimFunc]] = []
         for name, func in self._funcs.items():
             if type(func.body) is BlockRealize:
@@ -208,7 +212,7 @@ class ScheduleState:
             old_stmt = realize
         else:
             replacement = new
-        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]] = []
+        placed: list[_Entry] = []
         kept: set[Stmt] = set()
         alive: set[StmtSRef] = set()
         if replacement is not None:
@@ -223,7 +227,7 @@ class ScheduleState:
         stmt: Stmt,
         parent: StmtSRef | None,
         renamed: Mapping[Block, StmtSRef],
-        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]],
+        placed: list[_Entry],
         kept: set[Stmt],
         alive: set[StmtSRef],
     ) -> None:
@@ -231,33 +235,19 @@ class ScheduleState:
         pending: list[tuple[Stmt, StmtSRef | None]] = [(stmt, parent)]
         while pending:
             node, above = pending.pop()
-            if type(node) is For:
-                sref = self.stmt2ref.get(node)
+            if type(node) is For or type(node) is BlockRealize:
+                realize = node if type(node) is BlockRealize else None
+                part: Any = node if realize is None else realize.block
+                sref = self.stmt2ref.get(part)
                 if sref is not None:
-                    kept.add(node)
-                    alive.add(sref)
-                    placed.append((sref, node, above, None))
-                    continue
-                sref = self._loop_of.get(node.loop_var) or StmtSRef(None, None)
+                    kept.add(part)
+                else:
+                    var = _defined(part)
+                    sref = renamed.get(part) or self._defining.get(var)  # type: ignore[arg-type]
+                    sref = sref or StmtSRef(None, None)
+                    pending.append((part.body, sref))
                 alive.add(sref)
-                placed.append((sref, node, above, None))
-                pending.append((node.body, sref))
-            elif type(node) is BlockRealize:
-                block = node.block
-                sref = self.stmt2ref.get(block)
-                if sref is not None:
-                    kept.add(block)
-                    alive.add(sref)
-                    placed.append((sref, block, above, node))
-                    continue
-                sref = renamed.get(block)
-                if sref is None and block.iter_vars:
-                    sref = self._block_of.get(block.iter_vars[0].var)
-                if sref is None:
-                    sref = StmtSRef(None, None)
-                alive.add(sref)
-                placed.append((sref, block, above, node))
-                pending.append((block.body, sref))
+                placed.append((sref, part, above, realize))
             elif type(node) is SeqStmt:
                 pending.extend([(child, above) for child in node.seq])
             elif type(node) is not BufferStore:
@@ -303,27 +293,21 @@ class ScheduleState:
         self._forget(old, sref)
         self._enter(stmt, sref)
 
-    def _forget(self, stmt: Stmt | None, sref: StmtSRef) -> None:
+    def _forget(self, stmt: For | Block | None, sref: StmtSRef) -> None:
         if stmt is None:
             return
         if self.stmt2ref.get(stmt) is sref:
             del self.stmt2ref[stmt]
-        if type(stmt) is For:
-            if self._loop_of.get(stmt.loop_var) is sref:
-                del self._loop_of[stmt.loop_var]
-        elif type(stmt) is Block and stmt.iter_vars:
-            var = stmt.iter_vars[0].var
-            if self._block_of.get(var) is sref:
-                del self._block_of[var]
+        var = _defined(stmt)
+        if var is not None and self._defining.get(var) is sref:
+            del self._defining[var]
 
-    def _enter(self, stmt: Stmt | None, sref: StmtSRef) -> None:
-        if stmt is None:
-            return
-        self.stmt2ref[stmt] = sref
-        if type(stmt) is For:
-            self._loop_of[stmt.loop_var] = sref
-        elif type(stmt) is Block and stmt.iter_vars:
-            self._block_of[stmt.iter_vars[0].var] = sref
+    def _enter(self, stmt: For | Block | None, sref: StmtSRef) -> None:
+        if stmt is not None:
+            self.stmt2ref[stmt] = sref
+            var = _defined(stmt)
+            if var is not None:
+                self._defining[var] = sref
 
     def _climb(self, old: Stmt, new: Stmt | None, parent: StmtSRef | None, start: StmtSRef) -> None:
         """Rebuild the ancestors of a replaced statement."""
@@ -402,7 +386,7 @@ class ScheduleState:
         for sref, _, _, _ in reversed(self._undo):
             self._forget(sref.stmt, sref)
         for sref, stmt, parent, realize in reversed(self._undo):
-            sref.stmt = stmt  # type: ignore[assignment]
+            sref.stmt = stmt
             sref.parent = parent
             sref.realize = realize
         for sref, _, _, _ in self._undo:
@@ -428,8 +412,7 @@ class ScheduleState:
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
         twin._roots = {name: twins[sref] for name, sref in self._roots.items()}
-        twin._loop_of = {var: twins[sref] for var, sref in self._loop_of.items()}
-        twin._block_of = {var: twins[sref] for var, sref in self._block_of.items()}
+        twin._defining = {var: twins[sref] for var, sref in self._defining.items()}
         twin._undo = []
         twin._undo_funcs = []
         twin._mod_before = None
@@ -438,7 +421,7 @@ class ScheduleState:
     # ------------------------------------------------------------------------------------ indexing
 
     def _index(self, name: str, body: BlockRealize) -> None:
-        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]] = []
+        placed: list[_Entry] = []
         self._place(body, None, {}, placed, set(), set())
         for sref, stmt, parent, realize in placed:
             self._assign(sref, stmt, parent, realize)
@@ -455,3 +438,11 @@ class ScheduleState:
             assert sref.stmt is stmt, "a reference points elsewhere than the table"
             assert mine is expected, "a reference has a wrong parent"
             assert sref.realize is other.realize, "a reference has a stale realize"
+
+
+def _defined(stmt: For | Block) -> Var | None:
+    """Return the variable by which a loop or block is recognised; a block without axes is not."""
+    if type(stmt) is For:
+        return stmt.loop_var
+    assert type(stmt) is Block
+    return stmt.iter_vars[0].var if stmt.iter_vars else None
