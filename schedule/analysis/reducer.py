@@ -114,26 +114,20 @@ class Reduction:
         indices: Sequence[PrimExpr],
     ) -> Stmt:
         """Return the statement that stores the combination of two tuples."""
-        combined = self.reducer.combine(old, new)
+        return self.stored(self.reducer.combine(old, new), buffers, indices)
+
+    def stored(
+        self, values: Sequence[PrimExpr], buffers: Sequence[Buffer], indices: Sequence[PrimExpr]
+    ) -> Stmt:
+        """Return the stores of a tuple, all of which is computed before the first store."""
         if len(buffers) == 1:
-            return BufferStore(buffers[0], combined[0], indices)
-        return stores_through_lets(self.names, combined, buffers, indices)
-
-
-def stores_through_lets(
-    names: Sequence[str],
-    values: Sequence[PrimExpr],
-    buffers: Sequence[Buffer],
-    indices: Sequence[PrimExpr],
-) -> Stmt:
-    """Return stores of several values, all of which are computed before the first store."""
-    variables = [Var(name, value.dtype) for name, value in zip(names, values, strict=True)]
-    body: Stmt = SeqStmt(
-        [BufferStore(b, v, indices) for b, v in zip(buffers, variables, strict=True)]
-    )
-    for variable, value in reversed(list(zip(variables, values, strict=True))):
-        body = LetStmt(variable, value, body)
-    return body
+            return BufferStore(buffers[0], values[0], indices)
+        held = [Var(name, value.dtype) for name, value in zip(self.names, values, strict=True)]
+        stores = [BufferStore(b, v, indices) for b, v in zip(buffers, held, strict=True)]
+        body: Stmt = SeqStmt(stores)
+        for variable, value in reversed(list(zip(held, values, strict=True))):
+            body = LetStmt(variable, value, body)
+        return body
 
 
 def find_reduction(block: StmtSRef) -> Reduction:

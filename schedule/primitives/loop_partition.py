@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from schedule.analysis.bindings import axis_domain, knowing, loop_domain
 from schedule.analysis.loops import check_plain
+from schedule.analysis.sharing import is_point
 from schedule.errors import Problem, check, fail
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
 from schedule.primitives.decompose_reduction import without_init
@@ -174,8 +175,6 @@ def _widened(regions: Sequence[BufferRegion], domains: Mapping[Var, Range]) -> l
     for region in regions:
         ranges = [domains.get(dim.min) if type(dim.min) is Var else None for dim in region.region]
         points = [r for r in ranges if r is not None]
-        whole = len(points) == len(ranges) and all(
-            isinstance(dim.extent, IntImm) and dim.extent.value == 1 for dim in region.region
-        )
+        whole = len(points) == len(ranges) and all(map(is_point, region.region))
         result.append(BufferRegion(region.buffer, points) if whole else region)
     return result
