@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet, ref
 
-from schedule.decisions.domain import DecisionDomain
 from schedule.errors import ArgumentTypeError, Problem, RenderLevel, ScheduleError, fail
 from schedule.handle_text import handle_text
 from schedule.handles import BlockRV, Handle, LoopRV
@@ -311,7 +310,7 @@ class Schedule(PrimitiveMethods):
         """
         state = self.state
         state.running = kind.method
-        found: list[DecisionDomain] = []
+        find_domain: Any = None
         try:
             operands: list[Any] = []
             options: dict[str, Any] = {}
@@ -330,9 +329,7 @@ class Schedule(PrimitiveMethods):
                     expected = type_text(kind.decision_type)
                     raise ArgumentTypeError(kind.method, "decision", expected, decision)
                 if kind.domain is not None:
-                    find_domain = _found_once(
-                        found, partial(kind.domain, state, *operands, **options)
-                    )
+                    find_domain = cache(partial(kind.domain, state, *operands, **options))
                     if kind.domain_param == "find_domain":
                         options["find_domain"] = find_domain
                     elif kind.domain_param == "domain":
@@ -356,7 +353,8 @@ class Schedule(PrimitiveMethods):
             raise
         state.commit()
         outputs = self._outputs(kind, result)
-        domain = found[0] if found else None
+        is_known = find_domain is not None and find_domain.cache_info().currsize
+        domain = find_domain() if is_known else None
         self.trace.append(Instruction(kind, values, outputs, domain), decision)
         return outputs
 
@@ -395,19 +393,6 @@ class Schedule(PrimitiveMethods):
             error.primitive = error.primitive or kind.call_name
             error.mod = self.mod
             error.render_level = self.error_render_level
-
-
-def _found_once(
-    found: list[DecisionDomain], find: Callable[[], DecisionDomain]
-) -> Callable[[], DecisionDomain]:
-    """Return a function that calls `find` once, and keeps the result in `found`."""
-
-    def once() -> DecisionDomain:
-        if not found:
-            found.append(find())
-        return found[0]
-
-    return once
 
 
 def _check_names_defined(mod: IRModule) -> None:
