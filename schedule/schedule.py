@@ -7,7 +7,15 @@ from functools import cache, partial
 from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet, ref
 
-from schedule.errors import ArgumentTypeError, Problem, RenderLevel, ScheduleError, fail
+from schedule.decisions.domain import DecisionDomain, NoDecision
+from schedule.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    Problem,
+    RenderLevel,
+    ScheduleError,
+    fail,
+)
 from schedule.handle_text import handle_text
 from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
@@ -337,10 +345,13 @@ class Schedule(PrimitiveMethods):
                     if self.keeps_domains:
                         find_domain()
                 options.update(rng=self._rng, decision=decision)
-            result = kind.function(state, *operands, **options)
-            if kind.has_decision:
-                assert isinstance(result, Sampled)
-                result, decision = result.value, result.decision
+            if kind.returns_domain:
+                result, decision = self._chosen(find_domain(), decision)
+            else:
+                result = kind.function(state, *operands, **options)
+                if kind.has_decision:
+                    assert isinstance(result, Sampled)
+                    result, decision = result.value, result.decision
             if state.has_definitions and not kind.is_pure:
                 _check_names_defined(state.mod)
             if state.debug_mask & DEBUG_VERIFY_TREE:
@@ -357,6 +368,14 @@ class Schedule(PrimitiveMethods):
         domain = find_domain() if is_known else None
         self.trace.append(Instruction(kind, values, outputs, domain), decision)
         return outputs
+
+    def _chosen(self, domain: DecisionDomain, decision: Any) -> tuple[Any, Any]:
+        """Return what an alternative gives the outputs, and the alternative: drawn, or as given."""
+        try:
+            chosen = domain.decide(self._rng, decision)
+        except ValueError as error:
+            raise error if isinstance(error, NoDecision) else NoDecision("decision", str(error))
+        return domain.outputs(chosen), chosen
 
     def _outputs(self, kind: InstructionKind, result: Any) -> list[Any]:
         table, maker = self._table, ref(self)
@@ -385,6 +404,10 @@ class Schedule(PrimitiveMethods):
             raised: ScheduleError = ImpossibleError(_IMPOSSIBLE, values={"reason": error})
             self._locate(raised, kind)
             raise raised from error
+        if isinstance(error, NoDecision):
+            raised = ArgumentError(kind.method, error.path, str(error))
+            self._locate(raised, kind)
+            raise raised from None
         if isinstance(error, ScheduleError):
             self._locate(error, kind)
 
