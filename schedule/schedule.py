@@ -373,8 +373,10 @@ class Schedule(PrimitiveMethods):
         """Return what an alternative gives the outputs, and the alternative: drawn, or as given."""
         try:
             chosen = domain.decide(self._rng, decision)
+        except NoDecision:
+            raise
         except ValueError as error:
-            raise error if isinstance(error, NoDecision) else NoDecision("decision", str(error))
+            raise NoDecision("decision", str(error)) from None
         return domain.outputs(chosen), chosen
 
     def _outputs(self, kind: InstructionKind, result: Any) -> list[Any]:

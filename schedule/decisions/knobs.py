@@ -266,7 +266,7 @@ class LoopMarkDomain(DecisionDomain):
     def outputs(self, decision: Decision) -> Any:
         """Return 0, 1 or 2 for each mark."""
         assert isinstance(decision, tuple)
-        return [MARKS.index(mark) for mark in decision]  # type: ignore[arg-type]
+        return [MARKS.index(mark) for mark in decision]
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the ways in which one loop is marked differently, else all others."""

@@ -56,6 +56,7 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
     """One of the values of a list."""
 
     kind = OtherOptionEntity
+    domain: OptionDomain
 
     def __init__(self, candidate: Sequence[Any]) -> None:
         self._candidates = list(candidate)
