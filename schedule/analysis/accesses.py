@@ -11,27 +11,13 @@ from schedule.sref import StmtSRef, path_up
 from schedule.stmt_cursor import wrappers
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
+    BinaryOp,
     BufferLoad,
     Call,
     FloatImm,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Max,
-    Min,
-    Mul,
-    Or,
     SizeVar,
     StringImm,
-    Sub,
     Var,
 )
 from tensorir.nodes.intrin import Effect, Op
@@ -51,9 +37,6 @@ EFFECT = Problem(
     "a call that does neither is written as T.call_pure_extern or T.call_llvm_pure_intrin",
 )
 
-_ARITHMETIC: Final = frozenset(
-    {Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, EQ, NE, LT, LE, GT, GE, And, Or}
-)
 _SCALARS: Final = frozenset({IntImm, FloatImm, StringImm, Var, SizeVar})
 
 
@@ -68,8 +51,8 @@ def accessing(*roots: Node, inside_blocks: bool = True) -> Iterator[Node]:
         node = pending.pop()
         kind = type(node)
         parts: Sequence[Node]
-        if kind in _ARITHMETIC:
-            parts = (node.a, node.b)  # type: ignore[attr-defined]
+        if isinstance(node, BinaryOp):
+            parts = (node.a, node.b)
         elif kind is For:
             pending.append(node.body)  # type: ignore[attr-defined]
             parts = (node.min, node.extent)  # type: ignore[attr-defined]

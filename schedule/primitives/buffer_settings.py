@@ -11,6 +11,7 @@ from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE, check_storage_sco
 from schedule.analysis.surroundings import check_only_name
 from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, WriteIndex, primitive
+from schedule.primitives.annotate import set_annotation
 from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
@@ -18,7 +19,7 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, Cast, IntImm, PointerType, PrimExpr, PrimType, Var
 from tensorir.nodes.float_format import holds_values_of
 from tensorir.nodes.ops import cast
-from tensorir.nodes.stmt import BufferStore, Stmt, normalize_annotation
+from tensorir.nodes.stmt import BufferStore, Stmt
 
 INVALID_FACTOR = Problem(
     "StorageAlignInvalidFactorError",
@@ -77,8 +78,7 @@ def storage_align(
         requests[int(entry[0]), int(entry[1])] = int(entry[2]), int(entry[3])
     requests[buffer_index, axis % ndim] = factor, offset
     entries = [[*place, *stride] for place, stride in requests.items()]
-    annotations = block.block.annotations.with_item(_ALIGN_KEY, normalize_annotation(entries))
-    state.replace(block, block.block.with_(annotations=annotations))
+    set_annotation(state, block, _ALIGN_KEY, entries)
 
 
 @primitive("SetScope")

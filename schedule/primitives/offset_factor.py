@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.staging_copy import Sweep, checked_buffer, stage_buffer
-from schedule.errors import ArgumentError, Problem, check
+from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import BlockArg, NewBlocks, ReadIndex, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
@@ -137,7 +138,7 @@ class _Product:
     """A store that adds a product to what it stores."""
 
     store: BufferStore
-    own: BufferLoad
+    own: PrimExpr
     """The element before."""
     cast: Cast
     load: BufferLoad
@@ -156,43 +157,37 @@ class _Product:
 def _product(state: ScheduleState, block: StmtSRef, buffer: Buffer, kind: DataType) -> _Product:
     """Return the parts of a sum of products of a buffer; ScheduleError for any other block."""
 
-    def require(condition: bool, reason: str) -> None:
-        check(condition, NO_PRODUCT, block, buffer=buffer.name, reason=reason)
+    def refuse(reason: str) -> NoReturn:
+        fail(NO_PRODUCT, block, buffer=buffer.name, reason=reason)
 
     node = block.block
     loops = loops_above(block)
     alone = bool(loops) and state.child_blocks(loops[0]) == [block]
-    require(alone and is_trivial_binding(block), "an axis has no loop of its own")
-    require(is_const_int(block.block_realize.predicate, 1), "its predicate leaves some steps out")
-    require(all(is_const_int(sref.loop.min, 0) for sref in loops), "a loop does not start at 0")
+    if not alone or not is_trivial_binding(block):
+        refuse("an axis has no loop of its own")
+    if not is_const_int(block.block_realize.predicate, 1):
+        refuse("its predicate leaves some steps out")
+    if not all(is_const_int(sref.loop.min, 0) for sref in loops):
+        refuse("a loop does not start at 0")
     store, init = node.body, node.init
-    simple = isinstance(store, BufferStore) and isinstance(init, BufferStore)
-    require(simple, "it does not store one element and initialise it")
-    assert isinstance(store, BufferStore)
-    assert isinstance(init, BufferStore)
-    parts = store.value
-    factors = parts.b if isinstance(parts, Add) else None
-    require(isinstance(factors, Mul), "it does not add a product")
-    assert isinstance(parts, Add)
-    assert isinstance(factors, Mul)
-    own = parts.a
-    is_own = isinstance(own, BufferLoad) and own.buffer is store.buffer
-    require(is_own, "it does not add to the element that it stores")
-    assert isinstance(own, BufferLoad)
-    same = all(structural_equal(a, b) for a, b in zip(own.indices, store.indices, strict=True))
-    require(same, "it does not add to the element that it stores")
+    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
+        refuse("it does not store one element and initialise it")
+    total = store.value
+    if not isinstance(total, Add) or not isinstance(total.b, Mul):
+        refuse("it does not add a product")
+    own, factors = total.a, total.b
+    if not structural_equal(own, BufferLoad(store.buffer, store.indices)):
+        refuse("it does not add to the element that it stores")
     loads = [part for part in walk(factors) if isinstance(part, BufferLoad)]
     read = [load for load in loads if load.buffer is buffer]
-    require(len(read) == 1, "it is read more than once, or not at all")
+    if len(read) != 1:
+        refuse("it is read more than once, or not at all")
     for factor, other in ((factors.a, factors.b), (factors.b, factors.a)):
         if isinstance(factor, Cast) and factor.value is read[0]:
-            require(
-                factor.dtype.is_integral and holds_values_of(factor.dtype, kind),
-                f"it is multiplied as {factor.dtype}, which has not all values of {kind}",
-            )
+            if not factor.dtype.is_integral or not holds_values_of(factor.dtype, kind):
+                refuse(f"it is multiplied as {factor.dtype}, which has not all values of {kind}")
             return _Product(store, own, factor, read[0], other, factor is factors.a, init)
-    require(False, "it is not converted where it is multiplied")
-    raise AssertionError
+    refuse("it is not converted where it is multiplied")
 
 
 def _other_sign(dtype: DataType, text: str) -> DataType:
