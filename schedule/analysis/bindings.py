@@ -44,7 +44,7 @@ def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
 
 
 def knowing(domain: Mapping[Var, Range]) -> Analyzer:
-    """Return an analyzer that knows the values which variables take."""
+    """Return an analyzer that knows the values which loops or axes take."""
     analyzer = Analyzer()
     for var, values in domain.items():
         analyzer.bind(var, values)

@@ -50,27 +50,35 @@ class LayoutMap:
         return not is_const_int(self.padding, 0)
 
 
-def analyze_layout(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap:
+def analyze_layout(
+    index_map: IndexMap, ranges: Sequence[Range], *, trusted: bool = False
+) -> LayoutMap:
     """Return `index_map` as a layout of the points of a box.
 
-    Raises IRValueError where it cannot be shown that the map loses nothing and maps into a box that
-    starts at 0.
+    Raises IRValueError where it cannot be shown that the map loses nothing, or where it does not
+    map into a box that starts at 0. A `trusted` map loses nothing and leaves no place empty.
     """
-    shuffled = _shuffle(index_map, ranges)
+    shuffled = None if trusted else _shuffle(index_map, ranges)
     if shuffled is not None:
         return shuffled
-    if index_map.inverse_index_map is None:
+
+    def inverse() -> IndexMap:
+        return index_map.inverse_index_map or index_map.non_surjective_inverse(ranges)[0]
+
+    plain = None
+    if not trusted and index_map.inverse_index_map is None:
         plain = index_map.bijective_ranges(ranges)
-        if plain is not None and _same_size(plain, ranges):
-            _check_starts(plain)
-            shape = tuple(r.extent for r in plain)
-            return LayoutMap(
-                index_map, shape, FALSE, lambda: index_map.non_surjective_inverse(ranges)[0]
-            )
-    mapped = _mapped_ranges(index_map, ranges)
-    inverse = check_injective(index_map, ranges)
-    padding = _padding(index_map, inverse, ranges, mapped)
-    return LayoutMap(index_map, tuple(r.extent for r in mapped), padding, lambda: inverse)
+    fits = plain is not None and _same_size(plain, ranges)
+    mapped = plain if plain is not None and fits else index_map.map_ranges(ranges)
+    analyzer = Analyzer()
+    for values in mapped:
+        if not analyzer.can_prove_equal(values.min, const(0, values.min.dtype)):
+            raise IRValueError(f"its results start at {values.min}, not at 0")
+    shape = tuple(r.extent for r in mapped)
+    if trusted or fits:
+        return LayoutMap(index_map, shape, FALSE, inverse)
+    known = check_injective(index_map, ranges)
+    return LayoutMap(index_map, shape, _padding(index_map, known, ranges, mapped), lambda: known)
 
 
 def check_injective(index_map: IndexMap, ranges: Sequence[Range]) -> IndexMap:
@@ -81,27 +89,6 @@ def check_injective(index_map: IndexMap, ranges: Sequence[Range]) -> IndexMap:
     inverse = index_map.inverse_index_map or index_map.non_surjective_inverse(ranges)[0]
     _check_inverse(index_map, inverse, ranges)
     return inverse
-
-
-def mapped_shape(index_map: IndexMap, ranges: Sequence[Range]) -> tuple[PrimExpr, ...]:
-    """Return the extents of a box, starting at 0, into which `index_map` maps a box.
-
-    Raises IRValueError where results may be below 0, or never are 0.
-    """
-    return tuple(r.extent for r in _mapped_ranges(index_map, ranges))
-
-
-def _mapped_ranges(index_map: IndexMap, ranges: Sequence[Range]) -> list[Range]:
-    mapped = index_map.map_ranges(ranges)
-    _check_starts(mapped)
-    return mapped
-
-
-def _check_starts(mapped: Sequence[Range]) -> None:
-    analyzer = Analyzer()
-    for values in mapped:
-        if not analyzer.can_prove_equal(values.min, const(0, values.min.dtype)):
-            raise IRValueError(f"its results start at {values.min}, not at 0")
 
 
 def _shuffle(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap | None:

@@ -107,7 +107,8 @@ class Steps:
         self._instances = instances
         self._plain = plain_digits(instances.values, tuple(loops))
         self.spatial, self.reduce = instances.moved_by(self._plain)
-        self._late = self._late_start(loops)
+        self.late = self._late_start(loops)
+        """Why the first step may not be the one that initialises, None if it is."""
 
     def _late_start(self, loops: Sequence[For]) -> str | None:
         at_start: dict[Var, PrimExpr] | None = None
@@ -140,8 +141,8 @@ class Steps:
                     if var not in reduce and var not in spatial:
                         return f"loop `{var.name}` runs the same steps several times"
                     inner.append(lp)
-        if self._late is not None or self._plain is not None:
-            return self._late
+        if self.late is not None or self._plain is not None:
+            return self.late
         if _plainly_apart(self._instances.values, inner):
             return None
         used = [lp for lp in loops if lp.loop_var in spatial or lp.loop_var in reduce]

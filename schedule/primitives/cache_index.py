@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.redirect import RedirectBuffers
-from schedule.analysis.staging_copy import Staged, Sweep, add_stages, check_storage_scope
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, primitive
+from schedule.staging.buffers import check_storage_scope
+from schedule.staging.nests import Staged, Sweep
+from schedule.staging.plan import add_stages
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
-from tensorir.nodes.buffer import Buffer, Range, decl_buffer
+from tensorir.nodes.buffer import decl_buffer
 from tensorir.nodes.expr import (
     Broadcast,
     BufferLoad,
@@ -64,8 +66,8 @@ def cache_index(
     check(cse_thresh >= 0, NEGATIVE, block, threshold=cse_thresh)
     scope = state.scope_root(block)
     node = block.block
-    forms = _Forms()
-    found = _Expressions(node, forms).chosen(cse_thresh)
+    expressions = _Expressions(node)
+    found = expressions.chosen(cse_thresh)
     if not found:
         return []
 
@@ -75,48 +77,27 @@ def cache_index(
     domains = axis_domain(node.iter_vars)
     for k, expr in enumerate(found):
         axes = [axis for axis in collect_vars(expr) if axis in domains]
-        table, nest = _table(k, expr, {axis: domains[axis] for axis in axes}, storage_scope)
-        nests.append(nest)
+        shape = [domains[axis].min + domains[axis].extent for axis in axes]
+        # One stride, whatever the rank, is what TVM declares; it marks the buffer as a table.
+        name = f"index_var_{k}"
+        table = decl_buffer(shape, expr.dtype, name, strides=[1], scope=storage_scope)
+        sweep = Sweep.over([domains[axis] for axis in axes])
+        value = substitute(expr, dict(zip(axes, sweep.places, strict=True)))
+        nests.append(sweep.storing(table, sweep.places, value, f"index_{k}"))
         tables.append((expr, BufferLoad(table, axes)))
     cursor = StmtCursor.below(scope).around(block)
     buffers = [load.buffer for _, load in tables]
-    add_stages(state, scope, cursor, nests, [], buffers, _LookUp(node, tables, forms))
+    add_stages(state, scope, cursor, nests, [], buffers, _LookUp(node, tables, expressions.equal))
 
     # Result.
     return [state.get_sref(nest.block) for nest in nests]
 
 
-def _table(
-    number: int, expr: PrimExpr, domains: Mapping[Var, Range], storage_scope: str
-) -> tuple[Buffer, Staged]:
-    """Return a table of the values of an expression, and the nest that fills it."""
-    shape = [dom.min + dom.extent for dom in domains.values()]
-    name = f"index_var_{number}"
-    # One stride, whatever the rank, is what TVM declares; it marks the buffer as a table.
-    table = decl_buffer(shape, expr.dtype, name, strides=[1], scope=storage_scope)
-    sweep = Sweep.over(list(domains.values()))
-    value = substitute(expr, dict(zip(domains, sweep.places, strict=True)))
-    return table, sweep.storing(table, sweep.places, value, f"index_{number}")
-
-
-class _Forms:
-    """Tells which expressions are equal whatever their axes are."""
-
-    def __init__(self) -> None:
-        self._analyzer = Analyzer()
-
-    def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Say whether two expressions have one type and one value."""
-        if a.dtype is not b.dtype:
-            return False
-        return expr_deep_equal(a, b) or self._analyzer.can_prove_equal(a, b)
-
-
 class _Expressions:
     """The expressions in the stores of a block that can be computed ahead."""
 
-    def __init__(self, block: Block, forms: _Forms) -> None:
-        self._forms = forms
+    def __init__(self, block: Block) -> None:
+        self._analyzer = Analyzer()
         self._axes = {axis.var for axis in block.iter_vars}
         self._stores = [
             node
@@ -128,6 +109,12 @@ class _Expressions:
         # What the body defines has no value ahead of it.
         self._local = {var for node in walk(block) for var in _defined(node) if node is not block}
 
+    def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Say whether two expressions have one type, and one value whatever their axes are."""
+        if a.dtype is not b.dtype:
+            return False
+        return expr_deep_equal(a, b) or self._analyzer.can_prove_equal(a, b)
+
     def chosen(self, threshold: int) -> list[PrimExpr]:
         """Return the expressions that occur often enough, store by store, the largest first."""
         result: list[PrimExpr] = []
@@ -135,8 +122,8 @@ class _Expressions:
             found: list[list[PrimExpr]] = []
             for part in (store.value, *store.indices):
                 self._collect(part, found)
-            for same in sorted(self._frequent(found, threshold), key=lambda e: -_size(e)):
-                if not any(self._forms.equal(same, known) for known in result):
+            for same in sorted(self._frequent(found, threshold), key=lambda e: -len([*walk(e)])):
+                if not any(self.equal(same, known) for known in result):
                     result.append(same)
         return result
 
@@ -157,7 +144,7 @@ class _Expressions:
         """Add the largest expressions in `node`, those that are equal together."""
         if isinstance(node, PrimExpr) and self._is_eligible(node):
             for same in found:
-                if self._forms.equal(same[0], node):
+                if self.equal(same[0], node):
                     same.append(node)
                     return
             found.append([node])
@@ -202,19 +189,18 @@ def _defined(node: Node) -> list[Var]:
     return []
 
 
-def _size(expr: PrimExpr) -> int:
-    return sum(1 for _ in walk(expr))
-
-
 class _LookUp(RedirectBuffers):
     """Replaces expressions in the stores of a block by loads from tables."""
 
     def __init__(
-        self, block: Block, tables: Sequence[tuple[PrimExpr, BufferLoad]], forms: _Forms
+        self,
+        block: Block,
+        tables: Sequence[tuple[PrimExpr, BufferLoad]],
+        equal: Callable[[PrimExpr, PrimExpr], bool],
     ) -> None:
         super().__init__({}, {block})
         self._tables = tables
-        self._forms = forms
+        self._equal = equal
         self._in_store = False
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
@@ -226,6 +212,6 @@ class _LookUp(RedirectBuffers):
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         if self._in_store and not isinstance(node, Var):
             for expr, load in self._tables:
-                if self._forms.equal(node, expr):
+                if self._equal(node, expr):
                     return load
         return self.generic(node)

@@ -10,35 +10,21 @@ from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.region_cover import covers_reads
-from schedule.analysis.staging_copy import Sweep
 from schedule.analysis.surroundings import check_dependencies_show, guards
 from schedule.errors import Problem, check, describe, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.primitives.decompose_reduction import NOT_AN_ANCESTOR
 from schedule.sref import StmtSRef, is_ancestor, loops_above
+from schedule.staging.nests import Staged, Sweep
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
+from tensorir.arith.comparing import gap_of
 from tensorir.nodes.buffer import Buffer, Range
-from tensorir.nodes.expr import (
-    GE,
-    GT,
-    LE,
-    LT,
-    BufferLoad,
-    Call,
-    FloatImm,
-    IntImm,
-    IterVar,
-    PrimExpr,
-    Var,
-)
+from tensorir.nodes.expr import BufferLoad, Call, FloatImm, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.intrin import Effect, Op
 from tensorir.nodes.ops import conjuncts, const, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt, sequence
 from tensorir.rewriting.visit import substitute, walk
-
-Box = Mapping[Var, tuple[int, int]]
-"""The values `[low, high)` of variables."""
 
 PATTERN = Problem(
     "PaddingPatternMatchError",
@@ -85,32 +71,13 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     check(not guards(block, loop), PATTERN, block, reason=reason)
     _check_nothing_reads_early(state, block, loop, graph, store.buffer)
 
-    # Rewrite: a nest that stores the constant everywhere.
-    old, realize = block.block, block.block_realize
+    # Rewrite.
     below = loops[loops.index(loop) :]
     analyzer = knowing(loop_domain(loops))
-    values = [analyzer.simplify(bound) for bound in realize.iter_values]
-    around = [sref.loop for sref in below]
-    sweep, axes = Sweep.like(around, old.iter_vars, values, realize.predicate)
-    border = BufferStore(store.buffer, padding, [substitute(i, axes) for i in store.indices])
-    written = [substitute(region, axes) for region in old.writes]
-    filling = sweep.running(border, (), written, f"{old.name_hint}_pad_const")
-
-    # Rewrite: the block's own nest, which stores no padding any more.
-    shorter = _shorter_loops(realize, around, box)
-    moved: dict[Var, PrimExpr] = {var: var + low for var, (low, _) in shorter.items() if low}
-    for var, (low, high) in shorter.items():
-        analyzer.bind(var, Range(const(high - low, var.dtype)), allow_override=True)
-    values_only = BufferStore(store.buffer, value.args[1], store.indices)
-    inside = _inside(realize, values_only, box, moved, analyzer)
-    state.replace(block, inside, {old: inside.block})
-    for sref in reversed(below):
-        lp = sref.loop
-        first, extent = substitute(lp.min, moved), substitute(lp.extent, moved)
-        if lp.loop_var in shorter:
-            low, high = shorter[lp.loop_var]
-            extent = const(high - low, lp.loop_var.dtype)
-        state.replace(sref, lp.with_(min=first, extent=extent))
+    filling = _filling(block, below, BufferStore(store.buffer, padding, store.indices), analyzer)
+    values = BufferStore(store.buffer, value.args[1], store.indices)
+    nest, inside, place = _inside(block, below, values, box, analyzer)
+    state.replace(place, nest, {block.block: inside})
     state.replace(loop, sequence([filling.nest, loop.loop]))
 
     # Result.
@@ -130,42 +97,56 @@ def _check_nothing_reads_early(
             check(late, READ_EARLY, reader, block, buffer=buffer.name)
 
 
-def _shorter_loops(realize: BlockRealize, below: Sequence[For], box: Box) -> Box:
-    """Return the shorter range of each loop that only runs the block and drives one axis."""
-    axis_of: dict[PrimExpr, Var] = {}
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        axis_of.setdefault(value, axis.var)
-    found: dict[Var, tuple[int, int]] = {}
-    inner: Stmt = realize
-    for loop in reversed(below):
-        if loop.body is not inner:
-            break
-        inner = loop
-        axis_var = axis_of.get(loop.loop_var)
-        if axis_var is None or not is_const_int(loop.min, 0):
-            continue
-        low, high = box[axis_var]
-        if isinstance(loop.extent, IntImm) and high <= loop.extent.value:
-            found[loop.loop_var] = (low, high)
-    return found
+def _filling(
+    block: StmtSRef, below: Sequence[StmtSRef], store: BufferStore, analyzer: Analyzer
+) -> Staged:
+    """Return the nest that stores the constant everywhere."""
+    realize, old = block.block_realize, block.block
+    values = [analyzer.simplify(value) for value in realize.iter_values]
+    loops = [sref.loop for sref in below]
+    sweep, axes = Sweep.like(loops, old.iter_vars, values, realize.predicate)
+    writes = [substitute(region, axes) for region in old.writes]
+    return sweep.running(substitute(store, axes), (), writes, f"{old.name_hint}_pad_const")
 
 
 def _inside(
-    realize: BlockRealize,
+    block: StmtSRef,
+    below: Sequence[StmtSRef],
     store: BufferStore,
-    box: Box,
-    moved: Mapping[Var, PrimExpr],
+    box: Mapping[Var, tuple[int, int]],
     analyzer: Analyzer,
-) -> BlockRealize:
-    """Return the block over the inside alone, with axes that start at 0.
+) -> tuple[Stmt, Block, StmtSRef]:
+    """Return the block that stores the values, in the loops that run it alone, and their place.
 
-    `moved` are the variables of loops that became shorter, `analyzer` knows what they take then.
+    Of these loops, those that drive one axis directly become shorter. `box` has the values of each
+    axis inside; axes start at 0 again.
     """
+    realize, old = block.block_realize, block.block
+    place, alone = block, list[For]()
+    for sref in reversed(below):
+        if sref.loop.body is not (alone[-1] if alone else realize):
+            break
+        place, alone = sref, [*alone, sref.loop]
+    driven: dict[Var, Var] = {}
+    for axis, bound in zip(old.iter_vars, realize.iter_values, strict=True):
+        if isinstance(bound, Var):
+            driven.setdefault(bound, axis.var)
+    shorter: dict[Var, PrimExpr] = {}
+    moved: dict[Var, PrimExpr] = {}
+    for lp in alone:
+        var = lp.loop_var
+        if var in driven and is_const_int(lp.min, 0) and isinstance(lp.extent, IntImm):
+            low, high = box[driven[var]]
+            if high <= lp.extent.value:
+                shorter[var] = const(high - low, var.dtype)
+                analyzer.bind(var, Range(shorter[var]), allow_override=True)
+                if low:
+                    moved[var] = var + low
     bindings: list[PrimExpr] = []
     axes: list[IterVar] = []
     shifted: dict[Var, PrimExpr] = {}
     predicate = substitute(realize.predicate, moved)
-    for axis, bound in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+    for axis, bound in zip(old.iter_vars, realize.iter_values, strict=True):
         value = analyzer.simplify(substitute(bound, moved))
         low, high = box[axis.var]
         for holds in (value >= low, value < high):
@@ -175,10 +156,15 @@ def _inside(
         axes.append(IterVar(Range(const(high - low, axis.var.dtype)), axis.var, axis.iter_type))
         if low:
             shifted[axis.var] = axis.var + low
-    # A bound axis of one value would become 0.
-    domain = {v: r for v, r in axis_domain(axes).items() if not is_const_int(r.extent, 1)}
-    block: Block = ReplaceAxes(shifted, knowing(domain))(realize.block.with_(body=store))
-    return BlockRealize(bindings, analyzer.simplify(predicate), block.with_(iter_vars=axes))
+    # An axis of one value keeps its name.
+    domains = axis_domain(axes).items()
+    known = knowing({var: run for var, run in domains if not is_const_int(run.extent, 1)})
+    new = ReplaceAxes(shifted, known)(old.with_(iter_vars=axes, body=store))
+    nest: Stmt = BlockRealize(bindings, analyzer.simplify(predicate), new)
+    for lp in alone:
+        extent = shorter.get(lp.loop_var, substitute(lp.extent, moved))
+        nest = lp.with_(min=substitute(lp.min, moved), extent=extent, body=nest)
+    return nest, new, place
 
 
 def _match_body(block: StmtSRef) -> tuple[BufferStore, Call, PrimExpr]:
@@ -204,7 +190,7 @@ def _match_body(block: StmtSRef) -> tuple[BufferStore, Call, PrimExpr]:
     return store, value, padding
 
 
-def _inner_box(block: StmtSRef, condition: PrimExpr) -> Box:
+def _inner_box(block: StmtSRef, condition: PrimExpr) -> dict[Var, tuple[int, int]]:
     """Return for each axis the values `[low, high)` for which a condition holds."""
     box: dict[Var, tuple[int, int]] = {}
     analyzer = Analyzer()
@@ -222,32 +208,14 @@ def _inner_box(block: StmtSRef, condition: PrimExpr) -> Box:
     for part in conjuncts(condition):
         if analyzer.can_prove(part):
             continue
-        limit = _limit(part, box, analyzer)
-        if limit is None:
+        gap = gap_of(part, analyzer.linearizer)
+        terms = [] if gap is None else list(gap.terms.items())
+        var, weight = terms[0] if len(terms) == 1 else (None, 0)
+        if gap is None or not isinstance(var, Var) or var not in box or weight not in (1, -1):
             fail(PATTERN, block, reason=f"`{part}` does not bound one axis by a constant")
-        var, (low, high) = limit
-        box[var] = (max(low, box[var][0]), min(high, box[var][1]))
+        low, high = box[var]
+        box[var] = (max(low, -gap.const), high) if weight == 1 else (low, min(high, gap.const + 1))
     check(box != whole, PATTERN, block, reason="its condition always holds")
     never = any(low >= high for low, high in box.values())
     check(not never, PATTERN, block, reason="its condition never holds")
     return box
-
-
-def _limit(condition: PrimExpr, box: Box, analyzer: Analyzer) -> tuple[Var, tuple[int, int]] | None:
-    """Return an axis and the range of values that an inequality allows it, None for other forms."""
-    if not isinstance(condition, (LT, LE, GT, GE)) or not condition.a.dtype.is_int:
-        return None
-    small, large = condition.a, condition.b
-    if isinstance(condition, (GT, GE)):
-        small, large = large, small
-    # The condition is `gap >= 0`.
-    gap = analyzer.linear(large).plus(analyzer.linear(small), -1)
-    if isinstance(condition, (LT, GT)):
-        gap = gap.plus_const(-1)
-    if len(gap.terms) != 1:
-        return None
-    ((var, weight),) = gap.terms.items()
-    if not isinstance(var, Var) or var not in box or weight not in (1, -1):
-        return None
-    low, high = box[var]
-    return (var, (-gap.const, high)) if weight == 1 else (var, (low, gap.const + 1))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from schedule.analysis.accesses import check_no_effect
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.bound_values import bound_values
 from schedule.analysis.loops import dtype_holding
-from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
-from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
-from schedule.primitives.padded_nest import Enlarge, PaddedNest
+from schedule.primitives.padded_nest import Enlarge, PaddedNest, touching_blocks
 from schedule.primitives.padded_steps import AddedSteps, keep_identity, keep_neutral
 from schedule.sref import StmtSRef, loops_above
+from schedule.staging.buffers import stage_buffer
+from schedule.staging.nests import Staged, Sweep
+from schedule.staging.old_values import values_taken
+from schedule.staging.plan import StagingPlan, add_stages
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
@@ -81,38 +85,39 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     loops = _driving_loops(block, extents, padded)
     nest = PaddedNest(state, scope, block, loops)
     written = {region.buffer for region in block.block.writes}
-    stages: dict[Buffer, _Stage] = {}
-    shared: list[Buffer] = []
-    for buffer in sorted(accesses, key=lambda b: b in written):
-        if any(index in padded for index in accesses[buffer]):
-            pad = steps.fills.get(buffer, const(0, buffer.dtype))
-            stage = stages[buffer] = _Stage(buffer, accesses[buffer], extents, padded, pad)
-            if nest.exchanged(buffer, buffer in written):
-                nest.check_whole(buffer, stage.is_whole)
-                shared.append(buffer)
+    domains, cursor = axis_domain(axes), StmtCursor.below(scope).around(block)
     before: list[Staged] = []
     after: list[Staged] = []
     unused: list[Buffer] = []
-    for buffer, stage in stages.items():
-        if buffer in written:
-            stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
-            relies = state.enable_check and relies_on_old_values(block, buffer)
-            complete = not relies and runs_everywhere(block, stored_at)
-            fills = (state.enable_check and not complete) or nest.is_stored_by_others(buffer)
-        else:
-            fills = True
+    shared: list[Buffer] = []
+    copies: dict[Buffer, Buffer] = {}
+    for buffer in sorted(accesses, key=lambda b: b in written):
+        stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
+        if not any(axis in padded for axis in stored_at):
+            continue
+        pad = steps.fills.get(buffer, const(0, buffer.dtype))
+        copy = _Padded(buffer, accesses[buffer], extents, padded, pad)
+        copies[buffer] = copy.padded
+        stored, allocated = buffer in written, buffer in scope.block.alloc_buffers
+        exchanged = nest.exchanges(buffer, stored=stored, whole=copy.is_whole)
+        if exchanged:
+            shared.append(buffer)
+        fills = not stored or bool(touching_blocks(nest.others, buffer, write=True))
+        if stored:
+            plan = StagingPlan(state, scope, scope, cursor, block, buffer, [block])
+            whole = values_taken(block, stored_at) == [domains[axis] for axis in stored_at]
+            fills = plan.must_be_filled(whole and plan.surely_runs(block)) or fills
         if fills:
-            produced = buffer in shared and nest.is_filled_here(buffer)
-            before.append(stage.cleared() if produced else stage.filled())
-        if buffer in shared and not nest.is_used_elsewhere(buffer):
+            supplied = touching_blocks(nest.outside, buffer, write=True) or not allocated
+            before.append(copy.filled() if supplied or not exchanged else copy.cleared())
+        if exchanged and allocated and not touching_blocks(nest.outside, buffer):
             unused.append(buffer)
-        elif buffer in shared or buffer in written:
-            after.append(stage.written_back())
+        elif exchanged or stored:
+            after.append(copy.written_back())
 
     # Rewrite.
-    buffers = {buffer: stage.padded for buffer, stage in stages.items()}
-    enlarge = Enlarge(block.block, steps.store, nest, padded, buffers, shared)
-    add_stages(state, scope, nest.place, before, after, list(buffers.values()), enlarge, unused)
+    enlarge = Enlarge(block.block, steps.store, nest, padded, copies, shared)
+    add_stages(state, scope, cursor, before, after, list(copies.values()), enlarge, unused)
 
 
 def _extents(block: StmtSRef) -> dict[Var, PrimExpr]:
@@ -255,16 +260,7 @@ def _driving_loops(
     return longer
 
 
-@dataclass(frozen=True, slots=True)
-class _Dim:
-    """One dimension of a padded buffer: the part that is copied, and the size with padding."""
-
-    copied: Range
-    size: PrimExpr
-    enlarged: bool
-
-
-class _Stage:
+class _Padded:
     """A padded buffer, and the nests that fill it and write it back."""
 
     def __init__(
@@ -277,55 +273,48 @@ class _Stage:
     ) -> None:
         self._buffer = buffer
         self._pad = pad
-        self._dims: list[_Dim] = []
-        for index, extent in zip(indices, buffer.shape, strict=True):
+        self._copied: list[Range] = []
+        """The part of each dimension that is copied."""
+        self._enlarged = [index in longer for index in indices]
+        sizes: list[PrimExpr] = []
+        for index, size in zip(indices, buffer.shape, strict=True):
             if isinstance(index, Var):
-                size = longer[index].astype(extent.dtype) if index in longer else extent
-                used = Range(extents[index].astype(extent.dtype))
-                self._dims.append(_Dim(used, size, index in longer))
+                self._copied.append(Range(extents[index].astype(size.dtype)))
+                sizes.append(longer.get(index, size).astype(size.dtype))
             else:
-                self._dims.append(_Dim(Range.point(index), extent, False))
-        shape = [dim.size for dim in self._dims]
-        padded = stage_buffer(buffer, f"{buffer.name}_pad", buffer.scope(), shape)
+                self._copied.append(Range.point(index))
+                sizes.append(size)
+        padded = stage_buffer(buffer, f"{buffer.name}_pad", buffer.scope(), sizes)
         self.padded = padded.with_(axis_separators=buffer.axis_separators)
 
     @property
     def is_whole(self) -> bool:
         """True if the padded buffer has a place for every element of the buffer."""
-        analyzer = Analyzer()
-        return all(
-            analyzer.can_prove_equal(dim.copied.extent, extent)
-            for dim, extent in zip(self._dims, self._buffer.shape, strict=True)
-        )
+        pairs = zip(self._copied, self._buffer.shape, strict=True)
+        return all(Analyzer().can_prove_equal(copied.extent, size) for copied, size in pairs)
 
     def cleared(self) -> Staged:
         """Return a nest that stores the padding everywhere."""
-        sweep = Sweep.over([Range(dim.size) for dim in self._dims], loop="i")
+        sweep = Sweep.over([Range(size) for size in self.padded.shape], loop="i")
         return sweep.storing(self.padded, sweep.places, self._pad, self.padded.name)
 
     def filled(self) -> Staged:
         """Return a nest that copies the buffer to the padded one, and the padding elsewhere."""
-        sweep = Sweep.over([Range(dim.size) for dim in self._dims], loop="i")
-        inside = all_of(
-            [
-                axis < dim.copied.extent
-                for axis, dim in zip(sweep.places, self._dims, strict=True)
-                if dim.enlarged
-            ]
-        )
-        element = BufferLoad(self._buffer, sweep.places)
-        value = if_then_else(inside, element, self._pad)
+        sweep = Sweep.over([Range(size) for size in self.padded.shape], loop="i")
+        dims = zip(sweep.places, self._copied, self._enlarged, strict=True)
+        inside = all_of([axis < copied.extent for axis, copied, enlarged in dims if enlarged])
+        value = if_then_else(inside, BufferLoad(self._buffer, sweep.places), self._pad)
         reads = [BufferRegion.from_point(self._buffer, sweep.places)]
         return sweep.storing(self.padded, sweep.places, value, self.padded.name, reads)
 
     def written_back(self) -> Staged:
         """Return a nest that copies what the block computes to the buffer."""
         domains = [
-            dim.copied if is_const_int(dim.copied.min, 0) else Range(extent)
-            for dim, extent in zip(self._dims, self._buffer.shape, strict=True)
+            copied if is_const_int(copied.min, 0) else Range(size)
+            for copied, size in zip(self._copied, self._buffer.shape, strict=True)
         ]
-        sweep = Sweep.over([dim.copied for dim in self._dims], domains, loop="i")
-        pairs = zip(sweep.loops, self._dims, strict=True)
-        sweep = replace(sweep, bindings=[add(var, dim.copied.min) for (var, _), dim in pairs])
+        sweep = Sweep.over(self._copied, domains, loop="i")
+        pairs = zip(sweep.loops, self._copied, strict=True)
+        sweep = replace(sweep, bindings=[add(var, copied.min) for (var, _), copied in pairs])
         here, there = (self.padded, sweep.places), (self._buffer, sweep.places)
         return sweep.copying(here, there, self.padded.name)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from functools import cached_property
+from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.accesses import accessing, is_opaque
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from schedule.stmt_cursor import StmtCursor
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import all_of
@@ -43,77 +41,37 @@ class PaddedNest:
 
         `loops` gives the new extents.
         """
-        self._scope = scope
         self._block = block
         self.loops = loops
         above = loops_above(block)
-        others = [] if not above else state.child_blocks(above[0])
-        self._others = [other for other in others if other is not block]
-        self._outside = [
-            other
-            for other in state.child_blocks(scope)
-            if other is not block and other not in self._others
-        ]
+        inside = [] if not above else state.child_blocks(above[0])
+        self.others = [other for other in inside if other is not block]
+        self.outside = [c for c in state.child_blocks(scope) if c is not block and c not in inside]
         inner: Stmt = block.block_realize
         for loop in reversed(above):
             body = loop.loop.body
             beside = body.seq if isinstance(body, SeqStmt) else (body,)
             check(inner in beside, NOT_PLAIN, block)
             inner = loop.loop
-        self._guards: dict[Block, PrimExpr] = {}
-        for other in self._others:
-            inside = self._limits(other)
-            if inside is not None:
-                self._guards[other.block] = inside
+        self.guards = {other.block: self._limits(other) for other in self.others}
+        """The conditions under which the other blocks still run, None if they always do."""
 
-    def guard(self, block: Block) -> PrimExpr | None:
-        """Return the condition under which another block still runs, None if it always does."""
-        return self._guards.get(block)
-
-    @property
-    def place(self) -> StmtCursor:
-        """The place of the nest in the scope."""
-        return StmtCursor.below(self._scope).around(self._block)
-
-    @cached_property
-    def other_blocks(self) -> set[Block]:
-        """The other blocks in the nest."""
-        return {other.block for other in self._others}
-
-    def exchanged(self, buffer: Buffer, stored: bool) -> bool:
+    def exchanges(self, buffer: Buffer, *, stored: bool, whole: bool) -> bool:
         """Say whether the block and others in the nest pass values to each other in a buffer.
 
-        `stored` says whether the block stores to it. Raises ScheduleError if others touch it in a
-        way that no other buffer could take.
+        `stored` says whether the block stores to it, `whole` whether all of it is padded. Raises
+        ScheduleError if others touch it in a way that no other buffer could take.
         """
-        touching = [other for other in self._others if _touches(other, buffer)]
-        if not stored and not any(_touches(other, buffer, write=True) for other in touching):
+        touching = touching_blocks(self.others, buffer)
+        if not stored and not touching_blocks(touching, buffer, write=True):
             return False
         for other in touching:
             opaque = any(is_opaque(node, buffer) for node in accessing(other.block))
             reason = f"which does not touch {buffer.name} element by element"
             check(not opaque, SHARED, self._block, other, reason=reason)
+            reason = f"which also uses {buffer.name}, of which the axes index a part only"
+            check(whole, SHARED, self._block, other, reason=reason)
         return bool(touching)
-
-    def check_whole(self, buffer: Buffer, whole: bool) -> None:
-        """Raise unless what is padded is the whole of a buffer that others in the nest use."""
-        other = next(other for other in self._others if _touches(other, buffer))
-        reason = f"which also uses {buffer.name}, of which the axes index a part only"
-        check(whole, SHARED, self._block, other, reason=reason)
-
-    def is_filled_here(self, buffer: Buffer) -> bool:
-        """Say whether nothing outside of the nest stores to a buffer."""
-        outside = any(_touches(other, buffer, write=True) for other in self._outside)
-        return buffer in self._scope.block.alloc_buffers and not outside
-
-    def is_used_elsewhere(self, buffer: Buffer) -> bool:
-        """Say whether a buffer may be touched outside of the nest."""
-        own = buffer in self._scope.block.alloc_buffers
-        return not own or any(_touches(other, buffer) for other in self._outside)
-
-    def is_stored_by_others(self, buffer: Buffer) -> bool:
-        """Say whether another block in the nest stores to a buffer."""
-        return any(_touches(other, buffer, write=True) for other in self._others)
 
     def _limits(self, other: StmtSRef) -> PrimExpr | None:
         """Return the condition that keeps another block out of the iterations that are added."""
@@ -141,9 +99,16 @@ class PaddedNest:
         return all_of([loop.loop.loop_var < loop.loop.extent for loop in longer])
 
 
-def _touches(block: StmtSRef, buffer: Buffer, *, write: bool = False) -> bool:
-    regions = block.block.writes if write else (*block.block.reads, *block.block.writes)
-    return any(region.buffer.data is buffer.data for region in regions)
+def touching_blocks(
+    blocks: Sequence[StmtSRef], buffer: Buffer, *, write: bool = False
+) -> list[StmtSRef]:
+    """Return those of some blocks that touch, or write, the memory of a buffer."""
+    return [
+        b
+        for b in blocks
+        for regions in (b.block.writes if write else (*b.block.reads, *b.block.writes),)
+        if any(region.buffer.data is buffer.data for region in regions)
+    ]
 
 
 class Enlarge(RedirectBuffers):
@@ -166,24 +131,22 @@ class Enlarge(RedirectBuffers):
         self._update = update
         self._nest = nest
         self._axes = axes
-        exchanged = {old: buffers[old] for old in shared}
-        self._others = RedirectBuffers(exchanged, nest.other_blocks) if shared else None
+        self._others = RedirectBuffers({old: buffers[old] for old in shared}, nest.guards)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         """Rewrite a block; others than the one to be padded do not run for longer."""
-        if node.block not in self._nest.other_blocks:
-            return super().rewrite_BlockRealize(node)
-        new = node if self._others is None else self._others(node)
-        if self._others is not None:
-            self.reuse.update(self._others.reuse)
-        inside = self._nest.guard(node.block)
+        if node.block not in self._nest.guards:
+            return self.generic(node)
+        new = self._others(node)
+        self.reuse.update(self._others.reuse)
+        inside = self._nest.guards[node.block]
         if inside is None:
             return new
         return BlockRealize(new.iter_values, all_of([inside, new.predicate]), new.block)
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         """Rewrite a loop; those that drive the axes become longer."""
-        new: For = super().rewrite_For(node)  # type: ignore[assignment]
+        new = self.generic(node)
         extent = self._nest.loops.get(node.loop_var)
         return new if extent is None else new.with_(extent=extent)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedule.analysis.reducer import find_reduction
-from schedule.analysis.staging_safety import init_runs_first
 from schedule.sref import StmtSRef
+from schedule.staging.old_values import init_runs_first
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType
@@ -72,8 +72,8 @@ def keep_neutral(
         kept, other = other, kept
     if not _is_accumulator(kept, store):
         return None
-    least = _least_change(block, step)
-    loose = [axis for axis in axes if not least.keeps(_Outside(axis, extents[axis]).value(other))]
+    beyond = {axis: _Outside(axis, extents[axis]).value(other) for axis in axes}
+    loose = [axis for axis, value in beyond.items() if not _keeps(block, step, value)]
     if not loose:
         return AddedSteps(store)
     neutral = _NEUTRAL[type(step)](step.dtype)
@@ -125,34 +125,21 @@ _NEUTRAL: Final[dict[type[PrimExpr], Callable[[DataType], PrimExpr]]] = {
 """The neutral constant of each operation: it leaves the other operand as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LeastChange:
-    """The constants that an accumulator may be combined with and keep its value."""
-
-    kind: type[PrimExpr]
-    start: float
-    """The first value of the accumulator, a bound of all later ones for a maximum or minimum."""
-
-    def keeps(self, value: PrimExpr | None) -> bool:
-        if not isinstance(value, (IntImm, FloatImm)):
-            return False
-        if self.kind is Max:
-            return bool(value.value <= self.start)
-        if self.kind is Min:
-            return bool(value.value >= self.start)
-        return bool(value.value == self.start)
-
-
-def _least_change(block: StmtSRef, step: PrimExpr) -> _LeastChange:
-    kind = type(step)
-    neutral = _constant(_NEUTRAL[kind](step.dtype))
-    assert neutral is not None
-    init = block.block.init
+def _keeps(block: StmtSRef, step: PrimExpr, value: PrimExpr | None) -> bool:
+    """Say whether a step that combines a constant with the accumulator keeps its value."""
+    if not isinstance(value, (IntImm, FloatImm)):
+        return False
+    kind, init = type(step), block.block.init
+    least = _constant(_NEUTRAL[kind](step.dtype))
+    assert least is not None
     if kind in (Max, Min) and isinstance(init, BufferStore) and init_runs_first(block):
+        # The first value of the accumulator is a bound of all later ones.
         start = _constant(init.value)
         if start is not None and not math.isnan(start):
-            return _LeastChange(kind, start)
-    return _LeastChange(kind, neutral)
+            least = start
+    if kind is Max:
+        return value.value <= least
+    return value.value >= least if kind is Min else value.value == least
 
 
 def _constant(value: PrimExpr) -> float | None:

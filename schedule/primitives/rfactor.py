@@ -11,10 +11,10 @@ from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction
 from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
-from schedule.analysis.staging_copy import stage_buffer
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
+from schedule.staging.buffers import stage_buffer
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var

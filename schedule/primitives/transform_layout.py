@@ -9,7 +9,7 @@ from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import blocks_in
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
-from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
+from schedule.analysis.layout_map import analyze_layout
 from schedule.analysis.redirect import RedirectEverywhere
 from schedule.analysis.surroundings import check_touched_in_blocks
 from schedule.analysis.view_access import InlineViews
@@ -18,7 +18,6 @@ from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr,
 from schedule.primitives.layout_padding import LayoutPadding
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.buffer import Buffer, Range
@@ -108,17 +107,12 @@ def transform_layout(
     index_map = index_map.retyped([n.dtype for n in old.shape])
     if pad_value is not None:
         _check_padding_value(block, old, index_map, pad_value)
-    layout: LayoutMap | None = None
+    trusted = assume_injective_transform and pad_value is None
     try:
-        if assume_injective_transform and pad_value is None:
-            shape = mapped_shape(index_map, [Range(n) for n in old.shape])
-        else:
-            layout = analyze_layout(index_map, [Range(n) for n in old.shape])
-            shape = layout.shape
+        layout = analyze_layout(index_map, [Range(n) for n in old.shape], trusted=trusted)
     except IRValueError as error:
         fail(NOT_INJECTIVE, block, index_map=index_map, buffer=old.name, reason=error)
-    pads = layout is not None and layout.has_padding
-    if layout is not None and pads:
+    if layout.has_padding:
         values = {"index_map": index_map, "buffer": old.name, "padding": layout.padding}
         check(pad_value is not None, ADDS_PADDING, block, **values)
         # Padding is filled after the blocks that write the buffer.
@@ -128,21 +122,18 @@ def transform_layout(
     if direct is not site.block:
         state.replace(site, direct, views.reuse)
     # The mark by which a table of `cache_index` is known stays.
-    new = old.with_(shape=shape, strides=(), axis_separators=())
+    new = old.with_(shape=layout.shape, strides=(), axis_separators=())
     if is_table(old):
         new = new.with_(strides=new.all_strides())
-    before = site.block
-    replaced: dict[Block, Block] = {}
-    if layout is not None and pads:
-        value = pad_value.retyped([n.dtype for n in shape])
+    before, replaced = site.block, dict[Block, Block]()
+    if layout.has_padding:
+        value = pad_value.retyped([n.dtype for n in layout.shape])
         # Other indices are computed in another type; the element is what it was.
         element = cast(old.dtype, value.final_indices[0])
         value = IndexMap(value.initial_indices, [element])
         padding = LayoutPadding(state, site, old, new, layout, value)
-        before = padding.applied()
-        replaced = padding.replaced
-    rewriter = _Relayout(old, new, index_map)
-    replace_buffer(state, site, old, new, rewriter, before, replaced)
+        before, replaced = padding.applied(), padding.replaced
+    replace_buffer(state, site, old, new, _Relayout(old, new, index_map), before, replaced)
 
 
 def _check_padding_value(
@@ -170,7 +161,6 @@ class _Relayout(RedirectEverywhere):
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
         super().__init__(old, new)
         self._index_map = index_map
-        self._analyzer = Analyzer()
         self._pending: dict[Var, Range] = {}
         """Ranges that the analyzer gets once an access needs them."""
         self._known: dict[tuple[PrimExpr, ...], list[PrimExpr]] = {}

@@ -1,4 +1,4 @@
-"""The place for the copy of a buffer, and the blocks that may use it.
+"""Where in a scope a copy of a buffer is made, and which blocks may use it.
 
 A copy holds what the buffer holds when it is made. So a block may read the copy in place of the
 buffer if nothing overwrites the buffer in between, also not in an earlier iteration of a loop
@@ -8,12 +8,12 @@ around both; and it may write the copy if whoever reads the buffer does so after
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from schedule.analysis.dependency import BlockScope
 from schedule.analysis.surroundings import check_touched_in_blocks, guards, guards_of_place
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, lowest_common_ancestor
+from schedule.staging.plan import StagingPlan
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.nodes.buffer import Buffer
@@ -41,22 +41,6 @@ NO_PLACE = Problem(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StagingPlace:
-    """The place of a copy in the body of a scope, and the blocks that use it.
-
-    A copy that is read is made in the gap `cursor`; one that is written is filled before the
-    statements at `cursor`, if it needs to, and copied back after them.
-    """
-
-    location: StmtSRef
-    """The innermost loop around the copy, or the scope."""
-    cursor: StmtCursor
-    writer: StmtSRef | None
-    """The block whose values are copied; None for those that the scope starts with."""
-    users: Sequence[StmtSRef]
-
-
 def place_to_read(
     state: ScheduleState,
     scope: StmtSRef,
@@ -64,8 +48,8 @@ def place_to_read(
     block: StmtSRef,
     buffer: Buffer,
     wanted: Sequence[StmtSRef] = (),
-) -> StagingPlace:
-    """Return the place for a copy of a buffer that `block` reads, and the readers of its values.
+) -> StagingPlan:
+    """Return the plan of a copy of a buffer that `block` reads, for the readers of its values.
 
     `wanted` restricts the readers. The place is right before the first reader after the writer, or
     the start of the scope if what it holds then is read.
@@ -82,8 +66,9 @@ def place_to_read(
     ]
     check(bool(chosen), NO_CONSUMER, block, buffer=buffer.name)
     start = _first_place(scope, chosen, buffer)
+    threads = buffer.scope()
     if not writers:
-        return StagingPlace(scope, start, None, chosen)
+        return StagingPlan(state, scope, scope, start, block, buffer, chosen, threads)
     (writer,) = writers
     order = {child: k for k, child in enumerate(graph.children)}
     source: StmtSRef | None = writer
@@ -110,9 +95,9 @@ def place_to_read(
         # The last iteration overwrote what was there before the loop.
         location = lowest_common_ancestor([block, writer])
         cursor = StmtCursor.below(location, scope).around(*users).before
-    place = StagingPlace(location, cursor, source, users)
-    _check_reached(scope, place, block, buffer)
-    return place
+    plan = StagingPlan(state, scope, location, cursor, block, buffer, users, threads, source)
+    _check_reached(plan)
+    return plan
 
 
 def place_to_write(
@@ -122,8 +107,8 @@ def place_to_write(
     block: StmtSRef,
     buffer: Buffer,
     wanted: Sequence[StmtSRef] = (),
-) -> StagingPlace:
-    """Return from where to where a block, the only writer of a buffer, may write a copy of it.
+) -> StagingPlan:
+    """Return the plan of a copy that a block, the only writer of a buffer, writes in its place.
 
     The `wanted` readers use the copy as well. The end is right before the first other reader, or
     the end of the scope.
@@ -151,9 +136,10 @@ def place_to_write(
                 location = lowest_common_ancestor([block, reader])
                 first = shared.position(block)
                 end = shared.span(first, first + 1)
-    place = StagingPlace(location, end, block, [block, *wanted])
-    _check_reached(scope, place, block, buffer)
-    return place
+    users, threads = [block, *wanted], buffer.scope()
+    plan = StagingPlan(state, scope, location, end, block, buffer, users, threads)
+    _check_reached(plan)
+    return plan
 
 
 def _first_place(scope: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer) -> StmtCursor:
@@ -194,20 +180,11 @@ def _repeated(cursor: StmtCursor) -> Stmt | None:
     return next((w for w, _ in cursor.wrappers() if type(w) in (For, While)), None)
 
 
-# ----------------------------------------------------------------------------------- conditions
-
-
-def may_be_left_out(scope: StmtSRef, block: StmtSRef, cursor: StmtCursor) -> bool:
-    """Say whether conditions may leave a block out where the statements around it run."""
-    around = guards_of_place(cursor)
-    return not all(guard in around for guard in guards(block, scope))
-
-
-def _check_reached(scope: StmtSRef, place: StagingPlace, block: StmtSRef, buffer: Buffer) -> None:
+def _check_reached(plan: StagingPlan) -> None:
     """Raise unless the copy is made wherever its users run."""
-    needed = guards_of_place(place.cursor)
-    for user in place.users if needed else ():
-        own = guards(user, scope)
+    needed = guards_of_place(plan.cursor)
+    for user in plan.users if needed else ():
+        own = guards(user, plan.scope)
         reason = "the second also runs where a condition around the first does not hold"
         reached = all(guard in own for guard in needed)
-        check(reached, NO_PLACE, block, user, buffer=buffer.name, reason=reason)
+        check(reached, NO_PLACE, plan.block, user, buffer=plan.buffer.name, reason=reason)

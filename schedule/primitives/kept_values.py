@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.dependency import BlockScope, DepKind
-from schedule.analysis.staging_safety import reads_old_values
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_above
+from schedule.staging.old_values import reads_old_values
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
 from tensorir.arith.mixed_radix import mixed_radix
