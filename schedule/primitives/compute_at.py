@@ -20,9 +20,9 @@ from schedule.analysis.domain_solving import (
 )
 from schedule.analysis.insertion_place import check_place
 from schedule.analysis.iteration_cover import left_out
-from schedule.analysis.known_cover import reads_covered
 from schedule.analysis.loops import nest_of_loops
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
+from schedule.analysis.region_cover import reads_covered
 from schedule.analysis.regions import (
     Box,
     bound_region,

@@ -14,7 +14,7 @@ from schedule.analysis.block_kind import (
 from schedule.analysis.bound_values import written_out
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.rebuild import BlockRewriter
-from schedule.analysis.whole_buffer import fills_buffer
+from schedule.analysis.region_cover import fills_buffer
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef

@@ -11,7 +11,6 @@ from schedule.sref import StmtSRef, loops_above
 from schedule.staging.old_values import reads_old_values
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
-from tensorir.arith.mixed_radix import mixed_radix
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import CmpOp, FloorMod, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, conjuncts
@@ -80,8 +79,7 @@ def _axes_of_elements(block: Block, buffer: Buffer) -> set[Var]:
     plain = {i.a if isinstance(i, FloorMod) else i for i in indices}
     domains = axis_domain(block.iter_vars)
     used = {var: domains[var] for i in indices for var in collect_vars(i) if var in domains}
-    plain_to_see = mixed_radix(indices, used, keep_unit=True) is not None
-    if plain_to_see or detect_iter_map(indices, used, TRUE, IterMapLevel.BIJECTIVE).indices:
+    if detect_iter_map(indices, used, TRUE, IterMapLevel.BIJECTIVE).indices:
         return set(used)
     return {var for var in used if var in plain}
 
