@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from schedule.sref import StmtSRef, loops_above, path_up
 from tensorir.nodes.ops import const
@@ -160,12 +160,12 @@ class StmtCursor:
         new = sequence([*self.parts[: self.first], *stmts, *self.parts[self.last :]])
         if self.outer is None:
             return NOTHING if is_no_op(new) else new
-        rebuilt = _with_body(self.outer.stmt, self.field, new)
+        rebuilt = self.outer.stmt.with_(**{self.field: new})
         if isinstance(rebuilt, _FOR_THE_BODY):
             if all(is_no_op(body) for _, body in _bodies(rebuilt)):
                 return self.outer.replace()
             if self.field == "else_case" and is_no_op(new):
-                rebuilt = _with_body(rebuilt, "else_case", None)
+                rebuilt = rebuilt.with_(else_case=None)
         return self.outer.replace(rebuilt)
 
 
@@ -247,11 +247,3 @@ def _bodies(stmt: Stmt) -> list[tuple[str, Stmt]]:
         return []
     parts = [(name, getattr(stmt, name)) for name in stmt.fields]
     return [(name, part) for name, part in parts if isinstance(part, Stmt)]
-
-
-def _with_body(stmt: Stmt, field: str, body: Stmt | None) -> Stmt:
-    """Return a loop or wrapper with another body."""
-    make: Any = type(stmt)
-    parts = {name: getattr(stmt, name) for name in stmt.fields}
-    new: Stmt = make(**{**parts, field: body})
-    return new

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorir.arith import Analyzer
@@ -13,7 +12,7 @@ from tensorir.nodes.expr import Add, BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from tensorir.rewriting.visit import Rewriter, substitute, uses_var, walk
+from tensorir.rewriting.visit import rewrite, substitute, uses_var, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,10 @@ class _Matcher:
         for a, b in zip(loads, described, strict=True):
             self._access(a, b)
         paired = dict(zip(map(id, described), loads, strict=True))
-        wanted = _Instantiate(self._vars, paired)(expected)
+        wanted = rewrite(
+            expected,
+            before={Var: lambda v, _: self._vars.get(v), BufferLoad: lambda v, _: paired[id(v)]},
+        )
         if not self._equal(found, wanted):
             raise Mismatch("the expressions differ", found, expected)
 
@@ -213,20 +215,6 @@ class _Matcher:
         if type(index) is Add and index.b is moved:
             return self._analyzer.simplify(index.a)
         return self._analyzer.simplify(index - moved)
-
-
-class _Instantiate(Rewriter):
-    """Writes an expression of the description with the program's variables and loads."""
-
-    def __init__(self, values: Mapping[Var, PrimExpr], loads: Mapping[int, BufferLoad]) -> None:
-        self._values = values
-        self._loads = loads
-
-    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        return self._values.get(node, node)
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        return self._loads[id(node)]
 
 
 def _axes(realize: BlockRealize) -> str:

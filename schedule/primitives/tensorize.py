@@ -38,7 +38,8 @@ def tensorize(
 
     See `tensorir.tensor_intrin.TensorIntrin` for the intrinsics there are, and to register others.
     Raises ScheduleError: ArgumentError (a ValueError) for the name of none,
-    TensorIntrinMismatchError, and what blockize raises.
+    TensorIntrinMismatchError, and for a loop NonSingleChildBlockError and
+    SubspaceNotDivisibleError.
     """
     # Preconditions.
     intrin = TensorIntrin.get(tensor_intrin, allow_missing=True)
