@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedule.analysis.bindings import loop_iter_types
-from schedule.analysis.dependency import BlockScope
 from schedule.analysis.insertion_place import check_place
 from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import ScheduleError
@@ -90,22 +89,27 @@ def _possible_places(
     state: ScheduleState, block: StmtSRef, only: int | None = None
 ) -> Iterator[int]:
     """Yield the places at which a block can be computed; only `only` if given."""
-    if only in (None, INLINE_INDEX) and _succeeds(lambda: check_compute_inline(state, block)):
-        yield INLINE_INDEX
+    if only in (None, INLINE_INDEX):
+        with suppress(ScheduleError):
+            check_compute_inline(state, block)
+            yield INLINE_INDEX
     if only in (None, ROOT_INDEX):
         yield ROOT_INDEX
     if only is not None and only < 0:
         return
     loops = consumer_loops(state, block)
-    try:
-        graph = require_movable(state, block)
-    except ScheduleError:
-        return
-    attempt = _attempt(state, graph, block)
     runs = np.array([[not is_const_int(loop.loop.extent, 1)] for loop in loops], bool)
-    for k in np.flatnonzero(open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))):
-        if only in (None, k) and _succeeds(partial(attempt, loops[k])):
-            yield int(k)
+    with suppress(ScheduleError):
+        graph, planned = require_movable(state, block), needs_plan(block)
+        for k in np.flatnonzero(open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))):
+            if only not in (None, k):
+                continue
+            with suppress(ScheduleError):
+                if planned:
+                    plan_move(state, graph, block, loops[k], -1, True, to_consumers=True)
+                else:
+                    check_place(state, graph, block, loops[k], -1, to_consumers=True)
+                yield int(k)
 
 
 def consumer_loops(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
@@ -162,26 +166,6 @@ def sample_compute_location(
     else:
         place = find_domain().decide(rng, decision)
     assert isinstance(place, int)
-    if place == INLINE_INDEX:
-        return Sampled(INLINE_MARK, place)
-    if place == ROOT_INDEX:
-        return Sampled(ROOT_MARK, place)
+    if place < 0:
+        return Sampled(INLINE_MARK if place == INLINE_INDEX else ROOT_MARK, place)
     return Sampled(loops_above(get_consumers(state, block)[0])[place], place)
-
-
-def _attempt(
-    state: ScheduleState, graph: BlockScope, block: StmtSRef
-) -> Callable[[StmtSRef], object]:
-    """Return a function that raises if the block cannot move below a loop."""
-    if needs_plan(block):
-        return lambda loop: plan_move(state, graph, block, loop, -1, True, to_consumers=True)
-    return lambda loop: check_place(state, graph, block, loop, -1, to_consumers=True)
-
-
-def _succeeds(attempt: Callable[[], object]) -> bool:
-    """Say whether the checks of a primitive pass."""
-    try:
-        attempt()
-    except ScheduleError:
-        return False
-    return True
