@@ -66,8 +66,9 @@ def blockize(
     TVM also takes reductions that are repeated by an inner loop, or whose axes do not start at
     their minimum; initialising those once, before the inner loops, is wrong, so they are refused.
 
-    Raises ScheduleError: NonSingleChildBlockError, SubspaceNotDivisibleError, RootBlockError, and
-    for lists NoBlockError, BlocksNotSiblingsError, OuterAxesMismatchError, OuterReductionError.
+    Raises ScheduleError: NonSingleChildBlockError, SubspaceNotDivisibleError, RootBlockError,
+    DependentAxisError, and for lists NoBlockError, BlocksNotSiblingsError, OuterAxesMismatchError,
+    OuterReductionError.
     """
     if not isinstance(target, StmtSRef):
         return _blockize_blocks(state, target, preserve_unit_iters)

@@ -113,8 +113,8 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
     Stores convert to `dtype`, loads convert back. Where `dtype` has every number of the old type,
     nothing is lost, and a load that is converted further is converted from `dtype` at once: what
     the buffer holds are numbers of the old type, as long as every store goes to it by its name.
-    Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError; ValueError for text
-    that names no type.
+    Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError, AliasedBufferError;
+    ValueError for text that names no type.
     """
     buffer = checked_region(block, buffer_index, "write").buffer
     try:

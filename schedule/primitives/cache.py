@@ -59,9 +59,9 @@ def cache_read(
     Readers are those of the values that the block reads, which are not the buffer's last ones if
     its writer comes after the block; `consumer_blocks` restricts them.
 
-    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
-    NotRegionCoverError, NotSingleWriteBlock, NotConsumerError, InsertionPointNotFoundError,
-    AliasedBufferError, BareAccessError.
+    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, NotRegionCoverError,
+    NotSingleWriteBlock, NotConsumerError, InsertionPointNotFoundError, AliasedBufferError,
+    BareAccessError, RootBlockError.
     """
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope, graph = require_scope(state, block)
@@ -95,9 +95,9 @@ def cache_write(
     back, gets a second nest before it that fills the new buffer. TVM leaves that out, and so does a
     schedule made with `enable_check=False`.
 
-    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
-    NotSingleWriteBlock, NotRegionCoverError, NotConsumerError, InsertionPointNotFoundError,
-    AliasedBufferError, BareAccessError, UnsafeStageError.
+    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, NotSingleWriteBlock,
+    NotRegionCoverError, NotConsumerError, InsertionPointNotFoundError, AliasedBufferError,
+    BareAccessError, UnsafeStageError, RootBlockError.
     """
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope, graph = require_scope(state, block)

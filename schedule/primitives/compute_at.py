@@ -133,7 +133,8 @@ def compute_at(
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
     DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError,
-    OpaqueCallError, DependentAxisError, OrderedReductionError.
+    OpaqueCallError, DependentAxisError, OrderedReductionError, AliasedBufferError, BareAccessError,
+    GuardedBlockError.
     """
     if loop is INLINE_MARK:
         compute_inline(state, block)
@@ -160,9 +161,10 @@ def reverse_compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
-    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError,
-    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError, OpaqueCallError,
-    DependentAxisError, OrderedReductionError.
+    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError, LeftOutInstancesError,
+    OpaqueBlockError, UndeclaredAccessError, OpaqueCallError, DependentAxisError,
+    OrderedReductionError, AliasedBufferError, BareAccessError, GuardedBlockError,
+    LostIterationError.
     """
     if loop is INLINE_MARK:
         reverse_compute_inline(state, block)

@@ -55,7 +55,7 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     unless the schedule was made with `enable_check=False`.
 
     Raises ScheduleError: RootBlockError, IncompleteBlockError, LoopPositionError,
-    PaddingPatternMatchError, PaddingReadEarlyError, OutOfScopeError.
+    PaddingPatternMatchError, PaddingReadEarlyError, OutOfScopeError, AliasedBufferError.
     """
     # Preconditions.
     _, graph = require_scope(state, block)

@@ -71,7 +71,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     data-parallel axes use. The block becomes `<name>_update` and its handle stays valid.
 
     Raises ScheduleError: LoopPositionError, NotReductionBlockError, LoopHeightError,
-    EmptyReductionError, DependentAxisError.
+    EmptyReductionError, DependentAxisError, BareAccessError, GuardedBlockError.
     """
     # Preconditions.
     loops = loops_above(block)

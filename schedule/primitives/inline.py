@@ -61,7 +61,7 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
 
     Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
     OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError,
-    OpaqueCallError.
+    OpaqueCallError, AliasedBufferError, BareAccessError, GuardedBlockError, RootBlockError.
     """
     scope, store, places, inverse = check_compute_inline(state, block)
     state.replace(block, None)

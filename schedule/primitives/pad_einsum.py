@@ -65,7 +65,7 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, InvalidPaddingError,
     NonEinsumError, NotOnlyChildError, UnsafeStageError, OpaqueCallError, and for tuples
-    RFactorNotApplicableError, NoMatchedReducerError.
+    RFactorNotApplicableError, NoMatchedReducerError, AliasedBufferError.
     """
     # Preconditions.
     scope, _ = require_pipeline(state, block, stays=True)

@@ -88,7 +88,8 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     to be harmless is refused here, unless the schedule was made with `enable_check=False`.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, NotStagePipelineError, NotLeafBlockError,
-    InvalidBufferAccessError, NotSingleChildChainError, UnsafeStageError.
+    InvalidBufferAccessError, NotSingleChildChainError, UnsafeStageError, AliasedBufferError,
+    BareAccessError.
     """
     old = accessed_buffer(block, *buffer)
     reading = buffer[0] == "read"

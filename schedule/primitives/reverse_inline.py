@@ -67,8 +67,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
 
     Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
     IncompleteBlockError, NonSingleProducerError, NonSingleConsumerError, OutputBlockError,
-    BodyAnalysisError, OnlyLeafError, OpaqueAccessError,
-    OpaqueCallError.
+    BodyAnalysisError, OnlyLeafError, OpaqueAccessError, OpaqueCallError, AliasedBufferError,
+    BareAccessError, DependentAxisError, RootBlockError.
     """
     # Preconditions.
     node = block.block

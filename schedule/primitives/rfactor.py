@@ -54,7 +54,7 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
 
     Raises ScheduleError: NonSingleChildBlockError, NotStagePipelineError, NotReductionBlockError,
     NotSerialLoopKindError, LoopPropertyError, RFactorNotApplicableError, NoMatchedReducerError,
-    FactorAxisOutOfRangeError.
+    FactorAxisOutOfRangeError, BareAccessError, DependentAxisError, GuardedBlockError.
     """
     # Preconditions.
     children = state.child_blocks(loop)

@@ -60,7 +60,8 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
 
     Raises ScheduleError: BufferIndexOutOfRangeError, RootBlockError, NotStagePipelineError,
     OutputBlockError, RollingBufferDependencyError, RollingBufferInsertionError,
-    RollingBufferMatchError, StaleValueError, OpaqueAccessError.
+    RollingBufferMatchError, StaleValueError, OpaqueAccessError, AliasedBufferError,
+    GuardedBlockError.
     """
     # Preconditions.
     written = {region.buffer for region in block.block.writes}

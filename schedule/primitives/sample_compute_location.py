@@ -160,6 +160,8 @@ def sample_compute_location(
     The choice is uniform over the loops at which the block can be computed, staying at the root,
     and inlining where that is possible. The decision is -2 for inlining, -1 for the root, else the
     position of the loop; one that is not possible becomes the nearest smaller one.
+
+    Raises ScheduleError: RootBlockError.
     """
     if decision is not None and decision in _possible_places(state, block, only=decision):
         place: Decision = decision

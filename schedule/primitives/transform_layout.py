@@ -91,7 +91,7 @@ def transform_layout(
     NonAllocatedBufferError, IndexMapArityError, OpaqueAccessError,
     TransformationPaddingIndexMapError, TransformationPaddingTypeError,
     TransformationPaddingExpressionError, TransformationNotInjectiveError,
-    TransformationIntroducesPaddingError.
+    TransformationIntroducesPaddingError, BareAccessError.
     """
     # Preconditions.
     old = accessed_buffer(block, *buffer)
