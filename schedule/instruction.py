@@ -85,6 +85,11 @@ class Sampled(Generic[T]):
     decision: Any
 
 
+ChosenNumber: TypeAlias = Annotated[DecisionDomain, "expr", int | None]
+ChosenNumbers: TypeAlias = Annotated[DecisionDomain, "exprs", Sequence[int] | None]
+ChosenWords: TypeAlias = Annotated[DecisionDomain, "exprs", Sequence[str] | None]
+"""The results of sampling primitives that return their alternatives: outputs and decision."""
+
 Number: TypeAlias = Annotated[Sampled[int], "expr"]
 Numbers: TypeAlias = Annotated[Sampled[Sequence[int | None]], "exprs"]
 SampledLoop: TypeAlias = Annotated[Sampled[StmtSRef], "loop"]
@@ -116,10 +121,13 @@ class InstructionKind:
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())[1:]
         names = {p.name for p in parameters}
-        self.has_decision = "decision" in names
-        self.decision_type: Any = hints.get("decision")
+        result = get_args(hints.get("return")) if "return" in hints else ()
+        self.returns_domain = len(result) == 3
+        """True if the function returns the alternatives, and nothing else is to be done."""
+        self.has_decision = "decision" in names or self.returns_domain
+        self.decision_type: Any = result[2] if self.returns_domain else hints.get("decision")
         """The annotation of the decision of a sampling primitive, None for the others."""
-        self.domain = domain
+        self.domain = function if self.returns_domain else domain
         """Gives the alternatives of a sampling primitive for its operands; None: not declared."""
         self.domain_param = next((n for n in _DOMAIN_PARAMS if domain and n in names), None)
         """The parameter that takes the alternatives, or the function that finds them."""
@@ -315,9 +323,12 @@ def primitive(
 
     The function takes the `ScheduleState` first, then its operands as `StmtSRef`s and plain
     values; it checks every precondition (raising through `schedule.errors.fail`) before it calls
-    `state.replace`, and returns references to what it made. A keyword parameter `decision` makes it
-    a sampling primitive: it then also takes `rng`, the schedule's `RandomState`, and returns
-    `Sampled`. `pure` says that the program stays as it is.
+    `state.replace`, and returns references to what it made. `pure` says that the program stays as
+    it is.
+
+    A function that returns `ChosenNumber` or the like is a sampling primitive: it returns the
+    domain of the alternatives, of which one is chosen. So is one with a keyword parameter
+    `decision`: it then also takes `rng`, the schedule's `RandomState`, and returns `Sampled`.
 
     `domain(state, *operands)` gives the alternatives of a sampling primitive, so that the search
     can step from one to another; without it they are drawn anew. A primitive with a keyword

@@ -32,6 +32,8 @@ def _install(kind: InstructionKind) -> None:
     method.__doc__ = inspect.getdoc(kind.function)
     signature = inspect.signature(kind.function)
     shown = [p for p in signature.parameters.values() if p.name not in kind.injected]
+    if kind.returns_domain:
+        shown.append(inspect.Parameter("decision", inspect.Parameter.KEYWORD_ONLY, default=None))
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[shown[0].replace(name="self", annotation=inspect.Parameter.empty), *shown[1:]]
     )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet, ref
 
-from schedule.decisions.domain import DecisionDomain
-from schedule.errors import ArgumentTypeError, Problem, RenderLevel, ScheduleError, fail
+from schedule.decisions.domain import DecisionDomain, NoDecision
+from schedule.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    Problem,
+    RenderLevel,
+    ScheduleError,
+    fail,
+)
 from schedule.handle_text import handle_text
 from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
@@ -311,7 +318,7 @@ class Schedule(PrimitiveMethods):
         """
         state = self.state
         state.running = kind.method
-        found: list[DecisionDomain] = []
+        find_domain: Any = None
         try:
             operands: list[Any] = []
             options: dict[str, Any] = {}
@@ -330,9 +337,7 @@ class Schedule(PrimitiveMethods):
                     expected = type_text(kind.decision_type)
                     raise ArgumentTypeError(kind.method, "decision", expected, decision)
                 if kind.domain is not None:
-                    find_domain = _found_once(
-                        found, partial(kind.domain, state, *operands, **options)
-                    )
+                    find_domain = cache(partial(kind.domain, state, *operands, **options))
                     if kind.domain_param == "find_domain":
                         options["find_domain"] = find_domain
                     elif kind.domain_param == "domain":
@@ -340,10 +345,13 @@ class Schedule(PrimitiveMethods):
                     if self.keeps_domains:
                         find_domain()
                 options.update(rng=self._rng, decision=decision)
-            result = kind.function(state, *operands, **options)
-            if kind.has_decision:
-                assert isinstance(result, Sampled)
-                result, decision = result.value, result.decision
+            if kind.returns_domain:
+                result, decision = self._chosen(find_domain(), decision)
+            else:
+                result = kind.function(state, *operands, **options)
+                if kind.has_decision:
+                    assert isinstance(result, Sampled)
+                    result, decision = result.value, result.decision
             if state.has_definitions and not kind.is_pure:
                 _check_names_defined(state.mod)
             if state.debug_mask & DEBUG_VERIFY_TREE:
@@ -356,9 +364,20 @@ class Schedule(PrimitiveMethods):
             raise
         state.commit()
         outputs = self._outputs(kind, result)
-        domain = found[0] if found else None
+        is_known = find_domain is not None and find_domain.cache_info().currsize
+        domain = find_domain() if is_known else None
         self.trace.append(Instruction(kind, values, outputs, domain), decision)
         return outputs
+
+    def _chosen(self, domain: DecisionDomain, decision: Any) -> tuple[Any, Any]:
+        """Return what an alternative gives the outputs, and the alternative: drawn, or as given."""
+        try:
+            chosen = domain.decide(self._rng, decision)
+        except NoDecision:
+            raise
+        except ValueError as error:
+            raise NoDecision("decision", str(error)) from None
+        return domain.outputs(chosen), chosen
 
     def _outputs(self, kind: InstructionKind, result: Any) -> list[Any]:
         table, maker = self._table, ref(self)
@@ -387,6 +406,10 @@ class Schedule(PrimitiveMethods):
             raised: ScheduleError = ImpossibleError(_IMPOSSIBLE, values={"reason": error})
             self._locate(raised, kind)
             raise raised from error
+        if isinstance(error, NoDecision):
+            raised = ArgumentError(kind.method, error.path, str(error))
+            self._locate(raised, kind)
+            raise raised from None
         if isinstance(error, ScheduleError):
             self._locate(error, kind)
 
@@ -395,19 +418,6 @@ class Schedule(PrimitiveMethods):
             error.primitive = error.primitive or kind.call_name
             error.mod = self.mod
             error.render_level = self.error_render_level
-
-
-def _found_once(
-    found: list[DecisionDomain], find: Callable[[], DecisionDomain]
-) -> Callable[[], DecisionDomain]:
-    """Return a function that calls `find` once, and keeps the result in `found`."""
-
-    def once() -> DecisionDomain:
-        if not found:
-            found.append(find())
-        return found[0]
-
-    return once
 
 
 def _check_names_defined(mod: IRModule) -> None:

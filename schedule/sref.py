@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tensorir.nodes.stmt import Block, BlockRealize, For
@@ -64,6 +65,13 @@ ROOT_MARK: Final = StmtSRef(None, None)
 """The compute location "leave it where it is"."""
 
 
+def path_up(sref: StmtSRef | None) -> Iterator[StmtSRef]:
+    """Yield a loop or block and those around it, innermost first."""
+    while sref is not None:
+        yield sref
+        sref = sref.parent
+
+
 def scope_root(sref: StmtSRef) -> StmtSRef | None:
     """Return the nearest block that encloses `sref`, None for a function's root block."""
     parent = sref.parent
@@ -98,28 +106,15 @@ def loops_seen_through(scope: StmtSRef) -> list[StmtSRef]:
 
 def is_ancestor(outer: StmtSRef, inner: StmtSRef) -> bool:
     """Say whether `outer` encloses `inner` (a statement encloses itself)."""
-    current: StmtSRef | None = inner
-    while current is not None:
-        if current is outer:
-            return True
-        current = current.parent
-    return False
+    return any(sref is outer for sref in path_up(inner))
 
 
-def lowest_common_ancestor(srefs: list[StmtSRef]) -> StmtSRef:
+def lowest_common_ancestor(srefs: Sequence[StmtSRef]) -> StmtSRef:
     """Return the innermost loop or block that encloses all of `srefs`, or is one of them."""
-    path = []
-    current: StmtSRef | None = srefs[0]
-    while current is not None:
-        path.append(current)
-        current = current.parent
+    path = list(path_up(srefs[0]))
     depth = 0
     for other in srefs[1:]:
-        seen = set()
-        current = other
-        while current is not None:
-            seen.add(current)
-            current = current.parent
+        seen = set(path_up(other))
         while path[depth] not in seen:
             depth += 1
     return path[depth]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule.errors import ROOT_BLOCK, fail
-from schedule.sref import StmtSRef, scope_root
+from schedule.sref import StmtSRef, path_up, scope_root
 from schedule.stmt_cursor import with_child_replaced
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
@@ -35,6 +36,10 @@ DEBUG_VERIFY_TREE: Final = 1
 DEBUG_VERIFY_FLAGS: Final = 2
 
 _DEFINING: Final = (LetStmt, Allocate, AllocateConst, DeclBuffer)
+
+
+_Entry: TypeAlias = tuple[StmtSRef, For | Block | None, StmtSRef | None, BlockRealize | None]
+"""A reference, what it refers to, the one around that, and for a block what binds its axes."""
 
 
 class ScheduleState:
@@ -76,9 +81,9 @@ class ScheduleState:
         self._mod: IRModule | None = mod.clone()
         self._mod_before: IRModule | None = None
         self._roots: dict[str, StmtSRef] = {}
-        self._loop_of: dict[Var, StmtSRef] = {}
-        self._block_of: dict[Var, StmtSRef] = {}
-        self._undo: list[tuple[StmtSRef, Stmt | None, StmtSRef | None, BlockRealize | None]] = []
+        self._defining: dict[Var, StmtSRef] = {}
+        """By the variable of a loop, or by the first axis of a block: the loop or block."""
+        self._undo: list[_Entry] = []
         self._undo_funcs: list[tuple[str, PrimFunc]] = []
         for name, func in self._funcs.items():
             if type(func.body) is BlockRealize:
@@ -119,9 +124,8 @@ class ScheduleState:
 
     def func_name_of(self, sref: StmtSRef) -> str:
         """Return the name of the function that `sref` is in."""
-        while sref.parent is not None:
-            sref = sref.parent
-        return next(name for name, root in self._roots.items() if root is sref)
+        *_, top = path_up(sref)
+        return next(name for name, root in self._roots.items() if root is top)
 
     def func_of(self, sref: StmtSRef) -> PrimFunc:
         """Return the function that `sref` is in."""
@@ -167,6 +171,12 @@ class ScheduleState:
             fail(ROOT_BLOCK, sref)
         return root
 
+    def free_name(self, sref: StmtSRef, name: str) -> str:
+        """Return `name`, with a number if a block of the function has it already."""
+        taken = {block.block.name_hint for block in self.blocks(self.func_name_of(sref))}
+        numbered = (f"{name}_{k}" for k in count(1))
+        return name if name not in taken else next(n for n in numbered if n not in taken)
+
     # ----------------------------------------------------------------------------------- changing
 
     def replace(
@@ -202,7 +212,7 @@ class ScheduleState:
             old_stmt = realize
         else:
             replacement = new
-        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]] = []
+        placed: list[_Entry] = []
         kept: set[Stmt] = set()
         alive: set[StmtSRef] = set()
         if replacement is not None:
@@ -217,7 +227,7 @@ class ScheduleState:
         stmt: Stmt,
         parent: StmtSRef | None,
         renamed: Mapping[Block, StmtSRef],
-        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]],
+        placed: list[_Entry],
         kept: set[Stmt],
         alive: set[StmtSRef],
     ) -> None:
@@ -225,33 +235,19 @@ class ScheduleState:
         pending: list[tuple[Stmt, StmtSRef | None]] = [(stmt, parent)]
         while pending:
             node, above = pending.pop()
-            if type(node) is For:
-                sref = self.stmt2ref.get(node)
+            if type(node) is For or type(node) is BlockRealize:
+                realize = node if type(node) is BlockRealize else None
+                part: Any = node if realize is None else realize.block
+                sref = self.stmt2ref.get(part)
                 if sref is not None:
-                    kept.add(node)
-                    alive.add(sref)
-                    placed.append((sref, node, above, None))
-                    continue
-                sref = self._loop_of.get(node.loop_var) or StmtSRef(None, None)
+                    kept.add(part)
+                else:
+                    var = _defined(part)
+                    sref = renamed.get(part) or self._defining.get(var)  # type: ignore[arg-type]
+                    sref = sref or StmtSRef(None, None)
+                    pending.append((part.body, sref))
                 alive.add(sref)
-                placed.append((sref, node, above, None))
-                pending.append((node.body, sref))
-            elif type(node) is BlockRealize:
-                block = node.block
-                sref = self.stmt2ref.get(block)
-                if sref is not None:
-                    kept.add(block)
-                    alive.add(sref)
-                    placed.append((sref, block, above, node))
-                    continue
-                sref = renamed.get(block)
-                if sref is None and block.iter_vars:
-                    sref = self._block_of.get(block.iter_vars[0].var)
-                if sref is None:
-                    sref = StmtSRef(None, None)
-                alive.add(sref)
-                placed.append((sref, block, above, node))
-                pending.append((block.body, sref))
+                placed.append((sref, part, above, realize))
             elif type(node) is SeqStmt:
                 pending.extend([(child, above) for child in node.seq])
             elif type(node) is not BufferStore:
@@ -297,27 +293,21 @@ class ScheduleState:
         self._forget(old, sref)
         self._enter(stmt, sref)
 
-    def _forget(self, stmt: Stmt | None, sref: StmtSRef) -> None:
+    def _forget(self, stmt: For | Block | None, sref: StmtSRef) -> None:
         if stmt is None:
             return
         if self.stmt2ref.get(stmt) is sref:
             del self.stmt2ref[stmt]
-        if type(stmt) is For:
-            if self._loop_of.get(stmt.loop_var) is sref:
-                del self._loop_of[stmt.loop_var]
-        elif type(stmt) is Block and stmt.iter_vars:
-            var = stmt.iter_vars[0].var
-            if self._block_of.get(var) is sref:
-                del self._block_of[var]
+        var = _defined(stmt)
+        if var is not None and self._defining.get(var) is sref:
+            del self._defining[var]
 
-    def _enter(self, stmt: Stmt | None, sref: StmtSRef) -> None:
-        if stmt is None:
-            return
-        self.stmt2ref[stmt] = sref
-        if type(stmt) is For:
-            self._loop_of[stmt.loop_var] = sref
-        elif type(stmt) is Block and stmt.iter_vars:
-            self._block_of[stmt.iter_vars[0].var] = sref
+    def _enter(self, stmt: For | Block | None, sref: StmtSRef) -> None:
+        if stmt is not None:
+            self.stmt2ref[stmt] = sref
+            var = _defined(stmt)
+            if var is not None:
+                self._defining[var] = sref
 
     def _climb(self, old: Stmt, new: Stmt | None, parent: StmtSRef | None, start: StmtSRef) -> None:
         """Rebuild the ancestors of a replaced statement."""
@@ -396,7 +386,7 @@ class ScheduleState:
         for sref, _, _, _ in reversed(self._undo):
             self._forget(sref.stmt, sref)
         for sref, stmt, parent, realize in reversed(self._undo):
-            sref.stmt = stmt  # type: ignore[assignment]
+            sref.stmt = stmt
             sref.parent = parent
             sref.realize = realize
         for sref, _, _, _ in self._undo:
@@ -413,23 +403,16 @@ class ScheduleState:
         twins = {sref: StmtSRef(sref.stmt, None, sref.realize) for sref in self.stmt2ref.values()}
         for sref, other in twins.items():
             other.parent = None if sref.parent is None else twins[sref.parent]
-        twin.debug_mask = self.debug_mask
-        twin.enable_check = self.enable_check
+        twin.__dict__.update(self.__dict__)
         twin.running = ""
         twin.covered = dict(self.covered)
         twin.plain = set(self.plain)
-        twin.has_definitions = self.has_definitions
         twin.graph = (None, None)
         twin.rolling = set(self.rolling)
-        twin.before_postproc = self.before_postproc
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
-        twin._graph_funcs = self._graph_funcs
-        twin._attrs = self._attrs
-        twin._mod = self._mod
         twin._roots = {name: twins[sref] for name, sref in self._roots.items()}
-        twin._loop_of = {var: twins[sref] for var, sref in self._loop_of.items()}
-        twin._block_of = {var: twins[sref] for var, sref in self._block_of.items()}
+        twin._defining = {var: twins[sref] for var, sref in self._defining.items()}
         twin._undo = []
         twin._undo_funcs = []
         twin._mod_before = None
@@ -438,7 +421,7 @@ class ScheduleState:
     # ------------------------------------------------------------------------------------ indexing
 
     def _index(self, name: str, body: BlockRealize) -> None:
-        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]] = []
+        placed: list[_Entry] = []
         self._place(body, None, {}, placed, set(), set())
         for sref, stmt, parent, realize in placed:
             self._assign(sref, stmt, parent, realize)
@@ -455,3 +438,11 @@ class ScheduleState:
             assert sref.stmt is stmt, "a reference points elsewhere than the table"
             assert mine is expected, "a reference has a wrong parent"
             assert sref.realize is other.realize, "a reference has a stale realize"
+
+
+def _defined(stmt: For | Block) -> Var | None:
+    """Return the variable by which a loop or block is recognised; a block without axes is not."""
+    if type(stmt) is For:
+        return stmt.loop_var
+    assert type(stmt) is Block
+    return stmt.iter_vars[0].var if stmt.iter_vars else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from schedule.sref import StmtSRef, loops_above
+from schedule.sref import StmtSRef, loops_above, path_up
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import (
     Allocate,
@@ -99,12 +99,10 @@ class StmtCursor:
 
     def position(self, sref: StmtSRef) -> int:
         """Return the position in `parts` that is or holds a loop or block; IndexError if none."""
-        current: StmtSRef | None = sref
-        while current is not None:
+        for current in path_up(sref):
             stmt = current.realize or current.stmt
             if stmt in self.parts:
                 return self.parts.index(stmt)
-            current = current.parent
         path = _path(sref)
         for k, part in enumerate(self.parts):
             if any(stmt in path for stmt in _reached(part)):
@@ -162,12 +160,12 @@ class StmtCursor:
         new = sequence([*self.parts[: self.first], *stmts, *self.parts[self.last :]])
         if self.outer is None:
             return NOTHING if is_no_op(new) else new
-        rebuilt = _with_body(self.outer.stmt, self.field, new)
+        rebuilt = self.outer.stmt.with_(**{self.field: new})
         if isinstance(rebuilt, _FOR_THE_BODY):
             if all(is_no_op(body) for _, body in _bodies(rebuilt)):
                 return self.outer.replace()
             if self.field == "else_case" and is_no_op(new):
-                rebuilt = _with_body(rebuilt, "else_case", None)
+                rebuilt = rebuilt.with_(else_case=None)
         return self.outer.replace(rebuilt)
 
 
@@ -226,14 +224,8 @@ def lone_nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor | None:
 
 def _path(sref: StmtSRef) -> set[Stmt]:
     """Return the loops and realizes around a loop or block, itself included."""
-    path: set[Stmt] = set()
-    current: StmtSRef | None = sref
-    while current is not None:
-        stmt = current.realize if current.is_block else current.stmt
-        if stmt is not None:
-            path.add(stmt)
-        current = current.parent
-    return path
+    stmts = (s.realize if s.is_block else s.stmt for s in path_up(sref))
+    return {stmt for stmt in stmts if stmt is not None}
 
 
 def _reached(stmt: Stmt) -> Iterator[Stmt]:
@@ -255,11 +247,3 @@ def _bodies(stmt: Stmt) -> list[tuple[str, Stmt]]:
         return []
     parts = [(name, getattr(stmt, name)) for name in stmt.fields]
     return [(name, part) for name, part in parts if isinstance(part, Stmt)]
-
-
-def _with_body(stmt: Stmt, field: str, body: Stmt | None) -> Stmt:
-    """Return a loop or wrapper with another body."""
-    make: Any = type(stmt)
-    parts = {name: getattr(stmt, name) for name in stmt.fields}
-    new: Stmt = make(**{**parts, field: body})
-    return new

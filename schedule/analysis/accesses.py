@@ -1,4 +1,4 @@
-"""The buffers that statements touch, and the memory that buffers share."""
+"""The buffers and the memory that statements touch, in which way, and calls for an effect."""
 
 from __future__ import annotations
 
@@ -6,41 +6,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from schedule.sref import StmtSRef
+from schedule.errors import Problem, check, fail
+from schedule.sref import StmtSRef, path_up
 from schedule.stmt_cursor import wrappers
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
+    BinaryOp,
     BufferLoad,
     Call,
     FloatImm,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Max,
-    Min,
-    Mul,
-    Or,
     SizeVar,
     StringImm,
-    Sub,
     Var,
 )
 from tensorir.nodes.intrin import Effect, Op
 from tensorir.nodes.node import Node
-from tensorir.nodes.stmt import BlockRealize, BufferStore, For, LetStmt
-from tensorir.rewriting.visit import children
+from tensorir.nodes.stmt import AttrStmt, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
+from tensorir.rewriting.visit import children, walk
 
-_ARITHMETIC: Final = frozenset(
-    {Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, EQ, NE, LT, LE, GT, GE, And, Or}
+OPAQUE = Problem(
+    "OpaqueAccessError",
+    "{buffer} has an opaque access in {0}, through a pointer, a vector index, a match_buffer or "
+    "another buffer that shares its memory",
 )
+EFFECT = Problem(
+    "OpaqueCallError",
+    "{0} calls `{call}`, which may have an effect or give another value each time, and would run "
+    "another number of times or in another order",
+    "a call that does neither is written as T.call_pure_extern or T.call_llvm_pure_intrin",
+)
+
 _SCALARS: Final = frozenset({IntImm, FloatImm, StringImm, Var, SizeVar})
 
 
@@ -55,8 +51,8 @@ def accessing(*roots: Node, inside_blocks: bool = True) -> Iterator[Node]:
         node = pending.pop()
         kind = type(node)
         parts: Sequence[Node]
-        if kind in _ARITHMETIC:
-            parts = (node.a, node.b)  # type: ignore[attr-defined]
+        if isinstance(node, BinaryOp):
+            parts = (node.a, node.b)
         elif kind is For:
             pending.append(node.body)  # type: ignore[attr-defined]
             parts = (node.min, node.extent)  # type: ignore[attr-defined]
@@ -103,7 +99,7 @@ class Accesses:
                 if getattr(node.op, "short_name", "") == "address_of":
                     loads = [a for a in node.args if isinstance(a, BufferLoad)]
                     found.pointers.update((load.buffer.data, None) for load in loads)
-                elif not isinstance(node.op, Op) or node.op.effect in (Effect.OPAQUE, Effect.JUMP):
+                elif has_effect(node):
                     found.has_effect = True
         return found
 
@@ -116,8 +112,7 @@ class Memory:
 
     def __init__(self, scope: StmtSRef) -> None:
         self._origin: dict[Var, Var] = {}
-        current: StmtSRef | None = scope
-        while current is not None:
+        for current in path_up(scope):
             if current.is_block:
                 for view in current.block.match_buffers:
                     self._origin[view.buffer.data] = view.source.buffer.data
@@ -125,7 +120,6 @@ class Memory:
                 if isinstance(outer, LetStmt) and outer.var.dtype.is_handle:
                     pointers = Accesses.of(outer.value).pointers
                     self._origin.update((outer.var, data) for data in pointers)
-            current = current.parent
 
     def of(self, buffer: Buffer) -> Var:
         """Return the pointer that stands for the memory of a buffer, the same for all its names."""
@@ -136,3 +130,59 @@ class Memory:
         while pointer in self._origin:
             pointer = self._origin[pointer]
         return pointer
+
+
+# ---------------------------------------------------------------------------------- opaque access
+
+
+def check_no_opaque(place: StmtSRef, buffer: Buffer, stmt: Stmt | None = None) -> None:
+    """Raise unless a loop or block touches `buffer` by loads and stores of single elements only.
+
+    `stmt` is what it is about to become.
+    """
+    assert place.stmt is not None
+    plain = not any(is_opaque(node, buffer) for node in accessing(stmt or place.stmt))
+    check(plain, OPAQUE, place, buffer=buffer.name)
+
+
+def is_opaque(node: Node, buffer: Buffer) -> bool:
+    """Say whether a node touches `buffer` otherwise than by loading or storing an element."""
+    if isinstance(node, Var):
+        return node is buffer.data
+    if isinstance(node, (BufferLoad, BufferStore)):
+        if node.buffer is buffer:
+            return any(i.dtype.lanes > 1 for i in node.indices)
+        return node.buffer.data is buffer.data
+    if isinstance(node, Call):
+        # The argument is an address, whatever load stands for it.
+        return getattr(node.op, "short_name", "") == "address_of" and any(
+            isinstance(arg, BufferLoad) and arg.buffer is buffer for arg in node.args
+        )
+    if isinstance(node, AttrStmt):
+        return node.node is buffer or node.node is buffer.data
+    if isinstance(node, Block):
+        return any(view.source.buffer is buffer for view in node.match_buffers)
+    return False
+
+
+# ----------------------------------------------------------------------------------------- effects
+
+
+def has_effect(call: Call) -> bool:
+    """Say whether a call may do more than give a value: its number and order must stay."""
+    return not isinstance(call.op, Op) or call.op.effect in (Effect.OPAQUE, Effect.JUMP)
+
+
+def check_no_effect(block: StmtSRef) -> None:
+    """Raise if a block calls something for its effect."""
+    call = effect_in(block.block)
+    if call is not None:
+        fail(EFFECT, block, call=call)
+
+
+def effect_in(block: Block) -> Call | None:
+    """Return a call in a block that is made for its effect, None if there is none."""
+    for node in walk(block.body):
+        if isinstance(node, Call) and has_effect(node):
+            return node
+    return None

@@ -202,7 +202,7 @@ class _NestSubstitute(Substitution):
     A block with axes is isolated from the loops around it, so it is not entered.
     """
 
-    def __init__(self, values: dict[Var, PrimExpr], extra_predicate: PrimExpr | None) -> None:
+    def __init__(self, values: Mapping[Var, PrimExpr], extra_predicate: PrimExpr | None) -> None:
         super().__init__(values)
         self._extra = extra_predicate
 
@@ -247,7 +247,7 @@ class _NestSubstitute(Substitution):
 
 
 def substitute_loops(
-    body: Stmt, values: dict[Var, PrimExpr], extra_predicate: PrimExpr | None = None
+    body: Stmt, values: Mapping[Var, PrimExpr], extra_predicate: PrimExpr | None = None
 ) -> Stmt:
     """Return a loop body with loop variables replaced.
 

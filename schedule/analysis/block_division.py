@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NoReturn
 
-from schedule.analysis.bindings import axis_domain, loop_domain, loop_range
+from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_range
 from schedule.analysis.derived_regions import init_reads
 from schedule.analysis.empty_reductions import own_loops
+from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import without_variables
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.reduction_steps import (
@@ -27,9 +29,8 @@ from tensorir.arith.subspace import divide_predicate
 from tensorir.nodes.buffer import BufferRegion, Range
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import add, const, is_const_int, mul
+from tensorir.nodes.ops import TRUE, add, const, is_const_int, mul
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.fresh_copy import fresh_thread
 from tensorir.rewriting.visit import collect_vars, substitute, uses_var, walk
 
 NOT_DIVISIBLE = Problem(
@@ -58,8 +59,8 @@ class BlockDivision:
     outer_values: list[PrimExpr] = field(default_factory=list)
     inner_axes: list[IterVar] = field(default_factory=list)
     inner_values: list[PrimExpr] = field(default_factory=list)
-    outer_predicate: PrimExpr | None = None
-    inner_predicate: PrimExpr | None = None
+    outer_predicate: PrimExpr = TRUE
+    inner_predicate: PrimExpr = TRUE
     values: dict[Var, PrimExpr] = field(default_factory=dict)
     """The value of each axis of the block in terms of the new axes."""
 
@@ -85,7 +86,6 @@ class BlockDivision:
 
     def nest(self, inner: Block) -> Stmt:
         """Return the loops around the inner block."""
-        assert self.inner_predicate is not None
         body: Stmt = BlockRealize(self.inner_values, self.inner_predicate, inner)
         for loop in reversed(self.loops):
             body = loop.with_body(body)
@@ -124,7 +124,7 @@ def divide_block(
     above = [sref.loop.loop_var for sref in outer]
     below = [sref.loop.loop_var for sref in inner]
 
-    def refuse(reason: str) -> None:
+    def refuse(reason: str) -> NoReturn:
         fail(NOT_DIVISIBLE, block, inner=[var.name for var in below], reason=reason)
 
     for sref in inner:
@@ -180,22 +180,22 @@ def _add_parts(
 ) -> None:
     """Add the axes that the parts of one axis become."""
     dtype = axis.var.dtype
-    outer_var = _add_axis(division, axis, outer, inside=False)
+    outer_var = _add_axis(division, axis, _domain(outer[0], dtype), outer[1], inside=False)
     value: PrimExpr = outer_var
     if outer[0] == 1 and (inner[0] != 1 or not preserve_unit):
         value = const(0, dtype)
     if inner[0] != 1:
         value = mul(value, size_expr(inner[0], dtype))
-        value = add(value, _add_axis(division, axis, inner, inside=True))
+        inner_dom = _domain(inner[0], dtype)
+        value = add(value, _add_axis(division, axis, inner_dom, inner[1], inside=True))
     division.values[axis.var] = add(value, base)
 
 
 def _add_axis(
-    division: BlockDivision, axis: IterVar, part: tuple[Size, PrimExpr], *, inside: bool
+    division: BlockDivision, axis: IterVar, dom: Range | None, value: PrimExpr, *, inside: bool
 ) -> Var:
-    extent, value = part
     var = axis.var.with_name(f"{axis.var.name}_{'i' if inside else 'o'}")
-    made = IterVar(_domain(extent, var.dtype), var, axis.iter_type, axis.thread_tag)
+    made = IterVar(dom, var, axis.iter_type, axis.thread_tag)
     (division.inner_axes if inside else division.outer_axes).append(made)
     (division.inner_values if inside else division.outer_values).append(value)
     return var
@@ -210,31 +210,22 @@ def _divide_trivially(
     realize: BlockRealize,
     above: Sequence[Var],
     below: Sequence[Var],
-    refuse: object,
+    refuse: Callable[[str], NoReturn],
 ) -> None:
     """Divide a block each axis of which is bound to outer loops alone, or to inner ones alone."""
-    assert callable(refuse)
     sides = divide_predicate(realize.predicate, above, below)
     if sides is None:
         refuse(f"its predicate `{realize.predicate}` relates outer and inner loops")
-        return
     division.outer_predicate, division.inner_predicate = sides
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         used = collect_vars(value)
         inside = any(var in below for var in used)
         if inside and any(var in above for var in used):
             refuse(f"axis {axis.var.name} is bound to `{value}`")
-        assert axis.dom is not None
-        var = axis.var.with_name(f"{axis.var.name}_{'i' if inside else 'o'}")
-        made = IterVar(axis.dom, var, axis.iter_type, axis.thread_tag)
-        (division.inner_axes if inside else division.outer_axes).append(made)
-        (division.inner_values if inside else division.outer_values).append(value)
-        division.values[axis.var] = var
+        division.values[axis.var] = _add_axis(division, axis, axis.dom, value, inside=inside)
         if inside:
-            unit = axis.var.with_name(f"{axis.var.name}_o")
-            whole = IterVar(_domain(1, unit.dtype), unit, axis.iter_type, axis.thread_tag)
-            division.outer_axes.append(whole)
-            division.outer_values.append(const(0, unit.dtype))
+            dtype = axis.var.dtype
+            _add_axis(division, axis, _domain(1, dtype), const(0, dtype), inside=False)
 
 
 # --------------------------------------------------------------------------------- initialisation
@@ -254,8 +245,7 @@ def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
     require(reason is None, reason)
     analyzer = Analyzer()
     if not is_const_int(instances.predicate, 1):
-        for lp in loops:
-            analyzer.bind(lp.loop_var, loop_range(lp))
+        analyzer = knowing({lp.loop_var: loop_range(lp) for lp in loops})
         reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
         late = left_out_first(instances.predicate, reducing, analyzer)
         require(late is None, f"its predicate `{late}` may leave out the first step")
@@ -277,7 +267,6 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
     The block `<name>_init` runs under copies of those inner loops that its axes use.
     """
     assert inner.init is not None
-    assert division.inner_predicate is not None
     values: dict[Var, PrimExpr] = {}
     axes, bindings = [], []
     for axis, value in zip(division.inner_axes, division.inner_values, strict=True):
@@ -301,14 +290,8 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
         f"{name}_init",
         substitute(inner.init, values),
     )
-    nest: Stmt = BlockRealize(bindings, predicate, block)
-    copies: dict[Var, PrimExpr] = {}
-    for loop in reversed(division.loops):
-        if loop.loop_var in used:
-            var = loop.loop_var.with_name(loop.loop_var.name)
-            copies[loop.loop_var] = var
-            nest = loop.with_(loop_var=var, body=nest, thread_binding=fresh_thread(loop))
-    return substitute(nest, copies)
+    kept = [lp for lp in division.loops if lp.loop_var in used]
+    return copied_nest(kept, BlockRealize(bindings, predicate, block))
 
 
 def same_outer_axes(divisions: Sequence[BlockDivision]) -> bool:

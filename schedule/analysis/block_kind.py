@@ -129,17 +129,7 @@ def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: Bl
 
     Its axes must be what they say.
     """
-    dominant = is_dominant(block, scope)
-    complete = complete_violation(block, dominant)
-    if complete:
-        reduction = reduction_violation(state, block, dominant)
-        check(
-            not reduction,
-            NOT_COMPLETE_OR_REDUCTION,
-            block,
-            complete=complete,
-            reduction=reduction,
-        )
+    _check_either(state, block, is_dominant(block, scope), NOT_COMPLETE_OR_REDUCTION, block)
     if state.enable_check:
         check_any_order(block)
 
@@ -158,12 +148,16 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     crowded = {b.data for writers in inner for b, found in writers.items() if len(found) > 1}
     for child in children:
         dominant = not any(region.buffer.data in crowded for region in child.block.writes)
-        complete = complete_violation(child, dominant)
-        if complete:
-            reduction = reduction_violation(state, child, dominant)
-            check(
-                not reduction, NOT_COMPACT, subtree, child, complete=complete, reduction=reduction
-            )
+        _check_either(state, child, dominant, NOT_COMPACT, subtree, child)
+
+
+def _check_either(
+    state: ScheduleState, block: StmtSRef, dominant: bool, problem: Problem, *places: StmtSRef
+) -> None:
+    complete = complete_violation(block, dominant)
+    if complete:
+        reduction = reduction_violation(state, block, dominant)
+        check(not reduction, problem, *places, complete=complete, reduction=reduction)
 
 
 # ----------------------------------------------------------------------------------------- scopes

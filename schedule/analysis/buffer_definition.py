@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
-from schedule.sref import StmtSRef
+from schedule.operands.buffers import regions_of
+from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.stmt import Block
@@ -30,7 +31,7 @@ NO_SUCH_REGION = Problem(
 
 def accessed_buffer(block: StmtSRef, side: str, index: int) -> Buffer:
     """Return the buffer of the `index`-th region that a block reads or writes."""
-    regions = block.block.reads if side == "read" else block.block.writes
+    regions = regions_of(block.block, side)
     inside = 0 <= index < len(regions)
     check(inside, NO_SUCH_REGION, block, side=side, index=index, count=len(regions))
     return regions[index].buffer
@@ -41,17 +42,13 @@ def defining_block(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> Stm
 
     Raises ScheduleError for a view of another buffer, and for one whose origin is unknown.
     """
-    current = block
-    while True:
+    for current in path_up(block):
         if current.is_block:
             node = current.block
             if buffer in node.alloc_buffers:
                 return current
             viewed = any(view.buffer is buffer for view in node.match_buffers)
             check(not viewed, SUBREGION, block, current, buffer=buffer.name)
-        if current.parent is None:
-            break
-        current = current.parent
     if buffer not in state.func_of(block).buffer_map.values():
         fail(UNKNOWN_DEFINITION, block, buffer=buffer.name)
     return current

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from schedule.analysis.accesses import Accesses, Memory
 from schedule.sref import StmtSRef
@@ -27,6 +28,9 @@ class DepKind(IntEnum):
     WAR = 2
     """The later block overwrites what the earlier one reads."""
     OPAQUE = 3
+
+
+_FLOW: Final = (DepKind.RAW, DepKind.WAW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,14 @@ class BlockScope:
     def into(self, dst: StmtSRef) -> list[Dependency]:
         """Return the edges that end at `dst`, in program order."""
         return self._into.get(dst, [])
+
+    def producers_of(self, block: StmtSRef) -> list[StmtSRef]:
+        """Return the blocks whose writes a block reads or overwrites."""
+        return list(dict.fromkeys(d.src for d in self.into(block) if d.kind in _FLOW))
+
+    def consumers_of(self, block: StmtSRef) -> list[StmtSRef]:
+        """Return the blocks that read or overwrite what a block writes."""
+        return list(dict.fromkeys(d.dst for d in self.out_of(block) if d.kind in _FLOW))
 
     def ignoring(self, buffers: Collection[Buffer]) -> BlockScope:
         """Return the graph as it would be if nothing touched some buffers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, BufferRegion
@@ -29,11 +29,9 @@ def with_derived_regions(block: Block, visible: Mapping[Var, Buffer]) -> Block:
 def visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
     """Return the buffers that blocks of a scope may touch, by pointer."""
     visible = {b.data: b for b in state.func_of(scope).buffer_map.values()}
-    current: StmtSRef | None = scope
-    while current is not None:
+    for current in path_up(scope):
         if current.is_block:
             visible.update({b.data: b for b in current.block.alloc_buffers})
-        current = current.parent
     for child in walk(scope.block):
         if isinstance(child, Block):
             visible.update({r.buffer.data: r.buffer for r in (*child.reads, *child.writes)})

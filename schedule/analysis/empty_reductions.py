@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from schedule.analysis.bindings import loop_range
+from schedule.analysis.bindings import knowing, loop_range
 from schedule.analysis.predicates import at_first_step, without_variables
 from schedule.analysis.reduction_steps import Instances, left_out_first, loops_around, reductions_in
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
 from tensorir.nodes.expr import IterVar, PrimExpr, Var
 from tensorir.nodes.ops import conjuncts, is_const_int
 from tensorir.nodes.stmt import BufferStore, For
@@ -38,10 +37,7 @@ def own_loops(instances: Instances, loops: Sequence[For]) -> list[For]:
 def lacks_steps(instances: Instances, loops: Sequence[For]) -> str | None:
     """Return why a reduction may have no step, None if there surely is one."""
     own = own_loops(instances, loops)
-    analyzer = Analyzer()
-    for lp in loops:
-        if lp not in own:
-            analyzer.bind(lp.loop_var, loop_range(lp))
+    analyzer = knowing({lp.loop_var: loop_range(lp) for lp in loops if lp not in own})
     for lp in own:
         if not analyzer.can_prove(lp.extent >= 1):
             return f"loop `{lp.loop_var.name}` may have no iteration"
@@ -103,11 +99,9 @@ def where_initialised(instances: Instances, around: Sequence[For]) -> PrimExpr |
     if is_const_int(predicate, 1):
         return predicate
     loops = own_loops(instances, around)
-    analyzer, in_step = Analyzer(), Analyzer()
-    for lp in around:
-        in_step.bind(lp.loop_var, loop_range(lp))
-        if lp not in loops:
-            analyzer.bind(lp.loop_var, loop_range(lp))
+    domain = {lp.loop_var: loop_range(lp) for lp in around}
+    in_step = knowing(domain)
+    analyzer = knowing({lp.loop_var: domain[lp.loop_var] for lp in around if lp not in loops})
     if left_out_first(predicate, loops, in_step) is None:
         return without_variables(predicate, {lp.loop_var for lp in loops})
     last: dict[Var, PrimExpr] = {lp.loop_var: lp.min + lp.extent - 1 for lp in loops}

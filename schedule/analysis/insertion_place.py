@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule.analysis.block_kind import check_not_output
-from schedule.analysis.dependency import BlockScope, DepKind
+from schedule.analysis.dependency import BlockScope
 from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.surroundings import guard_text, guards
 from schedule.errors import Problem, check, fail
@@ -80,8 +80,8 @@ def check_place(
     if to_consumers:
         check_not_output(state, block)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
-    producers = _linked(graph, block, forward=False)
-    consumers = _linked(graph, block, forward=True)
+    producers = graph.producers_of(block)
+    consumers = graph.consumers_of(block)
     position = _position(block, loop, producers, consumers, index)
     required = consumers if to_consumers else producers
     outside = [b for b in required if not is_ancestor(loop, b)]
@@ -123,13 +123,6 @@ def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:
     for edge in graph.into(block):
         misplaced = not is_ancestor(loop, edge.src) and order[edge.src] > first
         check(not misplaced, WRONG_ORDER, block, loop, edge.src)
-
-
-def _linked(graph: BlockScope, block: StmtSRef, *, forward: bool) -> list[StmtSRef]:
-    edges = graph.out_of(block) if forward else graph.into(block)
-    kinds = (DepKind.RAW, DepKind.WAW)
-    ends = [d.dst if forward else d.src for d in edges if d.kind in kinds]
-    return list(dict.fromkeys(ends))
 
 
 def _position(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorir.arith import Analyzer
@@ -13,7 +12,7 @@ from tensorir.nodes.expr import Add, BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from tensorir.rewriting.visit import Rewriter, substitute, uses_var, walk
+from tensorir.rewriting.visit import rewrite, substitute, uses_var, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +24,10 @@ class Mismatch(Exception):  # noqa: N818
     expected: Node | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IntrinMatch:
-    """The region of the program's buffers that each parameter of an intrinsic stands for."""
+def match_intrin(block: Block, desc: PrimFunc) -> list[BufferRegion]:
+    """Return the region of the program's buffers that each parameter of a description stands for.
 
-    regions: tuple[BufferRegion, ...]
-
-
-def match_intrin(block: Block, desc: PrimFunc) -> IntrinMatch:
-    """Match the body of a block against that of a description's root block.
+    The body of a block is matched against that of the description's root block.
 
     Loops, axes and buffers are paired by first use. A buffer of the program may have more
     dimensions, and be accessed at an offset; where the block is matched the surplus indices and the
@@ -42,7 +36,7 @@ def match_intrin(block: Block, desc: PrimFunc) -> IntrinMatch:
     assert isinstance(desc.body, BlockRealize)
     matcher = _Matcher()
     matcher.stmt(block.body, desc.body.block.body)
-    return IntrinMatch(tuple(matcher.region(desc.buffer_map[param]) for param in desc.params))
+    return [matcher.region(desc.buffer_map[param]) for param in desc.params]
 
 
 Access = BufferLoad | BufferStore
@@ -163,7 +157,10 @@ class _Matcher:
         for a, b in zip(loads, described, strict=True):
             self._access(a, b)
         paired = dict(zip(map(id, described), loads, strict=True))
-        wanted = _Instantiate(self._vars, paired)(expected)
+        wanted = rewrite(
+            expected,
+            before={Var: lambda v, _: self._vars.get(v), BufferLoad: lambda v, _: paired[id(v)]},
+        )
         if not self._equal(found, wanted):
             raise Mismatch("the expressions differ", found, expected)
 
@@ -218,20 +215,6 @@ class _Matcher:
         if type(index) is Add and index.b is moved:
             return self._analyzer.simplify(index.a)
         return self._analyzer.simplify(index - moved)
-
-
-class _Instantiate(Rewriter):
-    """Writes an expression of the description with the program's variables and loads."""
-
-    def __init__(self, values: Mapping[Var, PrimExpr], loads: Mapping[int, BufferLoad]) -> None:
-        self._values = values
-        self._loads = loads
-
-    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        return self._values.get(node, node)
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        return self._loads[id(node)]
 
 
 def _axes(realize: BlockRealize) -> str:

@@ -8,7 +8,7 @@ from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.stmt import Block, BufferStore, Stmt
-from tensorir.rewriting.visit import Rewriter, substitute, walk
+from tensorir.rewriting.visit import Rewriter, rewrite, substitute, walk
 
 
 class BlockRewriter(Rewriter):
@@ -64,26 +64,17 @@ class ReplaceAxes(BlockRewriter):
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
         """Rewrite a store; arithmetic on what is loaded stays as it is written."""
-        inside = _ReplaceInValue(self._values, self)
-        value = inside(node.value)
-        if inside.found:
+        replaced: list[Var] = []
+
+        def put(var: Var, _: Rewriter) -> PrimExpr:
+            if var in self._values:
+                replaced.append(var)
+            return self._values.get(var, var)
+
+        rules = {Var: put, BufferLoad: lambda load, _: self.generic(load)}
+        value = rewrite(node.value, before=rules)
+        if replaced:
             value = self._analyzer.simplify(value)
         indices, predicate = self.each(node.indices), self.maybe(node.predicate)
         same = value is node.value and indices is node.indices and predicate is node.predicate
         return node if same else BufferStore(node.buffer, value, indices, predicate)
-
-
-class _ReplaceInValue(Rewriter):
-    """Replaces axes in a stored value; `found` says if one occurs otherwise than in an index."""
-
-    def __init__(self, values: Mapping[Var, PrimExpr], axes: ReplaceAxes) -> None:
-        self._values = values
-        self._axes = axes
-        self.found = False
-
-    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        self.found = self.found or node in self._values
-        return self._values.get(node, node)
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        return self._axes.generic(node)

@@ -114,26 +114,20 @@ class Reduction:
         indices: Sequence[PrimExpr],
     ) -> Stmt:
         """Return the statement that stores the combination of two tuples."""
-        combined = self.reducer.combine(old, new)
+        return self.stored(self.reducer.combine(old, new), buffers, indices)
+
+    def stored(
+        self, values: Sequence[PrimExpr], buffers: Sequence[Buffer], indices: Sequence[PrimExpr]
+    ) -> Stmt:
+        """Return the stores of a tuple, all of which is computed before the first store."""
         if len(buffers) == 1:
-            return BufferStore(buffers[0], combined[0], indices)
-        return stores_through_lets(self.names, combined, buffers, indices)
-
-
-def stores_through_lets(
-    names: Sequence[str],
-    values: Sequence[PrimExpr],
-    buffers: Sequence[Buffer],
-    indices: Sequence[PrimExpr],
-) -> Stmt:
-    """Return stores of several values, all of which are computed before the first store."""
-    variables = [Var(name, value.dtype) for name, value in zip(names, values, strict=True)]
-    body: Stmt = SeqStmt(
-        [BufferStore(b, v, indices) for b, v in zip(buffers, variables, strict=True)]
-    )
-    for variable, value in reversed(list(zip(variables, values, strict=True))):
-        body = LetStmt(variable, value, body)
-    return body
+            return BufferStore(buffers[0], values[0], indices)
+        held = [Var(name, value.dtype) for name, value in zip(self.names, values, strict=True)]
+        stores = [BufferStore(b, v, indices) for b, v in zip(buffers, held, strict=True)]
+        body: Stmt = SeqStmt(stores)
+        for variable, value in reversed(list(zip(held, values, strict=True))):
+            body = LetStmt(variable, value, body)
+        return body
 
 
 def find_reduction(block: StmtSRef) -> Reduction:
@@ -146,8 +140,12 @@ def find_reduction(block: StmtSRef) -> Reduction:
     inits = _stores(block, node.init, "init")
     buffers = [store.buffer for store in inits]
     check(len(set(buffers)) == len(buffers), FORM, block, reason="init stores to a buffer twice")
-    values, names = _stored_values(block, node.body, buffers)
-    updates = _store_of(block, node.body, buffers)
+    lets, body = bound_values(node.body)
+    stores = {store.buffer: store for store in _stores(block, body, "body")}
+    same = set(stores) == set(buffers)
+    check(same, FORM, block, reason="init and body store to different buffers")
+    updates = [stores[buffer] for buffer in buffers]
+    values, names = _stored_values(block, lets, updates)
     indices = updates[0].indices
     for store in (*inits, *updates):
         same = len(store.indices) == len(indices) and all(
@@ -174,31 +172,18 @@ def _stores(block: StmtSRef, body: Stmt, what: str) -> list[BufferStore]:
     return stores
 
 
-def _store_of(block: StmtSRef, body: Stmt, buffers: Sequence[Buffer]) -> list[BufferStore]:
-    """Return the stores of the body in the order of the buffers."""
-    stores = {store.buffer: store for store in _stores(block, bound_values(body)[1], "body")}
-    same = set(stores) == set(buffers)
-    check(same, FORM, block, reason="init and body store to different buffers")
-    return [stores[buffer] for buffer in buffers]
-
-
 def _stored_values(
-    block: StmtSRef, body: Stmt, buffers: Sequence[Buffer]
+    block: StmtSRef, lets: Mapping[Var, PrimExpr], stores: Sequence[BufferStore]
 ) -> tuple[list[PrimExpr], list[str]]:
-    lets, _ = bound_values(body)
-    stores = _store_of(block, body, buffers)
+    """Return the values that are stored, and the names of the lets that hold several."""
     if not lets:
         check(len(stores) == 1, FORM, block, reason="several values are stored without lets")
         return [stores[0].value], []
-    values, names = [], []
-    for store in stores:
-        held = isinstance(store.value, Var) and store.value in lets
-        check(held, FORM, block, reason="a stored value is not one that a let bound")
-        assert isinstance(store.value, Var)
-        values.append(lets[store.value])
-        names.append(store.value.name)
+    held = [s.value for s in stores if isinstance(s.value, Var) and s.value in lets]
+    all_held = len(held) == len(stores)
+    check(all_held, FORM, block, reason="a stored value is not one that a let bound")
     check(len(lets) == len(stores), FORM, block, reason="a let is not stored")
-    return values, names
+    return [lets[var] for var in held], [var.name for var in held]
 
 
 def _match_reducer(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schedule.analysis.accesses import accessing
 from schedule.analysis.bindings import axis_values, loop_range
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, path_up
 from tensorir.arith import (
     Analyzer,
     IntervalSet,
@@ -16,7 +16,7 @@ from tensorir.arith import (
 )
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
-from tensorir.nodes.stmt import BlockRealize, ForKind
+from tensorir.nodes.stmt import BlockRealize, For, ForKind
 from tensorir.rewriting.visit import substitute
 
 Box = tuple[IntervalSet, ...]
@@ -40,23 +40,21 @@ def path_domain(low: StmtSRef, high: StmtSRef | None, scope: str = "global") -> 
     bound to threads further up are included as well.
     """
     domain: dict[Var, Range] = {}
-    current = low.parent
-    while current is not None and current is not high and not current.is_block:
-        domain[current.loop.loop_var] = loop_range(current.loop)
-        current = current.parent
-    if scope == "global":
-        return domain
-    while current is not None:
-        if not current.is_block and current.loop.kind is ForKind.THREAD_BINDING:
-            binding = current.loop.thread_binding
-            tag = binding.thread_tag if binding is not None else ""
-            if _shares(scope, tag):
-                domain[current.loop.loop_var] = loop_range(current.loop)
-        current = current.parent
+    below = True
+    for current in path_up(low.parent):
+        below = below and current is not high and not current.is_block
+        if not below and scope == "global":
+            break
+        if below or (not current.is_block and _shares(scope, current.loop)):
+            domain[current.loop.loop_var] = loop_range(current.loop)
     return domain
 
 
-def _shares(scope: str, tag: str) -> bool:
+def _shares(scope: str, loop: For) -> bool:
+    """Say whether the threads that a loop is bound to share a storage scope."""
+    if loop.kind is not ForKind.THREAD_BINDING:
+        return False
+    tag = "" if loop.thread_binding is None else loop.thread_binding.thread_tag
     kind = scope.split(".", 1)[0]
     if kind == "warp":
         return tag == "threadIdx.x"

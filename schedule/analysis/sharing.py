@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schedule.analysis.opaque_access import is_opaque
+from schedule.analysis.accesses import is_opaque
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import And, BufferLoad, Call, IntImm, Or, Select, Var
 from tensorir.nodes.node import Node

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from schedule.analysis.accesses import is_opaque
 from schedule.analysis.bindings import axis_domain, knowing, loop_range
 from schedule.analysis.dependency import declares_nothing
-from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.regions import Box, bound_region, box_of, region_of, relax
+from schedule.analysis.sharing import is_point
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
@@ -41,7 +42,7 @@ def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None
     """
     buffer, body = region.buffer, block.body
     plain = type(body) is BufferStore and body.buffer is buffer and body.predicate is None
-    if plain and all(_is_point(dim) for dim in region.region):
+    if plain and all(is_point(dim) for dim in region.region):
         return region.region
     if any(is_opaque(node, buffer) for node in walk(block)):
         return region.region
@@ -62,10 +63,6 @@ def written_within(
     if not declares_nothing(realize.block):
         return []
     return list(_boxes(realize, buffer, domain, analyzer))
-
-
-def _is_point(dim: Range) -> bool:
-    return type(dim.extent) is IntImm and dim.extent.value == 1
 
 
 def _boxes(

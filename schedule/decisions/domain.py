@@ -29,11 +29,19 @@ def plain_decision(value: Any) -> Decision:
     return value  # type: ignore[no-any-return]
 
 
+class NoDecision(ValueError):  # noqa: N818
+    """There is nothing to choose from, or a decision means nothing; says which argument is why."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
 class DecisionDomain(ABC):
     """The set of alternatives of one sampling instruction.
 
-    A sampling primitive declares it with `@primitive(..., domain=...)`. What mutates, crosses,
-    lists and prints decisions knows nothing else about the primitive.
+    A sampling primitive returns it, or declares it with `@primitive(..., domain=...)`. What
+    mutates, crosses, lists and prints decisions knows nothing else about the primitive.
 
     A domain says how to iterate. The rest follows from the list of what comes out, which is made
     when it is first needed; one that is too large for a list counts and draws in another way.
@@ -69,7 +77,9 @@ class DecisionDomain(ABC):
         return isinstance(decision, (int, str, tuple)) and self.index_of(decision) is not None  # type: ignore[arg-type]
 
     def sample(self, rng: RandomState) -> Decision:
-        """Draw an alternative, all equally likely."""
+        """Draw an alternative, all equally likely; NoDecision if there is none."""
+        if self.size == 0:
+            raise NoDecision("candidates", "leave nothing to choose")
         return self.at(rng.uniform_int(0, self.size))
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
@@ -89,7 +99,7 @@ class DecisionDomain(ABC):
         """Return the decision that a stored one means here; the program may be another by now.
 
         What is possible is kept, even where sampling would not have drawn it. ValueError, which may
-        be an ArgumentError, if the decision means nothing here.
+        be NoDecision, if the decision means nothing here.
         """
         fitting = plain_decision(decision)
         if fitting not in self:
@@ -99,6 +109,10 @@ class DecisionDomain(ABC):
     def label(self, decision: Decision) -> str:
         """Return the meaning of a decision in a word, where it is a code for something else."""
         return str(decision)
+
+    def outputs(self, decision: Decision) -> Any:
+        """Return the number, or the list of numbers, that a decision gives the instruction."""
+        return list(decision) if isinstance(decision, tuple) else decision
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
         """Return the numbers that a decision gives the program, always as many.
@@ -142,6 +156,17 @@ class OptionDomain(DecisionDomain):
 
     labels: tuple[str, ...]
 
+    @property
+    def are_numbers(self) -> bool:
+        """True if all candidates are whole numbers of int32."""
+        values = self._values
+        return bool(values) and all(type(v) is int and -(1 << 31) <= v < 1 << 31 for v in values)
+
+    def outputs(self, decision: Decision) -> Any:
+        """Return the candidate where all are whole numbers of int32, else its index."""
+        assert isinstance(decision, int)
+        return self._values[decision] if self.are_numbers else decision
+
     def __iter__(self) -> Iterator[Decision]:
         return iter(range(len(self.labels)))
 
@@ -181,6 +206,10 @@ class CandidatesDomain(DecisionDomain):
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(dict.fromkeys(self.candidates))
+
+    def outputs(self, decision: Decision) -> Any:
+        """Return what the whole domain gives."""
+        return self.whole.outputs(decision)
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
         """Return the numbers that the whole domain gives."""

@@ -12,7 +12,13 @@ from itertools import islice, product
 from math import factorial, prod
 from typing import Any, Final
 
-from schedule.decisions.domain import MOST_LISTED, Decision, DecisionDomain, plain_decision
+from schedule.decisions.domain import (
+    MOST_LISTED,
+    Decision,
+    DecisionDomain,
+    NoDecision,
+    plain_decision,
+)
 from schedule.decisions.factorization import count_factorizations, divisors
 from schedule.random_state import RandomState
 
@@ -67,9 +73,10 @@ def split_sizes(
     ways = chosen(parts - 1, 1)
     found = [] if known > MOST_LISTED else [(-1, *way) for way in islice(ways, MOST_LISTED + 1)]
     if max(known, len(found)) > MOST_LISTED:
-        raise ValueError(
+        raise NoDecision(
+            "parts",
             f"splitting {extent} in {parts} parts by {policy} gives more than {MOST_LISTED} "
-            "alternatives; limit max_factor or list candidates"
+            "alternatives; limit max_factor or list candidates",
         )
     return tuple(found)
 
@@ -106,6 +113,11 @@ class SplitDomain(DecisionDomain):
                     moved[target] *= factor
                     near[tuple(moved)] = None
         return [other for other in near if other != decision and other in self]
+
+    def outputs(self, decision: Decision) -> Any:
+        """Return the sizes, None for the first, which `split` infers."""
+        assert isinstance(decision, tuple)
+        return [None, *decision[1:]]
 
     def numbers(self, decision: Decision) -> tuple[float, ...]:
         """Return the sizes, the first as what is left over."""
@@ -250,6 +262,11 @@ class LoopMarkDomain(DecisionDomain):
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(loop_marks(self.count, self.policy))  # type: ignore[arg-type]
+
+    def outputs(self, decision: Decision) -> Any:
+        """Return 0, 1 or 2 for each mark."""
+        assert isinstance(decision, tuple)
+        return [MARKS.index(mark) for mark in decision]
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the ways in which one loop is marked differently, else all others."""

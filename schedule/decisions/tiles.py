@@ -9,14 +9,13 @@ from functools import cached_property
 from math import prod
 from typing import Any, Final
 
-from schedule.decisions.domain import Decision, DecisionDomain
+from schedule.decisions.domain import Decision, DecisionDomain, NoDecision
 from schedule.decisions.factorization import (
     count_factorizations,
     divisors,
     factorizations,
     random_factorization,
 )
-from schedule.errors import ArgumentError
 from schedule.random_state import RandomState
 
 MOST_PARTS: Final = 64
@@ -96,6 +95,11 @@ class TileDomain(DecisionDomain):
                     moves.append(((source, target), factors))
         return moves
 
+    def decide(self, rng: RandomState, decision: Any) -> Decision:
+        """Return the repaired decision, or draw one; NoDecision if there can be no such tile."""
+        check_parts(self.n, decision)
+        return super().decide(rng, decision)
+
     def repair(self, decision: Any) -> Decision:
         """Return factors of the extent near a stored decision, as many as it has.
 
@@ -138,11 +142,11 @@ class PerfectTileDomain(TileDomain):
         """Draw a tile, all equally likely.
 
         Draws are repeated until the last factor is within the limit; where that takes too long, it
-        goes to the first part. ArgumentError for one part, which cannot keep a limit.
+        goes to the first part. NoDecision for one part, which cannot keep a limit.
         """
         if self.n == 1 and self.limit != -1 and self.extent > 1:
             reason = "needs at least 2 parts; pass -1 for no limit"
-            raise ArgumentError("sample_perfect_tile", "max_innermost_factor", reason)
+            raise NoDecision("max_innermost_factor", reason)
         for _ in range(_MOST_DRAWS):
             tile = random_factorization(rng, self.extent, self.n)
             if self.allows(tile):
@@ -194,6 +198,11 @@ class PartitionedTileDomain(TileDomain):
         tile[rng.uniform_int(self.position, self.n)] *= self.factor
         return tuple(tile)
 
+    def decide(self, rng: RandomState, decision: Any) -> Decision:
+        """Return the repaired decision, or draw one; NoDecision for a position out of range."""
+        check_parts(self.n, decision, self.position, self.factor)
+        return super().decide(rng, decision)
+
     def repair(self, decision: Any) -> Decision:
         """Return factors of the extent near a stored decision, with the multiple inside.
 
@@ -217,9 +226,16 @@ class PartitionedTileDomain(TileDomain):
 
 @dataclass(frozen=True)
 class InferredTileDomain(DecisionDomain):
-    """The one tile of an extent that is not known: the first of `n` parts is inferred, as -1."""
+    """The one tile of an extent that is not known: the first of `n` parts is inferred, as -1.
+
+    `first` is what the instruction gives for it. As for a known extent, the parts from `position`
+    on would be a multiple of `factor`.
+    """
 
     n: int
+    first: int | None = None
+    position: int = 0
+    factor: int = 1
 
     def __iter__(self) -> Iterator[Decision]:
         return iter((self._tile(self.n),))
@@ -228,6 +244,16 @@ class InferredTileDomain(DecisionDomain):
         """Return the factors, of which the first is not known."""
         assert isinstance(decision, tuple)
         return decision
+
+    def outputs(self, decision: Decision) -> Any:
+        """Return the factors, with what stands for the first."""
+        assert isinstance(decision, tuple)
+        return [self.first, *decision[1:]]
+
+    def decide(self, rng: RandomState, decision: Any) -> Decision:
+        """Return the tile; NoDecision where a known extent could have no such tile."""
+        check_parts(self.n, decision, self.position, self.factor)
+        return super().decide(rng, decision)
 
     def repair(self, decision: Any) -> Decision:
         """Return the tile with as many parts as the decision has."""
@@ -239,6 +265,26 @@ class InferredTileDomain(DecisionDomain):
 
     def __str__(self) -> str:
         return f"an unknown extent in {self.n} parts"
+
+
+def check_parts(n: int, decision: Any, position: int = 0, factor: int = 1) -> None:
+    """Raise NoDecision unless there are 1 to 64 parts, of which one is at a position.
+
+    They are those of the decision if there is one; where all are to be a multiple of `factor`
+    from the position on, there must be one.
+    """
+    count = n if decision is None else len(decision)
+    if not 1 <= count <= MOST_PARTS:
+        name = "n" if decision is None else "decision"
+        raise NoDecision(
+            name, f"gives {count} parts: a tile has at least 1 part and at most {MOST_PARTS}"
+        )
+    last = count if factor == 1 else count - 1
+    if not 0 <= position <= last:
+        raise NoDecision(
+            "partition_pos",
+            f"is {position}; with {count} parts and this factor it must be in [0, {last}]",
+        )
 
 
 def _moved(tile: tuple[int, ...], source: int, target: int, factor: int) -> tuple[int, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from schedule.operands.operand import Call, Operand, Parameter, plain
-from schedule.operands.values import whole_numbers
+from schedule.operands.operand import Call, Operand, Parameter
+from schedule.operands.values import is_whole
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.stmt import Block
 
@@ -93,6 +93,7 @@ class BufferIndexOperand(Operand):
     """`read` or `write`."""
 
     varies = False
+    what = "whole number"
     stub = "int | str | Buffer"
 
     def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
@@ -108,9 +109,9 @@ class BufferIndexOperand(Operand):
             )
         return index
 
-    def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
-        """Return a whole number."""
-        return whole_numbers((plain(value),), where)[0]
+    def fits(self, value: Any) -> bool:
+        """Say whether a value is an index."""
+        return is_whole(value)
 
 
 def regions_of(block: Block, side: str) -> Sequence[BufferRegion]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from schedule.errors import ArgumentError, TraceError
 from schedule.handles import BlockRV, LoopRV
-from schedule.operands.operand import Call, Operand, Parameter, plain
+from schedule.operands.operand import Call, Operand, Parameter
 
 if TYPE_CHECKING:
     from schedule.schedule import Schedule
@@ -18,17 +17,11 @@ class HandleOperand(Operand):
     """A handle of one of some types; the function gets a reference."""
 
     types: ClassVar[tuple[type, ...]]
-    what: ClassVar[str]
-    """What it is, in an error of a trace."""
-    takes_list: ClassVar[bool] = False
-    """There may be a list of handles in the place of one."""
     takes_marks: bool = False
 
-    def accept_one(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
-        """Return a handle; refuse one of another type."""
-        if not isinstance(value, self.types):
-            call.refuse(path, self.expected, value)
-        return value
+    def fits(self, value: Any) -> bool:
+        """Say whether a value is such a handle."""
+        return isinstance(value, self.types)
 
     def resolve(self, schedule: Schedule, method: str, param: Parameter, value: Any) -> Any:
         """Return references; ArgumentError for a mark of a place where there must be a loop."""
@@ -40,14 +33,9 @@ class HandleOperand(Operand):
                     raise ArgumentError(method, param.name, reason)
         return found
 
-    def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
-        """Return handles; TraceError for anything else."""
-        value = plain(value)
-        listed = self.many or param.variadic or self.takes_list
-        items = value if listed and isinstance(value, tuple) else [value]
-        if not (self.many and value is None) and not all(isinstance(v, self.types) for v in items):
-            raise TraceError(f"ValueError: {where}: {shown_value(value)} is no {self.what}")
-        return value
+    def misfit(self, where: str, value: Any) -> TraceError:
+        """Return the error for something else."""
+        return TraceError(f"ValueError: {where}: {shown_value(value)} is no {self.what}")
 
 
 class BlockOperand(HandleOperand):
@@ -99,7 +87,7 @@ class BlocksOrLoopOperand(HandleOperand):
 
     types = (BlockRV, LoopRV)
     what = "loop or list of blocks"
-    takes_list = True
+    is_list = True
     stub = "LoopRV | Sequence[BlockRV]"
 
     def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
 
-from schedule.errors import ArgumentError, ArgumentTypeError
+from schedule.errors import ArgumentError, ArgumentTypeError, TraceError, TraceTypeError
 from schedule.handles import BlockRV, LoopRV
 from schedule.operands.recorded import mapped
 from tensorir.indices.index_map import IndexMap
@@ -49,10 +49,14 @@ class Operand:
     """False if the function gets a value as it is recorded, which has no random variables in it."""
     width: ClassVar[int] = 1
     """The number of entries that a value has among the inputs or attributes."""
+    is_list: ClassVar[bool] = False
+    """The value is a list, which is stored as one."""
+    what: ClassVar[str] = "value of the kind"
+    """What a value is, in an error of a trace."""
     expected: ClassVar[str] = ""
     """What is taken, in an error."""
     expected_list: ClassVar[str] = "a list"
-    """What is taken by a parameter of many, in an error."""
+    """What is taken where there are several, in an error."""
     stub: ClassVar[str] = "Any"
     """The type in the signatures that editors see."""
 
@@ -60,7 +64,7 @@ class Operand:
 
     def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
         """Return a user's argument in the form that the trace records, refuse a wrong one."""
-        if not self.many:
+        if not (self.many or self.is_list):
             return self.accept_one(call, param, path, value)
         if not isinstance(value, (list, tuple)):
             call.refuse(path, self.expected_list, value)
@@ -69,7 +73,13 @@ class Operand:
 
     def accept_one(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
         """Return one value in the form that the trace records."""
+        if not self.fits(value):
+            call.refuse(path, self.expected, value)
         return value
+
+    def fits(self, value: Any) -> bool:
+        """Say whether one value is of the kind."""
+        return True
 
     def resolve(self, schedule: Schedule, method: str, param: Parameter, value: Any) -> Any:
         """Return a recorded argument that varies in the form that the primitive's function gets."""
@@ -94,7 +104,16 @@ class Operand:
 
     def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
         """Return a value that was read from a trace; raise a TraceError for one that cannot be."""
-        return plain(value)
+        value = plain(value)
+        several = self.many or self.is_list or param.variadic
+        for item in value if several and isinstance(value, tuple) else (value,):
+            if not self.fits(item) and not (self.many and value is None):
+                raise self.misfit(where, item)
+        return value
+
+    def misfit(self, where: str, value: Any) -> TraceError:
+        """Return the error for a value of a trace that is not of the kind."""
+        return TraceTypeError(f"TypeError: {where}: {value!r} is no {self.what}")
 
     # ---------------------------------------------------------------------------------------- text
 

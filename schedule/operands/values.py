@@ -53,39 +53,33 @@ class PlainOperand(Operand):
 class NumbersOperand(Operand):
     """Numbers, sampled or not, of which some may be None."""
 
+    what = "whole number"
     expected = "an int, an ExprRV or None"
     expected_list = "a list of int, ExprRV or None"
     stub = "int | ExprRV | None"
 
+    def fits(self, value: Any) -> bool:
+        """Say whether a value is a number or None."""
+        return value is None or is_whole(value) or isinstance(value, PrimExpr)
+
     def accept_one(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
         """Return a number or None."""
-        if value is not None and type(value) is not int and not isinstance(value, PrimExpr):
-            call.refuse(path, self.expected, value)
-        return value.value if isinstance(value, IntImm) else value
-
-    def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
-        """Return numbers and None."""
-        return whole_numbers(plain(value), where, (PrimExpr, type(None)))
+        return plain(super().accept_one(call, param, path, value))
 
 
 class IntsOperand(Operand):
     """A list of whole numbers."""
 
     varies = False
+    is_list = True
+    what = "whole number"
+    expected = "an int"
+    expected_list = "a list of ints"
     stub = "Sequence[int]"
 
-    def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
-        """Return whole numbers."""
-        if not isinstance(value, (list, tuple)):
-            call.refuse(path, "a list of ints", value)
-        for k, item in enumerate(value):
-            if type(item) is not int:
-                call.refuse(f"{path}[{k}]", "an int", item)
-        return tuple(value)
-
-    def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
-        """Return whole numbers."""
-        return whole_numbers(plain(value), where)
+    def fits(self, value: Any) -> bool:
+        """Say whether a value is a whole number."""
+        return is_whole(value)
 
 
 class AnnotationOperand(Operand):
@@ -106,17 +100,9 @@ class AnnotationOperand(Operand):
         return python_number(value) if isinstance(value, (IntImm, FloatImm)) else value
 
 
-def whole_numbers(value: Any, where: str, others: tuple[type, ...] = ()) -> Any:
-    """Return whole numbers, among which may be values of other types."""
-    for number in value if isinstance(value, tuple) else [value]:
-        if not is_whole(number) and not isinstance(number, others):
-            raise TraceTypeError(f"TypeError: {where}: {number!r} is no whole number")
-    return value
-
-
 def is_whole(value: Any) -> bool:
     """Say whether a value is a whole number, and no flag."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    return type(value) is int
 
 
 # ----------------------------------------------------------------------------------------- types

@@ -8,8 +8,7 @@ from schedule.errors import Problem, check
 from schedule.instruction import AnnotationArg, BlockOrLoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.nodes.node import Attrs
-from tensorir.nodes.stmt import Block, For, normalize_annotation
+from tensorir.nodes.stmt import normalize_annotation
 
 NO_SUCH_KEY = Problem(
     "AnnotationKeyError",
@@ -26,10 +25,9 @@ def annotate(
 
     `ann_val` is a str, an int, a float, a sampled number, or a list or dict of those.
     """
-    stmt = _annotated(block_or_loop)
+    stmt: Any = block_or_loop.stmt
     if ann_key not in stmt.annotations:
-        added = stmt.annotations.with_item(ann_key, normalize_annotation(ann_val))
-        _set_annotations(state, block_or_loop, added)
+        set_annotation(state, block_or_loop, ann_key, ann_val)
 
 
 @primitive("Unannotate")
@@ -38,16 +36,14 @@ def unannotate(state: ScheduleState, block_or_loop: BlockOrLoopArg, ann_key: str
 
     Raises ScheduleError (AnnotationKeyError) if there is none of that name.
     """
-    stmt = _annotated(block_or_loop)
+    stmt: Any = block_or_loop.stmt
     present = ann_key in stmt.annotations
     check(present, NO_SUCH_KEY, block_or_loop, key=ann_key, keys=sorted(stmt.annotations))
-    _set_annotations(state, block_or_loop, stmt.annotations.without(ann_key))
+    state.replace(block_or_loop, stmt.with_(annotations=stmt.annotations.without(ann_key)))
 
 
-def _annotated(sref: StmtSRef) -> Block | For:
-    return sref.block if sref.is_block else sref.loop
-
-
-def _set_annotations(state: ScheduleState, sref: StmtSRef, annotations: Attrs) -> None:
-    stmt: Any = _annotated(sref)
+def set_annotation(state: ScheduleState, sref: StmtSRef, key: str, value: Any) -> None:
+    """Give a block or loop an annotation, in the place of one of that name."""
+    stmt: Any = sref.stmt
+    annotations = stmt.annotations.with_item(key, normalize_annotation(value))
     state.replace(sref, stmt.with_(annotations=annotations))

@@ -66,8 +66,9 @@ def blockize(
     TVM also takes reductions that are repeated by an inner loop, or whose axes do not start at
     their minimum; initialising those once, before the inner loops, is wrong, so they are refused.
 
-    Raises ScheduleError: NonSingleChildBlockError, SubspaceNotDivisibleError, RootBlockError, and
-    for lists NoBlockError, BlocksNotSiblingsError, OuterAxesMismatchError, OuterReductionError.
+    Raises ScheduleError: NonSingleChildBlockError, SubspaceNotDivisibleError, RootBlockError,
+    DependentAxisError, and for lists NoBlockError, BlocksNotSiblingsError, OuterAxesMismatchError,
+    OuterReductionError.
     """
     if not isinstance(target, StmtSRef):
         return _blockize_blocks(state, target, preserve_unit_iters)
@@ -111,7 +112,6 @@ def _outer_block(division: BlockDivision) -> tuple[BlockRealize, dict[Block, Blo
         division.nest(inner),
         init,
     )
-    assert division.outer_predicate is not None
     return BlockRealize(division.outer_values, division.outer_predicate, outer), reuse
 
 
@@ -156,8 +156,8 @@ def _blockize_blocks(
         pairs = zip(division.outer_axes, shared.outer_axes, strict=True)
         renamed: dict[Var, PrimExpr] = {a.var: b.var for a, b in pairs if a is not b}
         inner = plain.with_(iter_vars=division.inner_axes)
-        reads += substitute_all(division.relaxed(plain.reads), renamed)
-        writes += substitute_all(division.relaxed(plain.writes), renamed)
+        reads += [substitute(region, renamed) for region in division.relaxed(plain.reads)]
+        writes += [substitute(region, renamed) for region in division.relaxed(plain.writes)]
         inner = substitute(inner, renamed)
         reuse.update(inside)
         reuse[division.block] = inner
@@ -170,7 +170,6 @@ def _blockize_blocks(
         f"outer_{name}",
         sequence(nests),
     )
-    assert shared.outer_predicate is not None
     realize = BlockRealize(shared.outer_values, shared.outer_predicate, made)
     assert place.stmt is not None
     state.replace(place, place.stmt.with_(body=siblings.replace(realize)), reuse)
@@ -179,17 +178,10 @@ def _blockize_blocks(
     return state.get_sref(made)
 
 
-def substitute_all(
-    regions: Sequence[BufferRegion], values: dict[Var, PrimExpr]
-) -> list[BufferRegion]:
-    """Return regions with variables replaced."""
-    return [substitute(region, values) for region in regions]
-
-
 def _place(blocks: Sequence[StmtSRef]) -> StmtSRef:
     """Return the loop or block whose body the blocks stand in."""
     if len(set(blocks)) > 1:
-        return lowest_common_ancestor(list(blocks))
+        return lowest_common_ancestor(blocks)
     parent = blocks[0].parent
     assert parent is not None
     return parent

@@ -13,14 +13,15 @@ from schedule.instruction import (
     RangesInput,
     primitive,
 )
+from schedule.operands.buffers import regions_of
 from schedule.operands.values import AnnotationOperand
+from schedule.primitives.annotate import set_annotation
 from schedule.sref import StmtSRef
 from schedule.staging.buffers import checked_region
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import BufferRegion, Range
 from tensorir.nodes.expr import IntImm
-from tensorir.nodes.stmt import normalize_annotation
 from tensorir.rewriting.visit import substitute
 
 BAD_SIDE = Problem(
@@ -56,14 +57,13 @@ def unsafe_hide_buffer_access(
     """
     node = block.block
     check(buf_type in _EXPLICIT, BAD_SIDE, block, side=buf_type)
-    regions = node.reads if buf_type == "read" else node.writes
+    regions = regions_of(node, buf_type)
     hidden = set(buf_index_array)
     valid = all(0 <= k < len(regions) for k in hidden)
     numbers = {"indices": list(buf_index_array), "count": len(regions), "side": buf_type}
     check(valid, BAD_INDEX, block, **numbers)
     kept = [region for k, region in enumerate(regions) if k not in hidden]
-    new = node.with_(reads=kept) if buf_type == "read" else node.with_(writes=kept)
-    state.replace(block, new)
+    state.replace(block, node.with_(**{f"{buf_type}s": kept}))
 
 
 @primitive("AnnotateBufferAccess")
@@ -91,7 +91,7 @@ def annotate_buffer_access(
     # Preconditions.
     node = block.block
     check(buf_type in _EXPLICIT, BAD_SIDE, block, side=buf_type)
-    regions = list(node.reads if buf_type == "read" else node.writes)
+    regions = list(regions_of(node, buf_type))
     region = checked_region(block, buffer_index, buf_type)
     buffer, ndim = region.buffer, len(region.region)
     given, ends = len(gen_new_ranges.initial_indices), len(gen_new_ranges.final_indices)
@@ -112,11 +112,8 @@ def annotate_buffer_access(
         for begin, end in zip(final[::2], final[1::2], strict=True)
     ]
     regions[buffer_index] = BufferRegion(buffer, ranges)
-    annotations = node.annotations.with_item(
-        _EXPLICIT[buf_type], normalize_annotation(_explicit(block, buf_type, buffer_index))
-    )
-    changed = {"reads" if buf_type == "read" else "writes": regions}
-    state.replace(block, node.with_(annotations=annotations, **changed))
+    state.replace(block, node.with_(**{f"{buf_type}s": regions}))
+    set_annotation(state, block, _EXPLICIT[buf_type], _explicit(block, buf_type, buffer_index))
 
 
 def _explicit(block: StmtSRef, side: str, index: int) -> list[int]:

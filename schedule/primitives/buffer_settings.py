@@ -1,15 +1,17 @@
-"""Properties of the buffers that a block writes: alignment, storage scope, data type."""
+"""Properties of the buffers that a block touches: alignment, storage scope, data type, division."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
-from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.surroundings import check_only_name
 from schedule.errors import ArgumentError, Problem, check, fail
-from schedule.instruction import BlockArg, WriteIndex, primitive
-from schedule.sref import StmtSRef
+from schedule.instruction import BlockArg, BufferArg, WriteIndex, primitive
+from schedule.primitives.annotate import set_annotation
+from schedule.sref import StmtSRef, path_up
 from schedule.staging.buffers import check_storage_scope, checked_region
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
@@ -17,7 +19,7 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, Cast, IntImm, PointerType, PrimExpr, PrimType, Var
 from tensorir.nodes.float_format import holds_values_of
 from tensorir.nodes.ops import cast
-from tensorir.nodes.stmt import Block, BufferStore, Stmt, normalize_annotation
+from tensorir.nodes.stmt import BufferStore, Stmt
 
 INVALID_FACTOR = Problem(
     "StorageAlignInvalidFactorError",
@@ -36,6 +38,12 @@ NOT_ALLOCATED = Problem(
 INVALID_ANNOTATION = Problem(
     "StorageAlignInvalidAnnotationError",
     "the annotation buffer_dim_align of {0} is no list of [buffer, axis, factor, offset]",
+)
+
+WRONG_SEPARATORS = Problem(
+    "InvalidAxisSeparatorError",
+    "{separators} are no ascending positions among the {ndim} dimension(s) of {buffer}",
+    "a separator at position k stands in front of dimension k",
 )
 
 _ALIGN_KEY = "buffer_dim_align"
@@ -70,8 +78,7 @@ def storage_align(
         requests[int(entry[0]), int(entry[1])] = int(entry[2]), int(entry[3])
     requests[buffer_index, axis % ndim] = factor, offset
     entries = [[*place, *stride] for place, stride in requests.items()]
-    annotations = block.block.annotations.with_item(_ALIGN_KEY, normalize_annotation(entries))
-    state.replace(block, block.block.with_(annotations=annotations))
+    set_annotation(state, block, _ALIGN_KEY, entries)
 
 
 @primitive("SetScope")
@@ -96,7 +103,7 @@ def set_scope(
 
     site = _allocation(block, buffer)
     check_only_name(block, site, buffer)
-    _rewrite_below(state, site, _ChangeBuffer(buffer, moved))
+    _change(state, site, _ChangeBuffer(buffer, moved))
 
 
 @primitive("UnsafeSetDType")
@@ -106,8 +113,8 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
     Stores convert to `dtype`, loads convert back. Where `dtype` has every number of the old type,
     nothing is lost, and a load that is converted further is converted from `dtype` at once: what
     the buffer holds are numbers of the old type, as long as every store goes to it by its name.
-    Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError; ValueError for text
-    that names no type.
+    Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError, AliasedBufferError;
+    ValueError for text that names no type.
     """
     buffer = checked_region(block, buffer_index, "write").buffer
     try:
@@ -123,7 +130,37 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
 
     site = _allocation(block, buffer)
     check_only_name(block, site, buffer)
-    _rewrite_below(state, site, _ChangeDType(buffer, converted))
+    _change(state, site, _ChangeDType(buffer, converted))
+
+
+@primitive("SetAxisSeparator")
+def set_axis_separator(
+    state: ScheduleState,
+    block: BlockArg,
+    buffer: BufferArg,
+    axis_separators: Sequence[int] | None,
+) -> None:
+    """Say in front of which dimensions of a buffer a new physical dimension begins.
+
+    Dimensions between two separators are flattened together when the program is lowered; None or
+    an empty list makes the buffer flat. Views of the buffer by match_buffer, which have the last of
+    its dimensions, are divided where it is.
+
+    Raises ScheduleError: BufferIndexOutOfRangeError, BufferIsSubregionError,
+    NonAllocatedBufferError, InvalidAxisSeparatorError.
+    """
+    old = accessed_buffer(block, *buffer)
+    site = defining_block(state, block, old)
+    separators = [int(k) for k in axis_separators or ()]
+    ndim = len(old.shape)
+    valid = all(0 <= k <= ndim for k in separators) and all(a < b for a, b in pairwise(separators))
+    check(valid, WRONG_SEPARATORS, block, separators=separators, ndim=ndim, buffer=old.name)
+
+    def divided(buffer: Buffer) -> Buffer:
+        dropped = ndim - len(buffer.shape)
+        return buffer.with_(axis_separators=[max(0, k - dropped) for k in separators])
+
+    _change(state, site, _ChangeBuffer(old, divided))
 
 
 class _ChangeBuffer(RedirectBuffers):
@@ -131,6 +168,7 @@ class _ChangeBuffer(RedirectBuffers):
 
     def __init__(self, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> None:
         super().__init__({buffer: change(buffer)}, None)
+        self.old = buffer
         self.changed = self._buffers
         self._change = change
 
@@ -174,15 +212,13 @@ def _stored(dtype: DataType) -> DataType:
 
 def _allocation(block: StmtSRef, buffer: Buffer) -> StmtSRef:
     """Return the block that allocates a buffer."""
-    current: StmtSRef | None = block
-    while current is not None:
+    for current in path_up(block):
         if current.is_block and buffer in current.block.alloc_buffers:
             return current
-        current = current.parent
     fail(NOT_ALLOCATED, block, buffer=buffer.name)
 
 
-def _rewrite_below(state: ScheduleState, allocation: StmtSRef, rewriter: BlockRewriter) -> None:
-    old: Block = allocation.block
-    new = rewriter(old)
-    state.replace(allocation, new, rewriter.reuse)
+def _change(state: ScheduleState, site: StmtSRef, rewriter: _ChangeBuffer) -> None:
+    """Rewrite everything that may use a buffer, which lives in the block `site`."""
+    old = rewriter.old
+    replace_buffer(state, site, old, rewriter.changed[old], rewriter)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.accesses import check_no_effect
+from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import (
     check_complete_or_reduction,
     is_spatial,
     require_pipeline,
 )
-from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import (
     AxisDomain,
@@ -21,6 +20,7 @@ from schedule.analysis.domain_solving import (
 )
 from schedule.analysis.insertion_place import check_place
 from schedule.analysis.iteration_cover import left_out
+from schedule.analysis.loops import nest_of_loops
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
 from schedule.analysis.region_cover import reads_covered
 from schedule.analysis.regions import (
@@ -50,8 +50,8 @@ from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, add, const, is_const_int, logical_and
-from tensorir.nodes.stmt import Block, BlockRealize, For, ForKind, Stmt
+from tensorir.nodes.ops import TRUE, add, is_const_int, logical_and
+from tensorir.nodes.stmt import Block, BlockRealize, ForKind, Stmt
 from tensorir.rewriting.visit import walk
 
 READS_AHEAD = Problem(
@@ -133,16 +133,14 @@ def compute_at(
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
     DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError,
-    OpaqueCallError, DependentAxisError, OrderedReductionError.
+    OpaqueCallError, DependentAxisError, OrderedReductionError, AliasedBufferError, BareAccessError,
+    GuardedBlockError.
     """
-    if loop is ROOT_MARK:
-        return
     if loop is INLINE_MARK:
         compute_inline(state, block)
-        return
-    graph = require_movable(state, block)
-    move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=True)
-    move.apply(state)
+    elif loop is not ROOT_MARK:
+        graph = require_movable(state, block)
+        plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=True)(state)
 
 
 @primitive("ReverseComputeAt")
@@ -163,39 +161,21 @@ def reverse_compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
-    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError,
-    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError, OpaqueCallError,
-    DependentAxisError, OrderedReductionError.
+    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError, LeftOutInstancesError,
+    OpaqueBlockError, UndeclaredAccessError, OpaqueCallError, DependentAxisError,
+    OrderedReductionError, AliasedBufferError, BareAccessError, GuardedBlockError,
+    LostIterationError.
     """
-    if loop is ROOT_MARK:
-        return
     if loop is INLINE_MARK:
         reverse_compute_inline(state, block)
-        return
-    graph = require_movable(state, block)
-    move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=False)
-    before = block.block, loop.loop
-    move.apply(state)
-    covered = reads_covered(state, block, dependencies(state, state.scope_root(block)))
-    # The move is taken back if this fails, so the error marks what the program has again then.
-    check(covered, READS_AHEAD, *before)
-
-
-@dataclass(slots=True)
-class Move:
-    """A block, the loop it moves below, the place there and the nest it moves in."""
-
-    block: StmtSRef
-    loop: StmtSRef
-    position: int
-    nest: Stmt
-
-    def apply(self, state: ScheduleState) -> None:
-        """Move the block; its handle stays valid."""
-        node = self.block.block
-        state.replace(self.block, None)
-        body = StmtCursor.below(self.loop).gap(self.position).replace(self.nest)
-        state.replace(self.loop, self.loop.loop.with_body(body), revive={node: self.block})
+    elif loop is not ROOT_MARK:
+        graph = require_movable(state, block)
+        move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=False)
+        before = block.block, loop.loop
+        move(state)
+        covered = reads_covered(state, block, dependencies(state, state.scope_root(block)))
+        # The move is taken back if this fails, so the error marks what the program has again then.
+        check(covered, READS_AHEAD, *before)
 
 
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
@@ -226,17 +206,15 @@ def plan_move(
     preserve_unit_loops: bool,
     *,
     to_consumers: bool,
-) -> Move:
-    """Check that a block may move below a loop, and work out how; nothing is changed.
+) -> Callable[[ScheduleState], None]:
+    """Check that a block may move below a loop; nothing is changed.
 
-    `graph` is what `require_movable` gave for the block.
+    `graph` is what `require_movable` gave for the block. Returns the function that moves it.
     """
     position, required = check_place(state, graph, block, loop, index, to_consumers=to_consumers)
     if not to_consumers:
         _check_declared(graph, block, loop, required)
-    analyzer = Analyzer()
-    for var, values in loop_domain([*loops_above(loop), loop]).items():
-        analyzer.bind(var, values)
+    analyzer = knowing(loop_domain([*loops_above(loop), loop]))
     try:
         domains, predicate = _axis_domains(graph, block, loop, required, analyzer, to_consumers)
     except IRValueError as error:
@@ -249,7 +227,14 @@ def plan_move(
             _check_runs(block, loop, nest)
         _check_steps(block, loop, nest)
         _check_all_run(block, loop, to_consumers=to_consumers)
-    return Move(block, loop, position, nest)
+
+    def move(state: ScheduleState) -> None:
+        node = block.block
+        state.replace(block, None)
+        body = StmtCursor.below(loop).gap(position).replace(nest)
+        state.replace(loop, loop.loop.with_body(body), revive={node: block})
+
+    return move
 
 
 def needs_plan(block: StmtSRef) -> bool:
@@ -400,7 +385,5 @@ def _nest(
                 value < domain.bound.max_value + 1,
             ):
                 predicate = logical_and(predicate, analyzer.simplify(limit))
-    nest: Stmt = BlockRealize(bindings, predicate, node)
-    for var, extent in reversed(loops):
-        nest = For(var, const(0, var.dtype), extent, ForKind.SERIAL, nest)
-    return nest
+    nest = BlockRealize(bindings, predicate, node)
+    return nest_of_loops(loops, nest)

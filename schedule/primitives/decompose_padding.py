@@ -13,6 +13,7 @@ from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.surroundings import check_dependencies_show, guards
 from schedule.errors import Problem, check, describe, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
+from schedule.primitives.decompose_reduction import NOT_AN_ANCESTOR
 from schedule.sref import StmtSRef, is_ancestor, loops_above
 from schedule.staging.nests import Staged, Sweep
 from schedule.state import ScheduleState
@@ -25,11 +26,6 @@ from tensorir.nodes.ops import conjuncts, const, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt, sequence
 from tensorir.rewriting.visit import substitute, walk
 
-NOT_AN_ANCESTOR = Problem(
-    "LoopPositionError",
-    "{0} is not an ancestor of {1}",
-    "give one of the loops that get_loops returns for the block",
-)
 PATTERN = Problem(
     "PaddingPatternMatchError",
     "{0} is no padding that can be decomposed: {reason}",
@@ -59,7 +55,7 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     unless the schedule was made with `enable_check=False`.
 
     Raises ScheduleError: RootBlockError, IncompleteBlockError, LoopPositionError,
-    PaddingPatternMatchError, PaddingReadEarlyError, OutOfScopeError.
+    PaddingPatternMatchError, PaddingReadEarlyError, OutOfScopeError, AliasedBufferError.
     """
     # Preconditions.
     _, graph = require_scope(state, block)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.derived_regions import init_reads
 from schedule.analysis.empty_reductions import where_initialised
+from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
 from schedule.analysis.surroundings import check_dependencies_show, check_unguarded
@@ -14,9 +14,8 @@ from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.nodes.expr import IterVar, PrimExpr, Var
-from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt, sequence
-from tensorir.rewriting.fresh_copy import fresh_thread
+from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.stmt import Block, BlockRealize, sequence
 from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_AN_ANCESTOR = Problem(
@@ -72,7 +71,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     data-parallel axes use. The block becomes `<name>_update` and its handle stays valid.
 
     Raises ScheduleError: LoopPositionError, NotReductionBlockError, LoopHeightError,
-    EmptyReductionError, DependentAxisError.
+    EmptyReductionError, DependentAxisError, BareAccessError, GuardedBlockError.
     """
     # Preconditions.
     loops = loops_above(block)
@@ -119,14 +118,8 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
         check(not state.enable_check, LATE, block, predicate=realize.predicate)
         initialised = realize.predicate
     predicate = at_first_step(initialised, [lp for lp in below if lp.loop_var not in used])
-    nest: Stmt = BlockRealize(bindings, predicate, init_block)
-    renamed: dict[Var, PrimExpr] = {}
-    for inner in reversed(below):
-        if inner.loop_var in used:
-            var = inner.loop_var.with_name(f"{inner.loop_var.name}_init")
-            renamed[inner.loop_var] = var
-            nest = For(var, inner.min, inner.extent, inner.kind, nest, fresh_thread(inner))
-    nest = substitute_loops(nest, renamed)
+    kept = [lp.with_(annotations={}) for lp in below if lp.loop_var in used]
+    nest = copied_nest(kept, BlockRealize(bindings, predicate, init_block), "_init")
 
     # Rewrite: the update block keeps everything else.
     updated = without_init(old).with_(name_hint=f"{old.name_hint}_update")

@@ -8,10 +8,9 @@ from math import prod
 
 from schedule.analysis.bindings import BindingSimplifier, substitute_loops
 from schedule.analysis.empty_reductions import check_fused
-from schedule.analysis.loop_dtype import dtype_holding
+from schedule.analysis.loops import check_plain, check_starts_at_zero, dtype_holding
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
-from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer

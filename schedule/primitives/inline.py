@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from schedule.analysis.accesses import check_no_effect, check_no_opaque
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import (
     check_complete,
@@ -11,9 +12,7 @@ from schedule.analysis.block_kind import (
     require_pipeline,
 )
 from schedule.analysis.bound_values import written_out
-from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
-from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.region_cover import fills_buffer
 from schedule.errors import Problem, check, fail
@@ -31,7 +30,7 @@ from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import TRUE, is_const_int
-from tensorir.nodes.stmt import Block, BufferStore
+from tensorir.nodes.stmt import Block, BufferStore, Stmt
 from tensorir.rewriting.visit import substitute
 
 HAS_INIT = Problem("HasInitBlock", "{0} has an init statement, so it cannot be inlined")
@@ -62,11 +61,15 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
 
     Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
     OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError,
-    OpaqueCallError.
+    OpaqueCallError, AliasedBufferError, BareAccessError, GuardedBlockError, RootBlockError.
     """
     scope, store, places, inverse = check_compute_inline(state, block)
     state.replace(block, None)
-    _Inliner(state, scope, store.buffer, places, inverse, store.value).apply()
+    value = substitute(store.value, inverse)
+    inliner = Inliner(store.buffer, value, places, visible_buffers(state, scope))
+    old = scope.block
+    new = without_buffer(old.with_body(inliner.inlined(old.body)), store.buffer)
+    state.replace(scope, new, {**inliner.reuse, old: new})
 
 
 def check_compute_inline(
@@ -125,57 +128,60 @@ def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], d
     return places, {v: simple.get(v, ranges[v].min) for v in ranges}
 
 
-class _Inliner(BlockRewriter):
-    """Replaces loads of a buffer by the value that was stored there.
+class Inliner(BlockRewriter):
+    """Replaces loads of a buffer by the value that is stored there.
 
-    The blocks that touched the buffer declare what they touch now.
+    The value may have `places` in it, which stand for the indices of a load. Blocks that touched
+    the buffer declare what they touch now of the `visible` buffers and their own.
     """
 
     def __init__(
         self,
-        state: ScheduleState,
-        scope: StmtSRef,
         buffer: Buffer,
-        places: Sequence[Var],
-        inverse: dict[Var, PrimExpr],
         value: PrimExpr,
+        places: Sequence[Var] = (),
+        visible: Mapping[Var, Buffer] | None = None,
     ) -> None:
         super().__init__()
-        self._removed = buffer
-        self._visible = visible_buffers(state, scope)
-        self._state = state
-        self._scope = scope
+        self._buffer = buffer
+        self._value = value
         self._places = places
-        self._value = substitute(value, inverse)
-        self._placed: list[PrimExpr] | None = [] if is_index_arithmetic(value) else None
-        """The expressions that replaced loads, None unless the value is index arithmetic."""
+        self._visible = dict(visible or {})
+        self._placed: list[PrimExpr] = []
+
+    def inlined(self, body: Stmt, domains: Mapping[Var, Range] | None = None) -> Stmt:
+        """Return a statement with the value in it.
+
+        Index arithmetic becomes a value where arithmetic on it may wrap; `domains` are those of
+        variables that the statement does not bind.
+        """
+        new: Stmt = self(body)
+        if is_index_arithmetic(self._value) and not never_wraps(new, self._placed, domains):
+            self._value = as_value(self._value)
+            self.reuse.clear()
+            new = self(body)
+        return new
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        """Rewrite a block and what it declares."""
         self._visible.update((b.data, b) for b in node.alloc_buffers)
         regions = (*node.reads, *node.writes)
         self._visible.update((r.buffer.data, r.buffer) for r in regions)
         new = super().rewrite_Block(node)
-        if any(r.buffer is self._removed for r in regions):
+        if any(r.buffer is self._buffer for r in regions):
             new = self.reuse[node] = with_derived_regions(new, self._visible)
         return new
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        """Return the value at the place of a load."""
         new = self.generic(node)
-        if new.buffer is not self._removed:
+        if new.buffer is not self._buffer:
             return new
-        value = substitute(self._value, dict(zip(self._places, new.indices, strict=True)))
-        if self._placed is not None:
-            self._placed.append(value)
-        return value
+        indices = dict(zip(self._places, new.indices, strict=True)) if self._places else {}
+        self._placed.append(substitute(self._value, indices))
+        return self._placed[-1]
 
-    def apply(self) -> None:
-        """Rewrite the scope and drop the buffer from what it allocates."""
-        old = self._scope.block
-        body = self(old.body)
-        if self._placed is not None and not never_wraps(body, self._placed):
-            self._value, self._placed = as_value(self._value), None
-            self.reuse.clear()
-            body = self(old.body)
-        kept = tuple(b for b in old.alloc_buffers if b is not self._removed)
-        new = old.with_(body=body, alloc_buffers=kept)
-        self._state.replace(self._scope, new, {**self.reuse, old: new})
+
+def without_buffer(block: Block, buffer: Buffer) -> Block:
+    """Return a block that no longer allocates a buffer."""
+    return block.with_(alloc_buffers=[b for b in block.alloc_buffers if b is not buffer])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from schedule.analysis.dependency import DepKind, dependencies
-from schedule.errors import ROOT_BLOCK, ArgumentError, Problem, fail
+from schedule.analysis.dependency import dependencies
+from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import (
     BlockArg,
     NewBlock,
@@ -14,7 +12,7 @@ from schedule.instruction import (
     UnnamedBlockOrLoopArg,
     primitive,
 )
-from schedule.sref import StmtSRef, loops_above, scope_root
+from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.errors import IRValueError
 
@@ -72,8 +70,7 @@ def get_producers(state: ScheduleState, block: BlockArg) -> NewBlocks:
 
     Raises ScheduleError (RootBlockError) for the root block.
     """
-    edges = dependencies(state, _scope_of(block), declared_only=True).into(block)
-    return _unique(d.src for d in edges if d.kind in (DepKind.RAW, DepKind.WAW))
+    return dependencies(state, state.scope_root(block), declared_only=True).producers_of(block)
 
 
 @primitive("GetConsumers", pure=True)
@@ -82,8 +79,7 @@ def get_consumers(state: ScheduleState, block: BlockArg) -> NewBlocks:
 
     Raises ScheduleError (RootBlockError) for the root block.
     """
-    edges = dependencies(state, _scope_of(block), declared_only=True).out_of(block)
-    return _unique(d.dst for d in edges if d.kind in (DepKind.RAW, DepKind.WAW))
+    return dependencies(state, state.scope_root(block), declared_only=True).consumers_of(block)
 
 
 @primitive("GetOutputBlocks", pure=True)
@@ -98,14 +94,3 @@ def get_output_blocks(state: ScheduleState, scope_block: BlockArg) -> NewBlocks:
             found.append(sref)
         pending.extend(reversed(state.child_blocks(sref)))
     return found
-
-
-def _scope_of(block: StmtSRef) -> StmtSRef:
-    scope = scope_root(block)
-    if scope is None:
-        fail(ROOT_BLOCK, block)
-    return scope
-
-
-def _unique(srefs: Iterable[StmtSRef]) -> list[StmtSRef]:
-    return list(dict.fromkeys(srefs))

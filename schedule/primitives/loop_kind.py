@@ -52,8 +52,8 @@ def parallel(state: ScheduleState, loop: LoopArg) -> None:
     """Run the iterations of a loop on several cores.
 
     Needs a compact dataflow below the loop, and only data-parallel axes bound to it.
-    Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError,
-    DependentAxisError, RepeatedUpdateError.
+    Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError, DependentAxisError,
+    RepeatedUpdateError, BareAccessError.
     """
     _check_independent(state, loop, "parallel", allow_reduce=False)
     _set_kind(state, loop, ForKind.PARALLEL)
@@ -64,8 +64,8 @@ def vectorize(state: ScheduleState, loop: LoopArg) -> None:
     """Run the iterations of a loop as lanes of vector instructions.
 
     Needs a compact dataflow below the loop, and only data-parallel axes bound to it.
-    Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError,
-    DependentAxisError, RepeatedUpdateError.
+    Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError, DependentAxisError,
+    RepeatedUpdateError, BareAccessError.
     """
     _check_independent(state, loop, "vectorize", allow_reduce=False)
     _set_kind(state, loop, ForKind.VECTORIZED)
@@ -83,7 +83,7 @@ def bind(state: ScheduleState, loop: LoopArg, thread_axis: str) -> None:
 
     A CPU cannot run such a program; building one for it is refused.
     Raises ValueError for an unknown axis; ScheduleError: NotCompactDataFlowError,
-    WrongBlockIterTypeError, DependentAxisError, RepeatedUpdateError.
+    WrongBlockIterTypeError, DependentAxisError, RepeatedUpdateError, BareAccessError.
     """
     if thread_axis not in _THREAD_AXES:
         reason = f"names no thread axis {thread_axis!r}; it must be one of {sorted(_THREAD_AXES)}"
@@ -107,8 +107,9 @@ def mark_loops(
 
     `max_unroll` is the largest extent that may be unrolled, `vec_sizes` are the extents that may
     be vectorized; None allows all.
-    Raises ArgumentError for other marks, or not one for each loop; ScheduleError for an extent that
-    is not allowed (LoopExtentError), and as `vectorize`.
+    Raises ArgumentError for other marks, or not one for each loop; ScheduleError: LoopExtentError
+    for an extent that is not allowed, NotCompactDataFlowError, WrongBlockIterTypeError,
+    DependentAxisError, RepeatedUpdateError, BareAccessError.
     """
     if len(marks) != len(loops) or any(mark not in range(len(MARKS)) for mark in marks):
         reason = f"is {list(marks)}; give 0, 1 or 2 for each of {len(loops)} loops"

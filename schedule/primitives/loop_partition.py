@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schedule.analysis.bindings import axis_domain, loop_domain
+from schedule.analysis.bindings import axis_domain, knowing, loop_domain
+from schedule.analysis.loops import check_plain
+from schedule.analysis.sharing import is_point
 from schedule.errors import Problem, check, fail
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
 from schedule.primitives.decompose_reduction import without_init
-from schedule.primitives.loop_problems import check_plain
 from schedule.primitives.split import NOT_POSITIVE, SEVERAL_INFERRED
 from schedule.sref import loops_above
 from schedule.state import ScheduleState
@@ -83,9 +84,7 @@ def loop_partition(
     for k, length in enumerate(lengths):
         var = Var(f"{name}{k}", dtype)
         values = Range.from_min_extent(const(start, dtype), const(length, dtype))
-        analyzer = Analyzer()
-        for outer, limits in {**around, old.loop_var: values}.items():
-            analyzer.bind(outer, limits)
+        analyzer = knowing({**around, old.loop_var: values})
         copy = _Piece(old.loop_var, var, values, f"_{name}{k}", analyzer, widen=len(blocks) == 1)
         made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
         pieces.append(_opaque(f"{base}{k}_partition", made[-1]))
@@ -176,8 +175,6 @@ def _widened(regions: Sequence[BufferRegion], domains: Mapping[Var, Range]) -> l
     for region in regions:
         ranges = [domains.get(dim.min) if type(dim.min) is Var else None for dim in region.region]
         points = [r for r in ranges if r is not None]
-        whole = len(points) == len(ranges) and all(
-            isinstance(dim.extent, IntImm) and dim.extent.value == 1 for dim in region.region
-        )
+        whole = len(points) == len(ranges) and all(map(is_point, region.region))
         result.append(BufferRegion(region.buffer, points) if whole else region)
     return result

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
-from schedule.analysis.bindings import substitute_loops
-from schedule.analysis.call_effects import check_no_effect, effect_in
-from schedule.analysis.dependency import dependencies
-from schedule.analysis.execution_order import may_overtake
+from schedule.analysis.accesses import check_no_effect, effect_in
+from schedule.analysis.bindings import knowing, loop_domain, substitute_loops
+from schedule.analysis.dependency import Dependency, DepKind, dependencies
+from schedule.analysis.loops import check_plain, check_starts_at_zero
+from schedule.analysis.regions import Box, bound_region, path_domain, relax_by_intervals
 from schedule.analysis.surroundings import check_dependencies_show, check_order_is_free
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.fuse import NOT_ONLY_CHILD
-from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
-from schedule.sref import StmtSRef, lowest_common_ancestor, scope_root
+from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, path_up, scope_root
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
-from tensorir.arith import Analyzer
+from tensorir.arith import Analyzer, IntervalSet
+from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.nodes.ops import const
+from tensorir.nodes.ops import const, is_const_int
 from tensorir.nodes.stmt import For, ForKind, Stmt, sequence
 from tensorir.rewriting.visit import substitute
 
@@ -73,8 +74,8 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
     assert scope is not None
     for other in loops[1:]:
         check(scope_root(other) is scope, OTHER_SCOPE, first, other)
-    common = lowest_common_ancestor(list(loops))
-    nests = [_nest_below(common, loop) for loop in loops]
+    common = lowest_common_ancestor(loops)
+    nests = [list(takewhile(lambda s: s is not common, path_up(lp)))[::-1] for lp in loops]
     siblings = _check_siblings(common, loops, nests)
     for nest in nests:
         for sref in nest:
@@ -108,16 +109,6 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
 
     # Result.
     return state.get_sref(made[0])
-
-
-def _nest_below(common: StmtSRef, loop: StmtSRef) -> list[StmtSRef]:
-    nest: list[StmtSRef] = []
-    current: StmtSRef | None = loop
-    while current is not None and current is not common:
-        nest.append(current)
-        current = current.parent
-    nest.reverse()
-    return nest
 
 
 def _check_siblings(
@@ -181,5 +172,95 @@ def _check_order(
         in_order = position[edge.src] < position[edge.dst]
         source, target = group_of.get(edge.src), group_of.get(edge.dst)
         if in_order and source is not None and target is not None and source != target:
-            in_order = not may_overtake(edge, nests[source], nests[target])
+            in_order = not _may_overtake(edge, nests[source], nests[target])
         check(in_order, WRONG_ORDER, edge.src, edge.dst)
+
+
+def _may_overtake(
+    edge: Dependency, source_loops: Sequence[StmtSRef], target_loops: Sequence[StmtSRef]
+) -> bool:
+    """Say whether running two nests in lockstep may break a dependency between their blocks.
+
+    Today all of `source_loops` (outermost first) runs before `target_loops`. In lockstep, an
+    iteration of the target comes before later iterations of the source: that is wrong if the two
+    touch the same element. What cannot be proven harmless counts as wrong.
+    """
+    source = _boxes(edge, edge.src, source_loops[-1], writes=edge.kind is not DepKind.WAR)
+    target = _boxes(edge, edge.dst, target_loops[-1], writes=edge.kind is not DepKind.RAW)
+    if not source or not target:
+        return True
+    for level, loop in enumerate(source_loops):
+        if is_const_int(loop.loop.extent, 1):
+            continue
+        analyzer = knowing(loop_domain(loops_above(source_loops[0])))
+        late, early = _iterations(source_loops, target_loops, level, analyzer)
+        for a in source:
+            for b in target:
+                if not _disjoint(_at(a, late), _at(b, early), analyzer):
+                    return True
+    return False
+
+
+def _boxes(edge: Dependency, block: StmtSRef, loop: StmtSRef, *, writes: bool) -> list[Box]:
+    """Return the boxes that an iteration of `loop` touches through a block, in terms of loops."""
+    node, realize = block.block, block.block_realize
+    domain = path_domain(block, loop, edge.buffer.scope())
+    analyzer = Analyzer()
+    return [
+        relax_by_intervals(bound_region(region, realize), domain, analyzer)
+        for region in (node.writes if writes else node.reads)
+        if region.buffer is edge.buffer
+    ]
+
+
+def _iterations(
+    source_loops: Sequence[StmtSRef],
+    target_loops: Sequence[StmtSRef],
+    level: int,
+    analyzer: Analyzer,
+) -> tuple[dict[Var, PrimExpr], dict[Var, PrimExpr]]:
+    """Return an iteration of the source and an earlier one of the target.
+
+    They agree above `level` and are unrelated below it.
+    """
+    late: dict[Var, PrimExpr] = {}
+    early: dict[Var, PrimExpr] = {}
+    for depth, (a, b) in enumerate(zip(source_loops, target_loops, strict=True)):
+        var = b.loop.loop_var
+        extent = substitute(b.loop.extent, early)
+        step = Var(var.name, var.dtype)
+        analyzer.bind(step, Range(extent))
+        early[var] = step
+        if depth < level:
+            value: PrimExpr = step
+        elif depth == level:
+            gap = Var("gap", var.dtype)
+            analyzer.bind(gap, Range(1, extent))
+            value = step + gap
+        else:
+            value = Var(a.loop.loop_var.name, var.dtype)
+            analyzer.bind(value, Range(substitute(a.loop.extent, late).astype(var.dtype)))
+        late[a.loop.loop_var] = value.astype(a.loop.loop_var.dtype)
+    return late, early
+
+
+def _at(box: Box, values: dict[Var, PrimExpr]) -> Box:
+    return tuple(
+        IntervalSet(
+            None if dim.min_value is None else substitute(dim.min_value, values),
+            None if dim.max_value is None else substitute(dim.max_value, values),
+        )
+        for dim in box
+    )
+
+
+def _disjoint(a: Box, b: Box, analyzer: Analyzer) -> bool:
+    return any(
+        _before(x, y, analyzer) or _before(y, x, analyzer) for x, y in zip(a, b, strict=True)
+    )
+
+
+def _before(low: IntervalSet, high: IntervalSet, analyzer: Analyzer) -> bool:
+    if low.max_value is None or high.min_value is None:
+        return False
+    return analyzer.can_prove(low.max_value < high.min_value)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.block_kind import check_reduction, require_pipeline
-from schedule.errors import ArgumentError, Problem, check
+from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import BlockArg, NewBlocks, ReadIndex, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.staging.buffers import checked_buffer, stage_buffer
@@ -28,6 +28,7 @@ from tensorir.nodes.expr import (
     PrimType,
     Sub,
     Var,
+    integer_limits,
 )
 from tensorir.nodes.float_format import holds_values_of
 from tensorir.nodes.ops import const, is_const_int
@@ -71,14 +72,14 @@ def offset_factor(
     product = _product(state, block, buffer, kind)
     node = block.block
     loops = loops_above(block)
-    offset = _smallest(kind) - _smallest(buffer.dtype)
+    offset = integer_limits(kind)[0] - integer_limits(buffer.dtype)[0]
     moved = _fresh(buffer, f"{buffer.name}_offset", kind, buffer.shape)
 
     # Rewrite: the moved factor.
     sweep = Sweep.over([Range(n) for n in buffer.shape])
     value = Add(Cast(kind, BufferLoad(buffer, sweep.places)), const(offset, kind))
     read = [BufferRegion.from_point(buffer, sweep.places)]
-    name = _free_name(state, block, moved.name)
+    name = state.free_name(block, moved.name)
     shift = sweep.storing(moved, sweep.places, value, name, read)
 
     # Rewrite: what the offset adds to each sum, over the loops that the other factor depends on.
@@ -105,7 +106,7 @@ def offset_factor(
         BufferStore(share, Add(BufferLoad(share, place), term), place),
         [substitute(region, fresh) for region in node.reads if region.buffer in factors],
         [BufferRegion.from_point(share, place)],
-        _free_name(state, block, share.name),
+        state.free_name(block, share.name),
         init=BufferStore(share, const(0, total), place),
     )
 
@@ -138,7 +139,7 @@ class _Product:
     """A store that adds a product to what it stores."""
 
     store: BufferStore
-    own: BufferLoad
+    own: PrimExpr
     """The element before."""
     cast: Cast
     load: BufferLoad
@@ -157,43 +158,37 @@ class _Product:
 def _product(state: ScheduleState, block: StmtSRef, buffer: Buffer, kind: DataType) -> _Product:
     """Return the parts of a sum of products of a buffer; ScheduleError for any other block."""
 
-    def require(condition: bool, reason: str) -> None:
-        check(condition, NO_PRODUCT, block, buffer=buffer.name, reason=reason)
+    def refuse(reason: str) -> NoReturn:
+        fail(NO_PRODUCT, block, buffer=buffer.name, reason=reason)
 
     node = block.block
     loops = loops_above(block)
     alone = bool(loops) and state.child_blocks(loops[0]) == [block]
-    require(alone and is_trivial_binding(block), "an axis has no loop of its own")
-    require(is_const_int(block.block_realize.predicate, 1), "its predicate leaves some steps out")
-    require(all(is_const_int(sref.loop.min, 0) for sref in loops), "a loop does not start at 0")
+    if not alone or not is_trivial_binding(block):
+        refuse("an axis has no loop of its own")
+    if not is_const_int(block.block_realize.predicate, 1):
+        refuse("its predicate leaves some steps out")
+    if not all(is_const_int(sref.loop.min, 0) for sref in loops):
+        refuse("a loop does not start at 0")
     store, init = node.body, node.init
-    simple = isinstance(store, BufferStore) and isinstance(init, BufferStore)
-    require(simple, "it does not store one element and initialise it")
-    assert isinstance(store, BufferStore)
-    assert isinstance(init, BufferStore)
-    parts = store.value
-    factors = parts.b if isinstance(parts, Add) else None
-    require(isinstance(factors, Mul), "it does not add a product")
-    assert isinstance(parts, Add)
-    assert isinstance(factors, Mul)
-    own = parts.a
-    is_own = isinstance(own, BufferLoad) and own.buffer is store.buffer
-    require(is_own, "it does not add to the element that it stores")
-    assert isinstance(own, BufferLoad)
-    same = all(structural_equal(a, b) for a, b in zip(own.indices, store.indices, strict=True))
-    require(same, "it does not add to the element that it stores")
+    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
+        refuse("it does not store one element and initialise it")
+    total = store.value
+    if not isinstance(total, Add) or not isinstance(total.b, Mul):
+        refuse("it does not add a product")
+    own, factors = total.a, total.b
+    if not structural_equal(own, BufferLoad(store.buffer, store.indices)):
+        refuse("it does not add to the element that it stores")
     loads = [part for part in walk(factors) if isinstance(part, BufferLoad)]
     read = [load for load in loads if load.buffer is buffer]
-    require(len(read) == 1, "it is read more than once, or not at all")
+    if len(read) != 1:
+        refuse("it is read more than once, or not at all")
     for factor, other in ((factors.a, factors.b), (factors.b, factors.a)):
         if isinstance(factor, Cast) and factor.value is read[0]:
-            require(
-                factor.dtype.is_integral and holds_values_of(factor.dtype, kind),
-                f"it is multiplied as {factor.dtype}, which has not all values of {kind}",
-            )
+            if not factor.dtype.is_integral or not holds_values_of(factor.dtype, kind):
+                refuse(f"it is multiplied as {factor.dtype}, which has not all values of {kind}")
             return _Product(store, own, factor, read[0], other, factor is factors.a, init)
-    require(False, "it is not converted where it is multiplied")
-    raise AssertionError
+    refuse("it is not converted where it is multiplied")
 
 
 def _other_sign(dtype: DataType, text: str) -> DataType:
@@ -206,18 +201,7 @@ def _other_sign(dtype: DataType, text: str) -> DataType:
     return DataType(text)
 
 
-def _smallest(dtype: DataType) -> int:
-    return -(1 << (dtype.bits - 1)) if dtype.is_int else 0
-
-
 def _fresh(buffer: Buffer, name: str, dtype: DataType, shape: Sequence[PrimExpr]) -> Buffer:
     """Return a compact buffer of its own memory."""
     made = stage_buffer(buffer, name, "global", list(shape))
     return made.with_(dtype=dtype, data=Var(name, PointerType(PrimType(dtype), "global")))
-
-
-def _free_name(state: ScheduleState, block: StmtSRef, name: str) -> str:
-    """Return `name`, with a number if a block of the function has it already."""
-    taken = {sref.block.name_hint for sref in state.blocks(state.func_name_of(block))}
-    numbered = (f"{name}_{k}" for k in itertools.count(1))
-    return name if name not in taken else next(n for n in numbered if n not in taken)

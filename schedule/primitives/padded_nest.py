@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from schedule.analysis.accesses import accessing
-from schedule.analysis.opaque_access import is_opaque
+from schedule.analysis.accesses import accessing, is_opaque
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above

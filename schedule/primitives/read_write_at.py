@@ -8,7 +8,7 @@ from dataclasses import replace
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.empty_reductions import check_copied
-from schedule.analysis.loop_nest import nest_of_loops
+from schedule.analysis.loops import nest_of_loops
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.regions import Region, united
 from schedule.errors import Problem, check

@@ -63,8 +63,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
     Kind and annotations move with a loop. One loop or none changes nothing.
 
     Raises ScheduleError: LoopMultiAppearanceError, LoopsNotAChainError, BlockPropertyError,
-    NotAffineBindingError, DependentLoopError, DependentAxisError,
-    OrderedReductionError.
+    NotAffineBindingError, DependentLoopError, DependentAxisError, OrderedReductionError,
+    BareAccessError.
     """
     # Preconditions.
     if len(ordered_loops) <= 1:
@@ -106,7 +106,9 @@ def reorder_by(state: ScheduleState, loops: LoopsArg, positions: FactorsArg) -> 
     Before: for i, j, k in T.grid(n, m, l): S(i, j, k)     # reorder_by([i, j, k], [2, 0, 1])
     After:  for k, i, j in T.grid(l, n, m): S(i, j, k)
 
-    Raises ArgumentError unless each position occurs once; ScheduleError as `reorder`.
+    Raises ArgumentError unless each position occurs once; ScheduleError: LoopMultiAppearanceError,
+    LoopsNotAChainError, BlockPropertyError, NotAffineBindingError, DependentLoopError,
+    DependentAxisError, OrderedReductionError, BareAccessError.
     """
     try:
         order = checked_order(list(positions), len(loops))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.accesses import check_no_effect, check_no_opaque
 from schedule.analysis.axis_independence import check_any_order, dependent_axes
 from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import (
@@ -14,15 +15,19 @@ from schedule.analysis.block_kind import (
     require_pipeline,
 )
 from schedule.analysis.bound_values import bound_values, written_out
-from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.dependency import DepKind
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.iteration_cover import runs_where, stays_within
-from schedule.analysis.opaque_access import check_no_opaque
-from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
-from schedule.primitives.inline import BODY, HAS_INIT, NOT_ONE_BUFFER, ONLY_LEAF
+from schedule.primitives.inline import (
+    BODY,
+    HAS_INIT,
+    NOT_ONE_BUFFER,
+    ONLY_LEAF,
+    Inliner,
+    without_buffer,
+)
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.arith import (
@@ -32,10 +37,8 @@ from tensorir.arith import (
     inverse_affine_iter_map,
 )
 from tensorir.comparison.equal import expr_deep_equal
-from tensorir.indices.placed_values import as_value, never_wraps
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import EQ, And, BufferLoad, Call, Or, PrimExpr, Select, Var
-from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.rewriting.visit import substitute, walk
@@ -64,8 +67,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
 
     Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
     IncompleteBlockError, NonSingleProducerError, NonSingleConsumerError, OutputBlockError,
-    BodyAnalysisError, OnlyLeafError, OpaqueAccessError,
-    OpaqueCallError.
+    BodyAnalysisError, OnlyLeafError, OpaqueAccessError, OpaqueCallError, AliasedBufferError,
+    BareAccessError, DependentAxisError, RootBlockError.
     """
     # Preconditions.
     node = block.block
@@ -186,7 +189,8 @@ class _ReversePlan:
         for var, values in axis_domain(producer.iter_vars).items():
             self._analyzer.bind(var, values)
         axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
-        body = self._inlined(substitute(self._body, axes))
+        inliner = Inliner(self._buffer, self._producer_store.value)
+        body = inliner.inlined(substitute(self._body, axes), axis_domain(producer.iter_vars))
         predicate = realize.predicate
         in_bound = self._in_bound(axes)
         if is_const_int(in_bound, 1):
@@ -212,18 +216,7 @@ class _ReversePlan:
             BlockRealize(realize.iter_values, predicate, new),
             {producer: new},
         )
-        old = scope.block
-        kept = tuple(b for b in old.alloc_buffers if b is not self._buffer)
-        state.replace(scope, old.with_(alloc_buffers=kept))
-
-    def _inlined(self, body: Stmt) -> Stmt:
-        """Return the consumer's body with what the producer stores in the place of loads."""
-        value = self._producer_store.value
-        inlined = _ReplaceLoads(self._buffer, value)(body)
-        domains = axis_domain(self._producer.block.iter_vars)
-        if is_index_arithmetic(value) and not never_wraps(inlined, [value], domains):
-            return _ReplaceLoads(self._buffer, as_value(value))(body)
-        return inlined
+        state.replace(scope, without_buffer(scope.block, self._buffer))
 
     def _implies(self, condition: PrimExpr, other: PrimExpr) -> bool:
         """Say whether, where one condition holds, the other one surely does."""
@@ -267,13 +260,3 @@ def _loads_in_a_branch(body: Stmt, buffer: Buffer) -> bool:
             if any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(branch)):
                 return True
     return False
-
-
-class _ReplaceLoads(BlockRewriter):
-    def __init__(self, buffer: Buffer, value: PrimExpr) -> None:
-        super().__init__()
-        self._buffer = buffer
-        self._value = value
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        return self._value if node.buffer is self._buffer else self.generic(node)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import check_reduction, require_pipeline
+from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import at_first_step
-from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
+from schedule.analysis.reducer import Reduction, find_reduction
 from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
+from schedule.staging.buffers import stage_buffer
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
-from tensorir.nodes.ops import TRUE, conjuncts, const, is_const_int, logical_and
+from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
-from tensorir.rewriting.fresh_copy import fresh_thread
-from tensorir.rewriting.visit import Rewriter, collect_vars, substitute
+from tensorir.rewriting.visit import collect_vars, substitute
 
 NOT_ONE_CHILD = Problem(
     "NonSingleChildBlockError", "{0} should have one block below it, but has {count}"
@@ -54,7 +54,7 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
 
     Raises ScheduleError: NonSingleChildBlockError, NotStagePipelineError, NotReductionBlockError,
     NotSerialLoopKindError, LoopPropertyError, RFactorNotApplicableError, NoMatchedReducerError,
-    FactorAxisOutOfRangeError.
+    FactorAxisOutOfRangeError, BareAccessError, DependentAxisError, GuardedBlockError.
     """
     # Preconditions.
     children = state.child_blocks(loop)
@@ -79,18 +79,22 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
 
     # Rewrite.
     partial = [_partial_buffer(b, axis, loop.loop.extent) for b in reduction.buffers]
-    name = _free_name(state, block, f"{block.block.name_hint}_rf")
-    plan = _Plan(block, loop.loop, loops, reduction, partial, axis, name)
-    partial_nest, partial_block = plan.partial_nest()
+    name = state.free_name(block, f"{block.block.name_hint}_rf")
+    around = [sref.loop for sref in loops]
+    plan = _Plan(block.block_realize, loop.loop, around, reduction, partial, axis)
+    partial_results = plan.partial_block(name)
+    nest = copied_nest(around, partial_results)
     final = plan.final_block(predicate)
-    dropped = {lp.loop.loop_var for lp in others}
-    rebuilt = _Rebuild(block.block_realize, final, dropped)(loops[0].loop)
-    state.replace(loops[0], sequence([partial_nest, rebuilt]), {block.block: final.block})
+    state.replace(block, final, {block.block: final.block})
+    for other in others:
+        state.replace(other, other.loop.body)
+    top = next(sref for sref in loops if sref not in others)
+    state.replace(top, sequence([nest, top.loop]))
     root = scope.block
     state.replace(scope, root.with_(alloc_buffers=(*root.alloc_buffers, *partial)))
 
     # Result.
-    return state.get_sref(partial_block)
+    return state.get_sref(partial_results.block)
 
 
 def _check_loops(
@@ -145,9 +149,7 @@ def _final_predicate(
     predicate = block.block_realize.predicate
     if is_const_int(predicate, 1):
         return predicate
-    analyzer = Analyzer()
-    for var, values in loop_domain(loops).items():
-        analyzer.bind(var, values)
+    analyzer = knowing(loop_domain(loops))
     nodes = [sref.loop for sref in others]
     late = left_out_first(predicate, nodes, analyzer)
     reason = f"its predicate `{late}` may leave out the first step of a partial result"
@@ -160,93 +162,54 @@ def _final_predicate(
     return kept
 
 
-def _free_name(state: ScheduleState, block: StmtSRef, name: str) -> str:
-    """Return `name`, with a number if a block of the function has it already."""
-    taken = {sref.block.name_hint for sref in state.blocks(state.func_name_of(block))}
-    numbered = (f"{name}_{k}" for k in itertools.count(1))
-    return name if name not in taken else next(n for n in numbered if n not in taken)
-
-
 def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:
-    name = f"{buffer.name}_rf"
-    kind = buffer.data.type_annotation
-    assert isinstance(kind, PointerType)
-    assert isinstance(kind.element_type, PrimType)
     shape = [*buffer.shape[:axis], extent, *buffer.shape[axis:]]
-    pointer = Var(name, PointerType(kind.element_type, kind.storage_scope))
-    return buffer.with_(
-        name=name,
-        data=pointer,
-        shape=tuple(shape),
-        strides=(),
-        elem_offset=const(0, shape[0].dtype),
-        buffer_type="",
-    )
+    made = stage_buffer(buffer, f"{buffer.name}_rf", buffer.scope(), shape)
+    return made.with_(axis_separators=buffer.axis_separators)
 
 
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """The two blocks that a reduction block becomes."""
 
-    def __init__(
-        self,
-        block: StmtSRef,
-        loop: For,
-        loops: Sequence[StmtSRef],
-        reduction: Reduction,
-        partial: Sequence[Buffer],
-        axis: int,
-        name: str,
-    ) -> None:
-        self._realize = block.block_realize
-        self._loop = loop
-        self._loops = [sref.loop for sref in loops]
-        self._reduction = reduction
-        self._partial = partial
-        self._axis = axis
-        self._name = name
+    realize: BlockRealize
+    loop: For
+    """The loop that is factored."""
+    loops: Sequence[For]
+    """All loops around the block."""
+    reduction: Reduction
+    partial: Sequence[Buffer]
+    """The buffers of the partial results."""
+    axis: int
+    """The dimension that these have more."""
 
     def _new_axis(self, iter_type: int) -> IterVar:
-        extent = self._loop.extent
-        var = Var(f"v{self._loop.loop_var.name}", extent.dtype)
+        extent = self.loop.extent
+        var = Var(f"v{self.loop.loop_var.name}", extent.dtype)
         return IterVar(Range(extent), var, iter_type)
 
     def _inserted(self, indices: Sequence[PrimExpr], index: PrimExpr) -> list[PrimExpr]:
-        return [*indices[: self._axis], index, *indices[self._axis :]]
+        return [*indices[: self.axis], index, *indices[self.axis :]]
 
     # ------------------------------------------------------------------------- the partial results
 
-    def partial_nest(self) -> tuple[Stmt, Block]:
-        """Return the nest that computes partial results, under copies of all loops."""
-        copies = {lp.loop_var: lp.loop_var.with_name(lp.loop_var.name) for lp in self._loops}
-        realize, block = self._partial_block(copies)
-        nest: Stmt = realize
-        for lp in reversed(self._loops):
-            low, extent = (substitute(e, copies) for e in (lp.min, lp.extent))
-            nest = lp.with_(
-                loop_var=copies[lp.loop_var],
-                min=low,
-                extent=extent,
-                body=nest,
-                thread_binding=fresh_thread(lp),
-            )
-        return nest, block
-
-    def _partial_block(self, copies: Mapping[Var, PrimExpr]) -> tuple[BlockRealize, Block]:
-        old = self._realize.block
+    def partial_block(self, name: str) -> BlockRealize:
+        """Return the block that computes partial results, in terms of all loops."""
+        old = self.realize.block
         first = self._new_axis(IterVar.DATA_PAR)
         axes = [first]
-        bindings: list[PrimExpr] = [copies[self._loop.loop_var]]
-        by_loop: dict[Var, PrimExpr] = {self._loop.loop_var: first.var}
-        extents = {lp.loop_var: lp.extent for lp in self._loops}
+        bindings: list[PrimExpr] = [self.loop.loop_var]
+        by_loop: dict[Var, PrimExpr] = {self.loop.loop_var: first.var}
+        extents = {lp.loop_var: lp.extent for lp in self.loops}
         values: dict[Var, PrimExpr] = {}
         remains = False
-        for axis, value in zip(old.iter_vars, self._realize.iter_values, strict=True):
+        for axis, value in zip(old.iter_vars, self.realize.iter_values, strict=True):
             found = collect_vars(value)
             is_reduce = axis.iter_type == IterVar.COMM_REDUCE
-            if not is_reduce or self._loop.loop_var not in found:
+            if not is_reduce or self.loop.loop_var not in found:
                 var = axis.var.with_name(axis.var.name)
                 axes.append(IterVar(axis.dom, var, axis.iter_type))
-                bindings.append(substitute(value, copies))
+                bindings.append(value)
                 values[axis.var] = var
                 remains |= is_reduce
                 continue
@@ -255,7 +218,7 @@ class _Plan:
                     continue
                 var = Var(f"v{loop_var.name}", loop_var.dtype)
                 axes.append(IterVar(Range(extents[loop_var]), var, IterVar.COMM_REDUCE))
-                bindings.append(copies[loop_var])
+                bindings.append(loop_var)
                 by_loop[loop_var] = var
                 remains = True
             values[axis.var] = substitute(value, by_loop).astype(axis.var.dtype)
@@ -263,25 +226,25 @@ class _Plan:
             axes,
             self._reads(values),
             self._partial_writes(values, first.var),
-            self._name,
+            name,
             *self._partial_body(values, first.var, remains),
             annotations=old.annotations,
         )
-        return BlockRealize(bindings, substitute(self._realize.predicate, copies), block), block
+        return BlockRealize(bindings, self.realize.predicate, block)
 
     def _reads(self, values: Mapping[Var, PrimExpr]) -> list[BufferRegion]:
-        own = set(self._reduction.buffers)
-        reads = self._realize.block.reads
+        own = set(self.reduction.buffers)
+        reads = self.realize.block.reads
         return [substitute(region, values) for region in reads if region.buffer not in own]
 
     def _partial_writes(
         self, values: Mapping[Var, PrimExpr], index: PrimExpr
     ) -> list[BufferRegion]:
-        regions = {region.buffer: region for region in self._realize.block.writes}
+        regions = {region.buffer: region for region in self.realize.block.writes}
         writes = []
-        for buffer, partial in zip(self._reduction.buffers, self._partial, strict=True):
+        for buffer, partial in zip(self.reduction.buffers, self.partial, strict=True):
             ranges = list(substitute(regions[buffer], values).region)
-            ranges.insert(self._axis, Range.point(index))
+            ranges.insert(self.axis, Range.point(index))
             writes.append(BufferRegion(partial, ranges))
         return writes
 
@@ -289,44 +252,42 @@ class _Plan:
         self, values: Mapping[Var, PrimExpr], index: PrimExpr, remains: bool
     ) -> tuple[Stmt, Stmt | None]:
         """Return body and init; where no reduction is left the body stores the values alone."""
-        reduction = self._reduction
+        reduction = self.reduction
         indices = self._inserted([substitute(i, values) for i in reduction.indices], index)
         new = [substitute(value, values) for value in reduction.values]
         if not remains:
-            if len(new) == 1:
-                return BufferStore(self._partial[0], new[0], indices), None
-            return stores_through_lets(reduction.names, new, self._partial, indices), None
-        old = [BufferLoad(buffer, indices) for buffer in self._partial]
-        identity = reduction.reducer.identity([buffer.dtype for buffer in self._partial])
+            return reduction.stored(new, self.partial, indices), None
+        old = [BufferLoad(buffer, indices) for buffer in self.partial]
+        identity = reduction.reducer.identity([buffer.dtype for buffer in self.partial])
         init = [
-            BufferStore(b, value, indices) for b, value in zip(self._partial, identity, strict=True)
+            BufferStore(b, value, indices) for b, value in zip(self.partial, identity, strict=True)
         ]
-        return reduction.update(old, new, self._partial, indices), sequence(init)
+        return reduction.update(old, new, self.partial, indices), sequence(init)
 
     # -------------------------------------------------------------------------- reducing those
 
     def final_block(self, predicate: PrimExpr) -> BlockRealize:
         """Return the block that reduces the partial results, under the name of the original."""
-        old = self._realize.block
+        old = self.realize.block
         first = self._new_axis(IterVar.COMM_REDUCE)
         axes = [first]
-        bindings: list[PrimExpr] = [self._loop.loop_var]
+        bindings: list[PrimExpr] = [self.loop.loop_var]
         values: dict[Var, PrimExpr] = {}
-        for axis, value in zip(old.iter_vars, self._realize.iter_values, strict=True):
+        for axis, value in zip(old.iter_vars, self.realize.iter_values, strict=True):
             if axis.iter_type != IterVar.COMM_REDUCE:
                 var = axis.var.with_name(axis.var.name)
                 axes.append(IterVar(axis.dom, var, axis.iter_type))
                 bindings.append(value)
                 values[axis.var] = var
-        reduction = self._reduction
+        reduction = self.reduction
         indices = [substitute(i, values) for i in reduction.indices]
         inner = self._inserted(indices, first.var)
         own = [BufferLoad(buffer, indices) for buffer in reduction.buffers]
-        new = [BufferLoad(buffer, inner) for buffer in self._partial]
+        new = [BufferLoad(buffer, inner) for buffer in self.partial]
         assert old.init is not None
         block = Block(
             axes,
-            [BufferRegion.from_point(buffer, inner) for buffer in self._partial],
+            [BufferRegion.from_point(buffer, inner) for buffer in self.partial],
             [substitute(region, values) for region in old.writes],
             old.name_hint,
             reduction.update(own, new, reduction.buffers, indices),
@@ -334,23 +295,3 @@ class _Plan:
             annotations=old.annotations,
         )
         return BlockRealize(bindings, predicate, block)
-
-
-class _Rebuild(Rewriter):
-    """Puts the final block in the place of the original, without the other reduction loops."""
-
-    def __init__(self, old: BlockRealize, new: BlockRealize, dropped: set[Var]) -> None:
-        self._old = old
-        self._new = new
-        self._dropped = dropped
-
-    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Leave a dropped loop out."""
-        body = self(node.body)
-        if node.loop_var in self._dropped:
-            return body
-        return node if body is node.body else node.with_body(body)
-
-    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        """Replace the original block; leave others alone."""
-        return self._new if node.block is self._old.block else node

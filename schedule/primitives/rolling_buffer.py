@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.accesses import check_no_opaque
+from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import check_not_output, require_pipeline
 from schedule.analysis.dependency import BlockScope, DepKind
-from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.redirect import RedirectEverywhere
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
 from schedule.errors import Problem, check, fail
@@ -18,7 +18,6 @@ from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.staging.buffers import checked_region
 from schedule.staging.old_values import reads_old_values
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.expr import Add, FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
 from tensorir.nodes.ops import const, is_const_int, logical_and, logical_or
@@ -61,7 +60,8 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
 
     Raises ScheduleError: BufferIndexOutOfRangeError, RootBlockError, NotStagePipelineError,
     OutputBlockError, RollingBufferDependencyError, RollingBufferInsertionError,
-    RollingBufferMatchError, StaleValueError, OpaqueAccessError.
+    RollingBufferMatchError, StaleValueError, OpaqueAccessError, AliasedBufferError,
+    GuardedBlockError.
     """
     # Preconditions.
     written = {region.buffer for region in block.block.writes}
@@ -123,9 +123,7 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
     """
     realize = block.block_realize
     loops = loops_above(block)
-    analyzer = Analyzer()
-    for var, values in loop_domain(loops).items():
-        analyzer.bind(var, values)
+    analyzer = knowing(loop_domain(loops))
     bound = bound_region(region, realize)
     box = relax_by_intervals(bound, path_domain(block, place), analyzer)
     written = []

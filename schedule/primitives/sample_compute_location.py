@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedule.analysis.bindings import loop_iter_types
-from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.insertion_place import check_place
 from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
 from schedule.primitives.compute_at import needs_plan, plan_move, require_movable
 from schedule.primitives.inline import check_compute_inline
+from schedule.primitives.lookup import get_consumers
 from schedule.random_state import RandomState
 from schedule.sref import (
     INLINE_MARK,
@@ -89,27 +89,32 @@ def _possible_places(
     state: ScheduleState, block: StmtSRef, only: int | None = None
 ) -> Iterator[int]:
     """Yield the places at which a block can be computed; only `only` if given."""
-    if only in (None, INLINE_INDEX) and _succeeds(lambda: check_compute_inline(state, block)):
-        yield INLINE_INDEX
+    if only in (None, INLINE_INDEX):
+        with suppress(ScheduleError):
+            check_compute_inline(state, block)
+            yield INLINE_INDEX
     if only in (None, ROOT_INDEX):
         yield ROOT_INDEX
     if only is not None and only < 0:
         return
     loops = consumer_loops(state, block)
-    try:
-        graph = require_movable(state, block)
-    except ScheduleError:
-        return
-    attempt = _attempt(state, graph, block)
     runs = np.array([[not is_const_int(loop.loop.extent, 1)] for loop in loops], bool)
-    for k in np.flatnonzero(open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))):
-        if only in (None, k) and _succeeds(partial(attempt, loops[k])):
-            yield int(k)
+    with suppress(ScheduleError):
+        graph, planned = require_movable(state, block), needs_plan(block)
+        for k in np.flatnonzero(open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))):
+            if only not in (None, k):
+                continue
+            with suppress(ScheduleError):
+                if planned:
+                    plan_move(state, graph, block, loops[k], -1, True, to_consumers=True)
+                else:
+                    check_place(state, graph, block, loops[k], -1, to_consumers=True)
+                yield int(k)
 
 
 def consumer_loops(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
     """Return the loops around the first consumer that are also around all others."""
-    consumers = _consumers(state, block)
+    consumers = get_consumers(state, block)
     boundary = consumers[0].parent if consumers else None
     if len(consumers) > 1:
         boundary = lowest_common_ancestor(consumers)
@@ -155,38 +160,14 @@ def sample_compute_location(
     The choice is uniform over the loops at which the block can be computed, staying at the root,
     and inlining where that is possible. The decision is -2 for inlining, -1 for the root, else the
     position of the loop; one that is not possible becomes the nearest smaller one.
+
+    Raises ScheduleError: RootBlockError.
     """
     if decision is not None and decision in _possible_places(state, block, only=decision):
         place: Decision = decision
     else:
         place = find_domain().decide(rng, decision)
     assert isinstance(place, int)
-    if place == INLINE_INDEX:
-        return Sampled(INLINE_MARK, place)
-    if place == ROOT_INDEX:
-        return Sampled(ROOT_MARK, place)
-    return Sampled(loops_above(_consumers(state, block)[0])[place], place)
-
-
-def _consumers(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
-    """Return the blocks that read or overwrite what a block writes."""
-    edges = dependencies(state, state.scope_root(block), declared_only=True).out_of(block)
-    return list(dict.fromkeys(d.dst for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)))
-
-
-def _attempt(
-    state: ScheduleState, graph: BlockScope, block: StmtSRef
-) -> Callable[[StmtSRef], object]:
-    """Return a function that raises if the block cannot move below a loop."""
-    if needs_plan(block):
-        return lambda loop: plan_move(state, graph, block, loop, -1, True, to_consumers=True)
-    return lambda loop: check_place(state, graph, block, loop, -1, to_consumers=True)
-
-
-def _succeeds(attempt: Callable[[], object]) -> bool:
-    """Say whether the checks of a primitive pass."""
-    try:
-        attempt()
-    except ScheduleError:
-        return False
-    return True
+    if place < 0:
+        return Sampled(INLINE_MARK if place == INLINE_INDEX else ROOT_MARK, place)
+    return Sampled(loops_above(get_consumers(state, block)[0])[place], place)

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from schedule.analysis.bindings import axis_domain
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+
+from schedule.analysis.bindings import axis_domain, knowing
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
-from schedule.analysis.neutral_terms import period_of
+from schedule.analysis.loops import check_starts_at_zero
 from schedule.analysis.rebuild import ReplaceAxes
-from schedule.analysis.reducer import find_reduction
+from schedule.analysis.reducer import Reduction, find_reduction
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
-from schedule.primitives.loop_problems import check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
+from tensorir.arith.coefficients import coefficients
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.nodes.buffer import Range
-from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
-from tensorir.nodes.ops import const, if_then_else
+from tensorir.nodes.expr import (
+    EQ,
+    BufferLoad,
+    Call,
+    Cast,
+    FloatImm,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Mul,
+    PrimExpr,
+    Select,
+    Var,
+)
+from tensorir.nodes.ops import conjuncts, const, floormod, if_then_else
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.visit import Rewriter, uses_var
+from tensorir.rewriting.visit import substitute, uses_var
 
 NOT_ONE_BLOCK = Problem(
     "NotSingleChildBlockError",
@@ -97,9 +114,7 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
         (neutral,) = reduction.reducer.identity([term.dtype])
         term = if_then_else(axis.var < extent, term, neutral)
     steps = Range(const(-(-extent // modulus), axis.var.dtype))
-    analyzer = Analyzer()
-    for var, values in {**axis_domain(old.iter_vars), axis.var: steps}.items():
-        analyzer.bind(var, values)
+    analyzer = knowing({**axis_domain(old.iter_vars), axis.var: steps})
     value = axis.var * modulus + analyzer.simplify(period.remainder)
     rewriter = ReplaceAxes({axis.var: value}, analyzer)
     # Only the term is rewritten: the accumulator is to be found in it again by later primitives.
@@ -110,20 +125,8 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
     new = old.with_(iter_vars=axes, reads=rewriter.each(old.reads), match_buffers=views, body=body)
     if extent % modulus:
         new = with_derived_regions(new, visible_buffers(state, state.scope_root(block)))
-    shorter = loop.loop.with_(extent=steps.extent.astype(loop.loop.extent.dtype))
-    inside = BlockRealize(realize.iter_values, realize.predicate, new)
-    state.replace(loop, _Replace(realize, inside)(shorter), {old: new})
-
-
-class _Replace(Rewriter):
-    """Replaces the block in a nest of loops."""
-
-    def __init__(self, old: BlockRealize, new: BlockRealize) -> None:
-        self._old = old
-        self._new = new
-
-    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        return self._new if node is self._old else node
+    state.replace(block, new)
+    state.replace(loop, loop.loop.with_(extent=steps.extent.astype(loop.loop.extent.dtype)))
 
 
 def _only_block(loop: StmtSRef) -> BlockRealize:
@@ -148,3 +151,68 @@ def _axis(loop: StmtSRef, block: StmtSRef) -> tuple[IterVar, int]:
     if not (alone and free and isinstance(extent, IntImm)):
         fail(NOT_AN_AXIS, loop, block)
     return axes[0], extent.value
+
+
+# ---------------------------------------------------------------------------------- the condition
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A remainder that an axis has wherever a reduction combines more than the neutral element."""
+
+    modulus: int
+    remainder: PrimExpr
+    """The value of `axis % modulus` there, in terms of the other axes."""
+
+
+def period_of(axis: Var, reduction: Reduction) -> Period | None:
+    """Return the first period along an axis in the order of the conditions, None if there is none.
+
+    The product of zero and another number counts as zero in a sum, whatever the other number is.
+    """
+    if reduction.reducer.size != 1:
+        return None
+    (term,) = reduction.values
+    (neutral,) = reduction.reducer.identity([term.dtype])
+    return next((found for c in _needed(term, neutral) if (found := _solved(axis, c))), None)
+
+
+def _needed(term: PrimExpr, neutral: PrimExpr) -> Iterator[PrimExpr]:
+    """Yield conditions that hold wherever a term is not neutral."""
+    choice = _choice(term)
+    if choice is not None:
+        condition, inside, outside = choice
+        if expr_deep_equal(outside, neutral):
+            yield from conjuncts(condition)
+            yield from _needed(inside, neutral)
+    elif isinstance(neutral, IntImm | FloatImm) and neutral.value == 0:
+        if isinstance(term, Mul):
+            for factor in (term.a, term.b):
+                yield from _needed(factor, neutral)
+        elif isinstance(term, Cast):
+            yield from _needed(term.value, const(0, term.value.dtype))
+
+
+def _choice(term: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
+    if isinstance(term, Select):
+        return term.condition, term.true_value, term.false_value
+    if isinstance(term, Call) and getattr(term.op, "short_name", "") == "if_then_else":
+        condition, inside, outside = term.args
+        return condition, inside, outside
+    return None
+
+
+def _solved(axis: Var, condition: PrimExpr) -> Period | None:
+    """Solve `(scale * axis + rest) % modulus == value` for the remainder of the axis."""
+    if not (isinstance(condition, EQ) and isinstance(condition.a, FloorMod)):
+        return None
+    index, modulus, value = condition.a.a, condition.a.b, condition.b
+    if not (isinstance(modulus, IntImm) and isinstance(value, IntImm) and modulus.value > 1):
+        return None
+    m = modulus.value
+    scale = coefficients(index).step(axis)
+    if scale is None or gcd(scale, m) != 1:
+        return None
+    rest = substitute(index, {axis: const(0, axis.dtype)})
+    # The inverse of the negative scale keeps the common `index = axis + rest` free of negatives.
+    return Period(m, floormod((rest - value) * (pow(-scale, -1, m)), m))

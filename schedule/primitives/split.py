@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from math import prod
 
-from schedule.analysis.bindings import BindingSimplifier, substitute_loops
-from schedule.analysis.loop_dtype import dtype_holding
+from schedule.analysis.bindings import BindingSimplifier, knowing, substitute_loops
+from schedule.analysis.loops import check_plain, check_starts_at_zero, dtype_holding, nest_of_loops
 from schedule.errors import Problem, check
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
-from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import LT, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import const, floordiv
-from tensorir.nodes.stmt import For, ForKind, Stmt
+from tensorir.nodes.stmt import For
 
 SEVERAL_INFERRED = Problem(
     "NotSingleInferFactorError",
@@ -87,20 +86,22 @@ def split(
     if surplus is not None:
         exact = surplus == 0
     else:
-        analyzer = Analyzer()
-        for var, extent in zip(loop_vars, extents, strict=True):
-            analyzer.bind(var, Range(extent))
-        exact = analyzer.can_prove(index < whole)
+        ranges = dict(zip(loop_vars, map(Range, extents), strict=True))
+        exact = knowing(ranges).can_prove(index < whole)
     predicate = None if exact or disable_predication else LT(index, whole)
     value = index.astype(old.loop_var.dtype)
     body = substitute_loops(old.body, {old.loop_var: value}, predicate)
-    nest: Stmt = body
-    for var, extent in zip(reversed(loop_vars), reversed(extents), strict=True):
-        nest = For(var, const(0, dtype), extent, ForKind.SERIAL, nest)
+    nest = nest_of_loops(list(zip(loop_vars, extents, strict=True)), body)
     nest = BindingSimplifier(loops_above(loop), preserve_unit_iters)(nest)
 
     # Result.
-    return _replace_by_nest(state, loop, nest, len(factors))
+    state.replace(loop, nest)
+    made: list[StmtSRef] = []
+    for _ in factors:
+        assert isinstance(nest, For)
+        made.append(state.stmt2ref[nest])
+        nest = nest.body
+    return made
 
 
 def _extents(extent: PrimExpr, factors: FactorsArg, rest: int) -> list[PrimExpr]:
@@ -114,15 +115,3 @@ def _extents(extent: PrimExpr, factors: FactorsArg, rest: int) -> list[PrimExpr]
     else:
         inferred = Analyzer().simplify(floordiv(extent + (rest - 1), rest))
     return [inferred if f is None else const(f, dtype) for f in factors]
-
-
-def _replace_by_nest(
-    state: ScheduleState, loop: StmtSRef, nest: Stmt, depth: int
-) -> list[StmtSRef]:
-    state.replace(loop, nest)
-    made: list[StmtSRef] = []
-    for _ in range(depth):
-        assert isinstance(nest, For)
-        made.append(state.stmt2ref[nest])
-        nest = nest.body
-    return made

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from schedule.analysis.intrin_match import IntrinMatch, Mismatch, check_layout, match_intrin
+from schedule.analysis.intrin_match import Mismatch, check_layout, match_intrin
 from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import BlockOrLoopArg, primitive
 from schedule.primitives.blockize import blockize
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.nodes.buffer import MatchBufferRegion
+from tensorir.nodes.buffer import BufferRegion, MatchBufferRegion
 from tensorir.nodes.node import Node
 from tensorir.nodes.stmt import BlockRealize
 from tensorir.rewriting.fresh_copy import FreshCopy
@@ -38,7 +38,8 @@ def tensorize(
 
     See `tensorir.tensor_intrin.TensorIntrin` for the intrinsics there are, and to register others.
     Raises ScheduleError: ArgumentError (a ValueError) for the name of none,
-    TensorIntrinMismatchError, and what blockize raises.
+    TensorIntrinMismatchError, and for a loop NonSingleChildBlockError and
+    SubspaceNotDivisibleError.
     """
     # Preconditions.
     intrin = TensorIntrin.get(tensor_intrin, allow_missing=True)
@@ -50,14 +51,14 @@ def tensorize(
     assert given is not None
     if not block.is_block:
         block = blockize(state, block, preserve_unit_iters)
-    match = _match(block, given, tensor_intrin, intrin)
+    regions = _match(block, given, tensor_intrin, intrin)
 
     # Rewrite.
     assert isinstance(intrin.impl.body, BlockRealize)
     copy = FreshCopy()
     old = block.block
     views = []
-    for param, region in zip(intrin.impl.params, match.regions, strict=True):
+    for param, region in zip(intrin.impl.params, regions, strict=True):
         parameter = intrin.impl.buffer_map[param]
         views.append(MatchBufferRegion(copy.define_parameter(parameter), region))
     inside = copy.rewrite_Block(intrin.impl.body.block)
@@ -74,20 +75,20 @@ def tensorize(
     state.replace(block, new, {old: new})
 
 
-def _match(block: StmtSRef, given: Node, name: str, intrin: TensorIntrin) -> IntrinMatch:
+def _match(block: StmtSRef, given: Node, name: str, intrin: TensorIntrin) -> list[BufferRegion]:
     """Match a block and an intrinsic; raise with both programs and the first difference.
 
     The error points at what the user gave: a block made of a loop is undone when it is raised.
     """
     mismatch: Mismatch
     try:
-        match = match_intrin(block.block, intrin.desc)
-        for param, region in zip(intrin.impl.params, match.regions, strict=True):
+        regions = match_intrin(block.block, intrin.desc)
+        for param, region in zip(intrin.impl.params, regions, strict=True):
             check_layout(region, intrin.impl.buffer_map[param])
     except Mismatch as difference:
         mismatch = difference
     else:
-        return match
+        return regions
     fail(
         NO_MATCH,
         given,

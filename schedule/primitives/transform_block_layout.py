@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from schedule.analysis.axis_independence import check_any_order
-from schedule.analysis.bindings import is_trivial_binding
+from schedule.analysis.bindings import is_trivial_binding, knowing
 from schedule.analysis.layout_map import analyze_layout
-from schedule.analysis.loop_nest import nest_of_loops
+from schedule.analysis.loops import check_starts_at_zero, nest_of_loops
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.step_order import check_steps_commute
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, IndexMapAttr, primitive
-from schedule.primitives.loop_problems import check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.buffer import Range
@@ -96,15 +94,14 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
         check_steps_commute(block)
 
     # Rewrite.
-    analyzer = Analyzer()
     shape = layout.shape
     axes = [
         IterVar(Range(n), Var(f"v{k}", n.dtype), kind)
         for k, (n, kind) in enumerate(zip(shape, kinds, strict=True))
     ]
     loop_vars = [Var(f"ax{k}", n.dtype) for k, n in enumerate(shape)]
-    for var, n in zip([*(a.var for a in axes), *loop_vars], [*shape, *shape], strict=True):
-        analyzer.bind(var, Range(n))
+    variables = [*(a.var for a in axes), *loop_vars]
+    analyzer = knowing(dict(zip(variables, map(Range, [*shape, *shape]), strict=True)))
     back = layout.inverse.map_indices([axis.var for axis in axes], analyzer)
     values = {a.var: value for a, value in zip(old.iter_vars, back, strict=True)}
     rewriter = ReplaceAxes(values, analyzer)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.accesses import OPAQUE, check_no_opaque
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import blocks_in
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
 from schedule.analysis.layout_map import analyze_layout
-from schedule.analysis.opaque_access import OPAQUE, check_no_opaque
 from schedule.analysis.redirect import RedirectEverywhere
 from schedule.analysis.surroundings import check_touched_in_blocks
 from schedule.analysis.view_access import InlineViews
@@ -91,7 +91,7 @@ def transform_layout(
     NonAllocatedBufferError, IndexMapArityError, OpaqueAccessError,
     TransformationPaddingIndexMapError, TransformationPaddingTypeError,
     TransformationPaddingExpressionError, TransformationNotInjectiveError,
-    TransformationIntroducesPaddingError.
+    TransformationIntroducesPaddingError, BareAccessError.
     """
     # Preconditions.
     old = accessed_buffer(block, *buffer)

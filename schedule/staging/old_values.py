@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from schedule.analysis.accesses import is_opaque
 from schedule.analysis.bindings import axis_domain, axis_values, knowing
-from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.analysis.regions import Box, box_of, path_domain, relax
 from schedule.analysis.sure_writes import first_statement, holds, surely_written

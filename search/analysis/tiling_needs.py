@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from schedule.analysis.bindings import is_trivial_binding, loop_iter_types
 from schedule.analysis.block_kind import is_dominant, reduction_violation
 from schedule.analysis.dependency import dependencies
-from schedule.primitives.loop_problems import is_plain
+from schedule.analysis.loops import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from search.spaces.annotations import RANDOM_COMPUTE_PRODUCER, TILING_STRUCTURE

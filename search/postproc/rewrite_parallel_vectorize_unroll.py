@@ -12,8 +12,8 @@ import numpy as np
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import check_compact_dataflow, is_spatial
+from schedule.analysis.loops import is_plain
 from schedule.analysis.surroundings import check_order_is_free, check_told_apart
-from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from search.postproc.loop_marks import (

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import is_trivial_binding
-from schedule.analysis.neutral_terms import period_of
 from schedule.analysis.reducer import find_reduction
+from schedule.primitives.skip_neutral_terms import period_of
 from search.analysis.tiling_needs import is_elementwise_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.indices.index_map import IndexMap

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
-from schedule import InstructionKind, Schedule, Trace, primitive
-from schedule.instruction import LoopArg, Number, Sampled
+import pytest
+
+from schedule import ChoiceDomain, InstructionKind, Schedule, ScheduleError, Trace, primitive
+from schedule.decisions.domain import NoDecision
+from schedule.instruction import ChosenNumber, LoopArg, Number, Sampled
 from schedule.random_state import RandomState
 from schedule.state import ScheduleState
 from tensorir import For, assert_structural_equal, parse
@@ -72,6 +75,37 @@ def test_user_defined_sampling_is_decided_anew():
         )
         drawn.add(fresh.trace.decisions[fresh.trace.insts[2]])
     assert drawn == {1, 2, 4, 8}
+
+
+@primitive("SampleWidth", pure=True)
+def sample_width(state: ScheduleState, loop: LoopArg) -> ChosenNumber:
+    """Choose a width that divides a loop's extent."""
+    extent = int(loop.loop.extent)
+    if extent < 4:
+        raise NoDecision("loop", f"has only {extent} iterations")
+    return ChoiceDomain(tuple(d for d in (4, 8, 16) if extent % d == 0))
+
+
+def test_user_defined_sampling_may_just_return_its_alternatives():
+    func = parse(PROGRAM)
+    sch = Schedule(func, seed=1)
+    (loop,) = sch.get_loops(sch.get_block("B"))
+    width = sch.sample_width(loop)
+    assert sch.get(width) in (4, 8)
+    assert list(sch.trace.insts[-1].domain) == [4, 8]
+    sch.split(loop, [None, sch.sample_width(loop, decision=4)])
+    assert "v3 = sch.sample_width(loop=l1, decision=4)" in sch.trace.as_python()
+    again = Schedule(func)
+    Trace.from_json(json.dumps(sch.trace.as_json())).apply_to_schedule(again, False)
+    assert_structural_equal(again.mod, sch.mod)
+    (_, inner) = sch.get_loops(sch.get_block("B"))
+    with pytest.raises(ScheduleError, match="`decision` the decision 5 is not among 4"):
+        sch.sample_width(inner, decision=5)
+    with pytest.raises(ScheduleError, match=r"`decision` takes int \| None, got str: 'wide'"):
+        sch.sample_width(inner, decision="wide")
+    inner = sch.split(inner, [None, 2])[1]
+    with pytest.raises(ScheduleError, match="sample_width: `loop` has only 2 iterations"):
+        sch.sample_width(inner)
 
 
 def loops_of(sch: Schedule) -> list[For]:

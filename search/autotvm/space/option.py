@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from schedule.decisions.domain import OptionDomain
-from schedule.primitives.sample_knob import are_numbers
 from search.autotvm.errors import KnobError
 from search.autotvm.space.knob import Entity, KnobSpace
 
@@ -57,6 +56,7 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
     """One of the values of a list."""
 
     kind = OtherOptionEntity
+    domain: OptionDomain
 
     def __init__(self, candidate: Sequence[Any]) -> None:
         self._candidates = list(candidate)
@@ -82,7 +82,7 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
     @property
     def can_be_sampled(self) -> bool:
         """True if the candidates are numbers, which primitives take."""
-        return are_numbers(self._candidates)
+        return self.domain.are_numbers
 
     def sample(self, sch: Schedule, name: str, entity: OtherOptionEntity) -> None:
         """Append `sample_knob_option`; a value that is not offered comes after those that are."""

@@ -1,0 +1,76 @@
+"""Loops that primitives take and make: checks of the old ones, types and nests of new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule.analysis.bindings import substitute_loops
+from schedule.errors import Problem, check
+from schedule.sref import StmtSRef
+from tensorir.nodes.dtype import INT32, INT64, DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.nodes.index_arithmetic import holds_indices
+from tensorir.nodes.ops import const
+from tensorir.nodes.stmt import BlockRealize, For, ForKind, Stmt
+from tensorir.rewriting.fresh_copy import fresh_thread
+
+NOT_FROM_ZERO = Problem(
+    "LoopNotStartWithZeroError",
+    "the primitive only supports loops that start with 0, but {0} starts at {start}",
+    "",
+)
+ANNOTATED = Problem(
+    "HasAnnotationOrThreadBindingError",
+    "the primitive needs a loop without annotation or thread binding, but {0} has one",
+    "unannotate it first",
+)
+
+
+def check_starts_at_zero(sref: StmtSRef) -> None:
+    """Raise unless the loop's minimum is 0."""
+    low = sref.loop.min
+    check(isinstance(low, IntImm) and low.value == 0, NOT_FROM_ZERO, sref, start=low)
+
+
+def check_plain(sref: StmtSRef) -> None:
+    """Raise if the loop carries annotations or is bound to a thread."""
+    check(is_plain(sref.loop), ANNOTATED, sref)
+
+
+def is_plain(loop: For) -> bool:
+    """Say whether a loop has neither annotations nor a thread binding."""
+    return not loop.annotations and loop.kind is not ForKind.THREAD_BINDING
+
+
+def nest_of_loops(loops: Sequence[tuple[Var, PrimExpr]], body: Stmt) -> Stmt:
+    """Return serial loops from 0 over the given extents, outermost first, around `body`."""
+    for loop_var, extent in reversed(loops):
+        body = For(loop_var, const(0, loop_var.dtype), extent, ForKind.SERIAL, body)
+    return body
+
+
+def copied_nest(loops: Sequence[For], body: BlockRealize, suffix: str = "") -> Stmt:
+    """Return copies of loops, outermost first, around a block whose bindings use their variables.
+
+    The block itself stays what it is.
+    """
+    copies = {lp.loop_var: lp.loop_var.with_name(lp.loop_var.name + suffix) for lp in loops}
+    nest: Stmt = body
+    for lp in reversed(loops):
+        thread = fresh_thread(lp)
+        nest = lp.with_(loop_var=copies[lp.loop_var], body=nest, thread_binding=thread)
+    return substitute_loops(nest, copies)
+
+
+def dtype_holding(largest: int | None, dtype: DataType) -> DataType:
+    """Return the narrowest dtype, from `dtype` on, that holds the largest number of a loop.
+
+    None stands for one that is not constant. Arithmetic on indices of 32 bits or more does not
+    overflow then, as programs that could are refused; in narrower dtypes it would wrap.
+    """
+    if largest is None:
+        return dtype if holds_indices(dtype) else INT32
+    for wider in (dtype, INT32, INT64):
+        if wider.bits >= dtype.bits and largest <= integer_limits(wider)[1]:
+            return wider
+    return dtype
