@@ -39,7 +39,7 @@ class _InFloat64(FreshCopy):
 
     def define(self, var: Var) -> Var:
         if not var.dtype.is_floating:
-            return super().define(var)
+            return super().define(var)  # type: ignore[no-any-return]
         new = self._values[var] = Var(var.name, _widened(var.dtype))
         return new
 

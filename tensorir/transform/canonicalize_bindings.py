@@ -91,7 +91,7 @@ def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
     Before: lv = f(x); gv = lv
     After:  gv = f(x)
     """
-    outputs: dict[g.GraphVar, g.GraphExpr] = {}
+    outputs: dict[g.GraphVar, g.GraphVar] = {}
     dropped: set[g.Binding] = set()
     defined = {b.var: b for b in block.bindings}
     for binding in block.bindings:
@@ -109,18 +109,6 @@ def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
             dropped.add(binding)
     if not outputs:
         return block
-    rename = GraphRewriter()
-    rename.replaced.update(outputs)
-    renamed: list[g.Binding] = []
-    for binding in block.bindings:
-        if binding in dropped:
-            continue
-        var = outputs.get(binding.var, binding.var)
-        assert isinstance(var, g.GraphVar)
-        value = rename(binding.value)
-        if isinstance(binding, g.MatchCast):
-            renamed.append(g.MatchCast(var, value, binding.struct_info))
-        else:
-            same = var is binding.var and value is binding.value
-            renamed.append(binding if same else g.VarBinding(var, value))
-    return g.DataflowBlock(renamed)
+    return GraphRewriter(outputs)(
+        g.DataflowBlock(binding for binding in block.bindings if binding not in dropped)
+    )
