@@ -9,9 +9,8 @@ from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.built_tuples import BuiltTuples
+from tensorir.transform.bindings import BuiltTuples, used_vars
 from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
 
 
