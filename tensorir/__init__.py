@@ -37,6 +37,7 @@ from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import post_order_visit, pre_order_visit, substitute
 from tensorir.script import I, R, T, parse, parse_expr, parse_index_map
 from tensorir.simplify import simplify
+from tensorir.specialize import specialize as _specialize  # noqa: F401 - a method of PrimFunc
 from tensorir.tensor_intrin import TensorIntrin
 from tensorir.verify import verify_ssa, verify_well_formed
 

@@ -8,12 +8,11 @@ from typing import Any, Final, Self
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.dtype import HANDLE, DataType
-from tensorir.nodes.expr import Call, GlobalVar, PrimExpr, PrimType, TupleType, Type, Var
+from tensorir.nodes.expr import Call, GlobalVar, PrimExpr, PrimType, TupleType, Type, Var, smart
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Attrs, Node, body, definitions, value
 from tensorir.nodes.stmt import BufferStore, Evaluate, Stmt, normalize_annotations
 from tensorir.rewriting.visit import pre_order_visit
-from tensorir.specialize import specialize
 
 VOID_TYPE = TupleType()
 _RET: Final = Op.get("ret")
@@ -97,7 +96,7 @@ class PrimFunc(BaseFunc):
         pointers with a value are no parameters of the result. Raises IRValueError for a key that is
         neither and for layouts that differ, IRTypeError where types do.
         """
-        return specialize(self, values)
+        return smart["specialize"](self, values)  # type: ignore[no-any-return]
 
 
 def returned_type(body: Stmt) -> Type:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.function import PrimFunc
 from tensorir.indices.placed_values import as_value, never_wraps
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.expr import PrimExpr, Var, smart
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import as_expr, cast, const, fold_binary, is_const_int
 from tensorir.nodes.stmt import DeclBuffer, LetStmt, Stmt
 from tensorir.recursion import any_depth
 from tensorir.rewriting.visit import Substitution, collect_vars
-
-if TYPE_CHECKING:
-    from tensorir.function import PrimFunc
 
 _ARITHMETIC: Final = frozenset(e.ARITHMETIC)
 _DIVISIONS: Final = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
@@ -64,6 +62,9 @@ def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) ->
         body=body,
         attrs=special.value(func.attrs),
     )
+
+
+smart["specialize"] = specialize
 
 
 class _Known:

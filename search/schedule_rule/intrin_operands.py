@@ -23,7 +23,7 @@ from tensorir.nodes.expr import BufferLoad, Cast, FloorMod, IntImm, IterVar, Pri
 from tensorir.nodes.float_format import holds_values_of
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.visit import Rewriter, collect_vars, substitute, walk
+from tensorir.rewriting.visit import collect_vars, rewrite, substitute, walk
 from tensorir.tensor_intrin import TensorIntrin
 
 _LANES: Final = 64
@@ -113,7 +113,7 @@ def _check_computation(found: Stmt, expected: Stmt, other_sign: bool) -> None:
         raise Mismatch("the block is not a single store", found, expected)
     shared: dict[tuple[int, DataType], Var] = {}
     computed, described = (
-        _WithoutIndices(store.buffer, shared)(store.value) for store in (found, expected)
+        _without_indices(store.value, store.buffer, shared) for store in (found, expected)
     )
     if not expr_deep_equal(computed, described):
         raise Mismatch("the expressions differ", found, expected)
@@ -133,28 +133,32 @@ def _differ_in_sign(a: BufferLoad, b: BufferLoad) -> bool:
     return both and a.dtype.bits == b.dtype.bits and a.dtype.is_int != b.dtype.is_int
 
 
-class _WithoutIndices(Rewriter):
-    """Replaces loads by variables, one for each buffer: the n-th one by the n-th variable.
+def _without_indices(
+    value: PrimExpr, stored: Buffer, shared: dict[tuple[int, DataType], Var]
+) -> PrimExpr:
+    """Return a value with variables for loads, one for each buffer: the n-th one for the n-th.
 
     A load that is converted to a type that has all of its values is one of that type.
     """
+    numbers = {stored: 0}
 
-    def __init__(self, stored: Buffer, shared: dict[tuple[int, DataType], Var]) -> None:
-        self._numbers = {stored: 0}
-        self._shared = shared
+    def variable(load: BufferLoad, dtype: DataType) -> Var:
+        number = numbers.setdefault(load.buffer, len(numbers))
+        return shared.setdefault((number, dtype), Var(f"buffer_{number}", dtype))
 
-    def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
+    def converted(node: Cast) -> Var | None:
         load = node.value
         if isinstance(load, BufferLoad) and holds_values_of(node.dtype, load.dtype):
-            return self._variable(load.buffer, node.dtype)
-        return self.generic(node)
+            return variable(load, node.dtype)
+        return None
 
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        return self._variable(node.buffer, node.dtype)
-
-    def _variable(self, buffer: Buffer, dtype: DataType) -> Var:
-        number = self._numbers.setdefault(buffer, len(self._numbers))
-        return self._shared.setdefault((number, dtype), Var(f"buffer_{number}", dtype))
+    return rewrite(
+        value,
+        before={
+            Cast: lambda node, _: converted(node),
+            BufferLoad: lambda node, _: variable(node, node.dtype),
+        },
+    )
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tensorir.nodes.expr import BinaryOp, Call, Cast, ExprLike, IntImm, PrimExpr
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import TRUE, as_expr, cast, const, if_then_else, match_types
 from tensorir.quoting import RESERVED, identifier, is_name
-from tensorir.rewriting.visit import Rewriter, collect_vars, substitute
+from tensorir.rewriting.visit import Rewriter, collect_vars, ruled, substitute
 
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 
@@ -256,7 +256,7 @@ class IndexMap:
         if all(v.dtype is d for v, d in zip(self.initial_indices, dtypes, strict=True)):
             return self
         variables = [Var(v.name, d) for v, d in zip(self.initial_indices, dtypes, strict=True)]
-        retype = _Retype(dict(zip(self.initial_indices, variables, strict=True)))
+        retype = _retyping(dict(zip(self.initial_indices, variables, strict=True)))
         final = [retype(f) for f in self.final_indices]
         inverse = self.inverse_index_map
         if inverse is not None:
@@ -325,36 +325,28 @@ class IndexMap:
         return (str(self), *(index.dtype for index in self.initial_indices))
 
 
-class _Retype(Rewriter):
-    """Replaces variables by ones of other types, and redoes the arithmetic on them."""
+def _retyping(variables: Mapping[Var, Var]) -> Rewriter:
+    """Return what replaces variables by ones of other types, and redoes the arithmetic on them."""
+    old = {v.dtype for v in variables}
+    widest = max({v.dtype for v in variables.values()}, key=lambda d: d.bits, default=INT32)
 
-    def __init__(self, variables: dict[Var, Var]) -> None:
-        self._variables = variables
-        widths = {v.dtype for v in variables.values()}
-        self._widest = max(widths, key=lambda d: d.bits) if widths else INT32
-        self._old = {v.dtype for v in variables}
-
-    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        return self._variables.get(node, node)
-
-    def rewrite_IntImm(self, node: IntImm) -> PrimExpr:  # noqa: N802
-        return const(node.value, self._widest) if node.dtype in self._old else node
-
-    def rewrite_BinaryOp(self, node: BinaryOp) -> PrimExpr:  # noqa: N802
-        a, b = match_types(self(node.a), self(node.b))
-        return type(node)(a, b)
-
-    def rewrite_Select(self, node: Select) -> PrimExpr:  # noqa: N802
-        values = match_types(self(node.true_value), self(node.false_value))
-        return Select(self(node.condition), *values)
-
-    def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
-        return cast(node.dtype, self(node.value))
-
-    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+    def call(node: Call, retype: Rewriter) -> PrimExpr:
         if node.op is _IF_THEN_ELSE:
-            return if_then_else(*map(self, node.args))
-        return Call(node.dtype, node.op, [cast(arg.dtype, self(arg)) for arg in node.args])
+            return if_then_else(*map(retype, node.args))
+        return Call(node.dtype, node.op, [cast(arg.dtype, retype(arg)) for arg in node.args])
+
+    return ruled(
+        before={
+            Var: lambda node, _: variables.get(node, node),
+            IntImm: lambda node, _: const(node.value, widest) if node.dtype in old else node,
+            BinaryOp: lambda node, r: type(node)(*match_types(r(node.a), r(node.b))),
+            Select: lambda node, r: Select(
+                r(node.condition), *match_types(r(node.true_value), r(node.false_value))
+            ),
+            Cast: lambda node, r: cast(node.dtype, r(node.value)),
+            Call: call,
+        }
+    )
 
 
 def _parameters(

@@ -8,10 +8,10 @@ written out, which leaves programs whose inits are parts of steps and nothing el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorir.arith import Analyzer
 from tensorir.arith.logic import negation
@@ -22,6 +22,7 @@ from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import BufferRegion, decl_buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.node import Node
 from tensorir.nodes.ops import FALSE, TRUE, all_of, compare, conjuncts, const
 from tensorir.rewriting.fresh_copy import FreshCopy
 from tensorir.rewriting.visit import Rewriter, collect_vars, substitute, uses_var, walk
@@ -64,33 +65,25 @@ class _InitialiseEmpty(Rewriter):
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return node
 
-    def rewrite_Stmt(self, node: s.Stmt) -> s.Stmt:  # noqa: N802
-        self._around.append(node)
-        new = self.generic(node)
+    @contextmanager
+    def within(self, node: Node, part: str) -> Iterator[None]:
+        step: Any = node
+        if isinstance(node, s.IfThenElse):
+            step = node.condition if part == "then_case" else negation(node.condition)
+        self._around.append(step)
+        yield
         self._around.pop()
-        return new
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         return node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
-        new = self.rewrite_Stmt(node)
+        new: s.Stmt = self.generic(node)
         before = self._before.pop(node, None)
         return new if before is None else s.sequence([*before, new])
 
-    def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
-        self._around.append(node.condition)
-        then_case = self(node.then_case)
-        self._around[-1] = negation(node.condition)
-        else_case = self.maybe(node.else_case)
-        self._around.pop()
-        if then_case is node.then_case and else_case is node.else_case:
-            return node
-        return s.IfThenElse(node.condition, then_case, else_case)
-
     def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
-        new = self.rewrite_Stmt(node)
-        assert isinstance(new, s.BlockRealize)
+        new: s.BlockRealize = self.generic(node)
         if new.block.init is not None:
             loops = _reduction_loops(self._around, new)
             if loops:
@@ -100,12 +93,6 @@ class _InitialiseEmpty(Rewriter):
                 if nest is not None:
                     self._before.setdefault(loops[0], []).append(nest)
         return new
-
-    def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        init, body = self.maybe(node.init), self(node.body)
-        if init is node.init and body is node.body:
-            return node
-        return node.with_(init=init, body=body)
 
 
 def _reduction_loops(around: Sequence[Step], realize: s.BlockRealize) -> list[s.For]:
@@ -217,7 +204,7 @@ class _Domain:
                 self.kept.append(_realized(step.block, kept, TRUE))
             elif isinstance(step, s.While):
                 return False
-            elif not isinstance(step, (s.SeqStmt, s.AssertStmt)):
+            elif not isinstance(step, (s.Block, s.AssertStmt)):
                 self.kept.append(step)
         return True
 
@@ -323,9 +310,7 @@ def _surrounded(outer: s.Stmt, body: s.Stmt) -> s.Stmt:
     """Return a statement with a body that was left open."""
     if isinstance(outer, s.BlockRealize):
         return s.BlockRealize(outer.iter_values, outer.predicate, _with_body(outer.block, body))
-    changes = {"then_case": body} if isinstance(outer, s.IfThenElse) else {"body": body}
-    fields = {name: getattr(outer, name) for name in type(outer).fields}
-    return type(outer)(**{**fields, **changes})
+    return outer.with_(**{"then_case" if isinstance(outer, s.IfThenElse) else "body": body})
 
 
 def _after_search(steps: Sequence[s.For | PrimExpr], init: s.BlockRealize) -> s.Stmt:

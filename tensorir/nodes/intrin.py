@@ -6,8 +6,9 @@ LLVM emission) keeps its own table keyed by the same names.
 
 from __future__ import annotations
 
+import difflib
 from enum import Enum
-from typing import Final
+from typing import Any, ClassVar, Self
 
 from tensorir.errors import IRValueError
 
@@ -26,11 +27,55 @@ class Effect(Enum):
     JUMP = "jump"
 
 
-class Op:
+class Named:
+    """Something that calls name; its class has a table of all, one object a name."""
+
+    __slots__ = ("name",)
+    name: str
+    prefix: ClassVar[str]
+    """What full names begin with; it may be left out."""
+    what: ClassVar[str]
+    table: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def get(cls, name: str) -> Self:
+        """Return what is called `name`, with or without the prefix; IRValueError if nothing is."""
+        found = cls.table.get(name) or cls.table.get(cls.prefix + name)
+        if found is None:
+            full = cls.prefix + name.removeprefix(cls.prefix)
+            close = difflib.get_close_matches(full, cls.table, 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise IRValueError(f"there is no {cls.what} {full}{hint}")
+        return found  # type: ignore[no-any-return]
+
+    @classmethod
+    def exists(cls, name: str) -> bool:
+        """Say whether there is one of this name, which is without the prefix."""
+        return cls.prefix + name in cls.table
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return all names, without the prefix."""
+        return [name.removeprefix(cls.prefix) for name in cls.table]
+
+    @property
+    def short_name(self) -> str:
+        """The name without the prefix."""
+        return self.name.removeprefix(self.prefix)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """Pickle by name: there is one object a process."""
+        return (type(self).get, (self.name,))
+
+
+class Op(Named):
     """An intrinsic. `name` starts with `tir.`; there is one object a name."""
 
-    __slots__ = ("arity", "effect", "name", "result", "vectorizable")
-    _table: Final[dict[str, Op]] = {}
+    __slots__ = ("arity", "effect", "result", "vectorizable")
+    prefix, what, table = "tir.", "intrinsic", {}
 
     def __init__(
         self, name: str, arity: int | None, result: str, effect: Effect, vectorizable: bool
@@ -44,42 +89,12 @@ class Op:
         self.vectorizable = vectorizable
         """True if widening every operand widens the result."""
 
-    @staticmethod
-    def get(name: str) -> Op:
-        """Return the intrinsic called `name` (with or without `tir.`); IRValueError if none is."""
-        op = Op._table.get(name) or Op._table.get("tir." + name)
-        if op is None:
-            raise IRValueError(f"there is no intrinsic named {name!r}")
-        return op
-
-    @staticmethod
-    def exists(name: str) -> bool:
-        """Say whether an intrinsic called `name` (without `tir.`) exists."""
-        return "tir." + name in Op._table
-
-    @staticmethod
-    def names() -> list[str]:
-        """Return the names of all intrinsics, without `tir.`."""
-        return [name.removeprefix("tir.") for name in Op._table]
-
-    @property
-    def short_name(self) -> str:
-        """The name without `tir.`."""
-        return self.name.removeprefix("tir.")
-
-    def __repr__(self) -> str:
-        return f"Op({self.name})"
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        """Pickle by name: an intrinsic is one object a process."""
-        return (Op.get, (self.name,))
-
 
 def _rows(names: str, arity: int | None, result: str, effect: Effect, wide: str = "") -> None:
     widening = set(wide.split())
     for name in names.split():
         full = "tir." + name
-        Op._table[full] = Op(full, arity, result, effect, wide == "*" or name in widening)
+        Op.table[full] = Op(full, arity, result, effect, wide == "*" or name in widening)
 
 
 _rows(

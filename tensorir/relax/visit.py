@@ -1,12 +1,13 @@
-"""Walking and rebuilding graph functions: their rows in the tables of `tensorir.rewriting.visit`.
+"""Rebuilding graph functions: what bindings need beside the rows of their nodes.
 
-`GraphRewriter` adds what bindings need: a variable whose value changed its struct info is replaced,
-and a binding may become several or none.
+A variable whose value changed its struct info is replaced, and a binding may become several or
+none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tensorir.arith import Analyzer
 from tensorir.nodes.expr import PrimExpr, Var
@@ -20,13 +21,19 @@ from tensorir.rewriting.visit import Rewriter
 class GraphRewriter(Rewriter):
     """Rebuilds graph functions.
 
-    `replaced` says what stands for a variable from here on. Override `binding` to make several
-    bindings of one, or none. A variable whose value has another struct info than before is
-    replaced by a fresh one of the same name.
+    `replaced` says what stands for a variable from here on; variables that are `renamed` are others
+    where they are bound, too. Override `binding` to make several bindings of one, or none. A
+    variable whose value has another struct info than before is replaced by a fresh one of the same
+    name.
     """
 
-    def __init__(self) -> None:
-        self.replaced: dict[g.GraphVar, g.GraphExpr] = {}
+    def __init__(self, renamed: Mapping[g.GraphVar, g.GraphVar] | None = None) -> None:
+        self.replaced: dict[g.GraphVar, g.GraphExpr] = dict(renamed or {})
+        self._renamed = renamed or {}
+
+    def define(self, var: Any) -> Any:
+        """Return the variable that is bound in the place of `var`."""
+        return self._renamed.get(var, var)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return the bindings that stand for one."""
@@ -34,11 +41,9 @@ class GraphRewriter(Rewriter):
         if rebuilt is node:
             return (node,)
         before, info = _value_info(node), _value_info(rebuilt)
-        known = before is info or (is_base_of(before, info) and is_base_of(info, before))
-        var = node.var if known else self.redefined(node.var, info)
-        if isinstance(rebuilt, g.MatchCast):
-            return (g.MatchCast(var, rebuilt.value, rebuilt.struct_info),)
-        return (g.VarBinding(var, rebuilt.value),)
+        if before is info or (is_base_of(before, info) and is_base_of(info, before)):
+            return (rebuilt,)
+        return (rebuilt.with_(var=self.redefined(node.var, info)),)
 
     def redefined(self, var: g.GraphVar, info: si.StructInfo) -> g.GraphVar:
         """Return the variable that stands for `var`, which now has this struct info."""
@@ -80,21 +85,18 @@ class SizeSubstitution(GraphRewriter):
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Rebuild a binding and what is known of its variable."""
-        value, info = self(node.value), self(node.var.struct_info)
-        same = info is node.var.struct_info
-        var = node.var if same else self.redefined(node.var, info)
-        if isinstance(node, g.MatchCast):
-            return (g.MatchCast(var, value, self(node.struct_info)),)
-        return (node,) if same and value is node.value else (g.VarBinding(var, value),)
+        rebuilt, info = self.generic(node), self(node.var.struct_info)
+        if info is node.var.struct_info:
+            return (rebuilt,)
+        return (rebuilt.with_(var=self.redefined(node.var, info)),)
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
         """Rebuild a function with the sizes of its parameters."""
-        params = []
         for param in node.params:
             info = self(param.struct_info)
-            params.append(param if info is param.struct_info else self.redefined(param, info))
-        body, ret = self(node.body), self(node.ret_struct_info)
-        return Function(params, body, ret, node.is_pure, node.attrs)
+            if info is not param.struct_info:
+                self.redefined(param, info)
+        return self.generic(node)
 
 
 def _value_info(node: g.Binding) -> si.StructInfo:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, PrimExpr
 from tensorir.nodes.ops import add, const
-from tensorir.nodes.stmt import BufferStore, Stmt
+from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import Rewriter
 
 
@@ -30,21 +31,17 @@ class ElementRewriter(Rewriter):
         extents += [dim.extent for dim in region]
         return [Range.from_min_extent(a, n) for a, n in zip(starts, extents, strict=True)]
 
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        """Redirect a load."""
+    def rewrite_BufferLoad(self, node: BufferLoad | BufferStore) -> Any:  # noqa: N802
+        """Redirect a load or a store."""
         new = self.buffer(node.buffer)
         if new is node.buffer:
             return self.generic(node)
         indices = self.indices(node.buffer, self.each(node.indices))
-        return BufferLoad(new, indices, self.maybe(node.predicate))
+        value = {"value": self(node.value)} if isinstance(node, BufferStore) else {}
+        predicate = self.maybe(node.predicate)
+        return node.with_(buffer=new, indices=indices, predicate=predicate, **value)
 
-    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
-        """Redirect a store."""
-        new = self.buffer(node.buffer)
-        if new is node.buffer:
-            return self.generic(node)
-        indices = self.indices(node.buffer, self.each(node.indices))
-        return BufferStore(new, self(node.value), indices, self.maybe(node.predicate))
+    rewrite_BufferStore = rewrite_BufferLoad  # noqa: N815
 
     def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
         """Redirect a declared access."""

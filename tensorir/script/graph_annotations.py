@@ -21,7 +21,7 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tensorir.rewriting.visit import Rewriter, walk
+from tensorir.rewriting.visit import rewrite, walk
 from tensorir.script.declarations import DtypeForm, dtype_text
 from tensorir.script.records import BufferRecord
 
@@ -35,20 +35,9 @@ class QuotedSize(Var):
     __slots__ = ()
 
 
-class _Unquoted(Rewriter):
-    """Puts what `size_of` returns for a text in the place of each size in quotes."""
-
-    def __init__(self, size_of: Callable[[str], PrimExpr]) -> None:
-        self._size_of = size_of
-
-    def rewrite_QuotedSize(self, node: QuotedSize) -> PrimExpr:  # noqa: N802
-        """Return the size that a text in quotes stands for."""
-        return self._size_of(node.name)
-
-
 def unquoted(info: StructInfo, size_of: Callable[[str], PrimExpr]) -> StructInfo:
     """Return a struct info with what `size_of` returns in the place of sizes in quotes."""
-    return _Unquoted(size_of)(info)
+    return rewrite(info, {QuotedSize: lambda node: size_of(node.name)})
 
 
 def quoted_sizes(node: Node) -> list[str]:

@@ -91,7 +91,7 @@ class Suite(Scope):
         visible = {var: g.GraphVar(var.name, var.struct_info) for var in outputs}
         for var, seen in visible.items():
             self._places[seen] = self._places[var]
-        self.bindings = list(_Outputs(visible)(g.DataflowBlock(self.bindings)).bindings)
+        self.bindings = list(GraphRewriter(visible)(g.DataflowBlock(self.bindings)).bindings)
         self.close_block()
         self.emitted.clear()
         self.in_dataflow = False
@@ -110,19 +110,3 @@ class Suite(Scope):
                 if not isinstance(binding.var, g.DataflowVar):
                     return binding.var.name, binding.var
         return "", None
-
-
-class _Outputs(GraphRewriter):
-    """Puts ordinary variables in the place of those that a dataflow block leaves."""
-
-    def __init__(self, visible: dict[g.GraphVar, g.GraphVar]) -> None:
-        super().__init__()
-        self.replaced.update(visible)
-
-    def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the binding with the variables that are visible outside."""
-        value, var = self(node.value), self.replaced.get(node.var, node.var)
-        assert isinstance(var, g.GraphVar)
-        if isinstance(node, g.MatchCast):
-            return (g.MatchCast(var, value, node.struct_info),)
-        return (g.VarBinding(var, value),)

@@ -8,12 +8,11 @@ from typing import Any, Final
 
 from tensorir.function import BaseFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import IterVar
 from tensorir.nodes.node import Node
-from tensorir.relax.expr import Binding, BindingBlock, MatchCast, VarBinding
+from tensorir.relax.expr import BindingBlock, MatchCast, VarBinding
 from tensorir.script.print_expr import ExprPrinter
-from tensorir.script.print_graph import Suite
 from tensorir.script.print_names import Names
 from tensorir.script.print_options import PrintOptions
 from tensorir.script.printer import Printer
@@ -49,6 +48,34 @@ class Marks:
     def has(self, parent: Node | None, node: Node) -> bool:
         """Say whether `node` is marked where it is a child of `parent`."""
         return id(node) in self.nodes or (id(parent), id(node)) in self.places
+
+
+def _marked(method: Callable[..., str]) -> Any:
+    """Return a method that gives the text of a node, with what underlines it."""
+
+    def text(self: MarkingPrinter, node: Node) -> str:
+        return self.marked(node, method(self, node))
+
+    return text
+
+
+def _inside(method: Callable[..., Any]) -> Any:
+    """Return a method that prints the parts of a node."""
+
+    def printed(self: MarkingPrinter, node: Node, *args: Any) -> Any:
+        return self.inside(node, method, self, node, *args)
+
+    return printed
+
+
+def _marked_inside(method: Callable[..., str]) -> Any:
+    """Return a method of an expression printer that gives the text of a node and its parts."""
+
+    def text(self: _MarkingExprPrinter, node: Node, *args: Any) -> str:
+        printer = self.marking
+        return printer.marked(node, printer.inside(node, method, self, node, *args))
+
+    return text
 
 
 class MarkingPrinter(Printer):
@@ -90,52 +117,21 @@ class MarkingPrinter(Printer):
         if carets:
             super().line(carets)
 
-    def var(self, var: Var) -> str:
-        """Return the name of a variable."""
-        return self.marked(var, super().var(var))
-
-    def buffer(self, buffer: Buffer) -> str:
-        """Return the name of a buffer."""
-        return self.marked(buffer, super().buffer(buffer))
-
-    def loop_name(self, loop: s.For) -> str:
-        """Return the name of a loop's variable."""
-        return self.marked(loop, super().loop_name(loop))
-
-    def axis_name(self, axis: IterVar) -> str:
-        """Return the name of an axis of a block."""
-        return self.marked(axis, super().axis_name(axis))
+    var = _marked(Printer.var)
+    buffer = _marked(Printer.buffer)
+    loop_name = _marked(Printer.loop_name)
+    axis_name = _marked(Printer.axis_name)
+    buffer_type = _inside(Printer.buffer_type)
+    stmt = _inside(Printer.stmt)
+    binding = _inside(Printer.binding)
+    part = _inside(Printer.part)
+    function = _inside(Printer.function)
+    signature = _inside(Printer.signature)
 
     def declaration(self, constructor: str, buffer: Buffer, source: str = "") -> str:
         """Return the call that makes a buffer."""
         text: str = self.inside(buffer, super().declaration, constructor, buffer, source)
         return text
-
-    def buffer_type(self, buffer: Buffer) -> str:
-        """Return the annotation of a parameter that is a buffer."""
-        text: str = self.inside(buffer, super().buffer_type, buffer)
-        return text
-
-    def stmt(self, node: s.Stmt, last: bool = False) -> None:
-        """Print a statement."""
-        self.inside(node, super().stmt, node, last)
-
-    def binding(self, node: Binding, suite: Suite) -> None:
-        """Print a binding of a graph function."""
-        self.inside(node, super().binding, node, suite)
-
-    def part(self, parent: Node, node: Node) -> str:
-        """Return an expression as a part of something that is no expression in the text."""
-        text: str = self.inside(parent, super().part, parent, node)
-        return text
-
-    def function(self, func: BaseFunc, name: str) -> None:
-        """Print a function."""
-        self.inside(func, super().function, func, name)
-
-    def signature(self, block: s.Block) -> None:
-        """Print what a block touches, and its annotations."""
-        self.inside(block, super().signature, block)
 
 
 class _MarkingExprPrinter(ExprPrinter):
@@ -143,22 +139,11 @@ class _MarkingExprPrinter(ExprPrinter):
 
     def __init__(self, printer: MarkingPrinter) -> None:
         super().__init__(printer)
-        self._marking = printer
+        self.marking = printer
 
-    def __call__(self, node: Any, loosest: int = 0) -> str:
-        """Return `node` as text."""
-        return self._within(node, super().__call__, node, loosest)
-
-    def region(self, region: BufferRegion) -> str:
-        """Return a buffer region."""
-        return self._within(region, super().region, region)
-
-    def range(self, values: Range) -> str:
-        """Return one dimension of a region."""
-        return self._within(values, super().range, values)
-
-    def _within(self, node: Node, printed: Callable[..., str], *args: Any) -> str:
-        return self._marking.marked(node, self._marking.inside(node, printed, *args))
+    __call__ = _marked_inside(ExprPrinter.__call__)
+    region = _marked_inside(ExprPrinter.region)
+    range = _marked_inside(ExprPrinter.range)
 
 
 def _is_nest(nodes: tuple[Node, ...]) -> bool:

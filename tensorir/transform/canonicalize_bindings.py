@@ -9,7 +9,6 @@ from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import GraphRewriter
-from tensorir.rewriting.changed import changed
 from tensorir.transform.bindings import BuiltTuples, used_vars
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.pass_context import PassContext
@@ -91,7 +90,7 @@ def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
     Before: lv = f(x); gv = lv
     After:  gv = f(x)
     """
-    outputs: dict[g.GraphVar, g.GraphExpr] = {}
+    outputs: dict[g.GraphVar, g.GraphVar] = {}
     dropped: set[g.Binding] = set()
     defined = {b.var: b for b in block.bindings}
     for binding in block.bindings:
@@ -109,14 +108,6 @@ def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
             dropped.add(binding)
     if not outputs:
         return block
-    rename = GraphRewriter()
-    rename.replaced.update(outputs)
-    renamed: list[g.Binding] = []
-    for binding in block.bindings:
-        if binding in dropped:
-            continue
-        var = outputs.get(binding.var, binding.var)
-        assert isinstance(var, g.GraphVar)
-        value = rename(binding.value)
-        renamed.append(changed(binding, var=var, value=value))
-    return g.DataflowBlock(renamed)
+    return GraphRewriter(outputs)(
+        g.DataflowBlock(binding for binding in block.bindings if binding not in dropped)
+    )
