@@ -30,6 +30,7 @@ from codegen.emit import (  # noqa: F401 - entering their handlers is what these
 )
 from codegen.emit.call import has_result
 from codegen.emit.context import FunctionEmitter, ModuleEmitter
+from codegen.emit.index import widened
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import parameter_type, register_type
 from codegen.kernel import Kernel, Unit
@@ -46,16 +47,17 @@ from tensorir.nodes.expr import IntImm, Var
 def emit_kernel(
     name: str,
     c_name: str | None,
+    func: PrimFunc,
     functions: Mapping[str, PrimFunc],
     target: Target,
     signatures: Mapping[str, Signature],
 ) -> Kernel:
-    """Return LLVM IR for the lowered function `name` of a module.
+    """Return LLVM IR for the function `name` of a module, which is `func` after lowering.
 
-    `c_name` is what C calls it, None if it is not public. `signatures` are those of functions that
+    `c_name` is what C calls it, None if it is not public; `functions` are all of the module, for
+    calls from one to another, lowered or not. `signatures` are those of functions that
     were written before; of another that it calls, each argument counts as written to.
     """
-    func = functions[name]
     module = ModuleEmitter(name, target, functions, signatures)
     written = _emit_function(module, func, name) | written_pointers(func, functions)
     info = ModuleInfo(
@@ -101,7 +103,9 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, name: str) -> set[Var]
     if has_result(func):
         f.result = "%result"
         header.append("ptr noundef %result")
-    _widen_scalars(f)
+    for var, value in f.values.items():
+        if var.dtype.is_integral and not var.dtype.is_bool and var.dtype.lanes == 1:
+            f.wide[var] = widened(f, value, var.dtype)
     f.contracts = not func.attrs.get("tir.no_contraction", False)
     f.stmt(func.body)
     f.return_status("0")
@@ -121,17 +125,6 @@ def _pointer_attributes(buffer: Buffer) -> str:
             nbytes *= size
         attributes += f" dereferenceable({nbytes})"
     return attributes
-
-
-def _widen_scalars(f: FunctionEmitter) -> None:
-    for var, value in list(f.values.items()):
-        dtype = var.dtype
-        if dtype.is_integral and not dtype.is_bool and dtype.lanes == 1:
-            wide = value
-            if dtype.bits < 64:
-                extend = "sext" if dtype.is_int else "zext"
-                wide = f.op(f"{extend} {register_type(dtype)} {value} to i64")
-            f.wide[var] = wide
 
 
 def _entry(func: PrimFunc, name: str) -> str:
