@@ -16,7 +16,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import cast, const
-from tensorir.rewriting.visit import Rewriter, children
+from tensorir.rewriting.visit import Rewriter, children, statements
 
 MAX_STATEMENTS: Final = 2048
 """The most statements that an unrolled nest is written out as; a longer one is left to LLVM."""
@@ -167,15 +167,11 @@ class _Copies(Rewriter):
 def _bound_in(root: s.Stmt) -> set[Var]:
     """Return the variables and pointers that statements in `root` define."""
     found: set[Var] = set()
-    stack: list[Any] = [root]
-    while stack:
-        node = stack.pop()
-        kind = type(node)
-        if kind is s.For:
+    for node in statements(root):
+        if isinstance(node, s.For):
             found.add(node.loop_var)
-        elif kind is s.LetStmt:
+        elif isinstance(node, s.LetStmt):
             found.add(node.var)
-        elif kind is s.Allocate or kind is s.AllocateConst:
+        elif isinstance(node, (s.Allocate, s.AllocateConst)):
             found.add(node.buffer_var)
-        stack.extend(part for part in children(node) if isinstance(part, s.Stmt))
     return found
