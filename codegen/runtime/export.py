@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from codegen import host
 from codegen.abi import (
     CONSTANTS_SYMBOL,
     INFO_SYMBOL,
@@ -33,7 +32,7 @@ from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.jit import LoadedCode
 from codegen.runtime.library_file import why_not_opened
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
-from codegen.target import Target
+from codegen.target import Target, host
 from tensorir.nodes.dtype import HANDLE
 
 _COMPILERS: Final = ("cc", "gcc", "clang")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from codegen import host
 from codegen.errors import CodegenError
 from codegen.runtime.array_view import ArrayView
 from codegen.runtime.jit import load_ir
+from codegen.target import host
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from codegen import AssertionFailedError, Function, LinkError, Module, Target, host
+from codegen import AssertionFailedError, Function, LinkError, Module, Target
+from codegen.target import host
 from search.arg_info import ArgInfo, TensorInfo
 from search.measuring.remove_layout_rewrite import rewritten_parameter
 from search.runner.check_results import Expected, Reference, all_finite, difference

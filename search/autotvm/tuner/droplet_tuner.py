@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from codegen import host
+from codegen.target import host
 from search.autotvm.errors import SpaceIndexError, TemplateError
 from search.autotvm.tuner.tuner import Tuner
 from search.autotvm.tuner.welch import welch_p_value
