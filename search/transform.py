@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from search.builder import Builder
 from search.database import Database
-from search.dispatch.apply_database import HistoryOptions, apply_history
-from search.dispatch.history import History
+from search.dispatch.history import History, HistoryOptions, apply_history
 from search.errors import TuningError
 from search.graph_tuner import Measure, tune_layouts
 from search.runner import Runner

@@ -107,7 +107,7 @@ class _Copy(FreshCopy):
     """Copies a loop or a version of statements, to stand beside the original."""
 
     def define(self, var: Var) -> Var:
-        new = super().define(var)
+        new: Var = super().define(var)
         stands_for(new, var)
         return new
 

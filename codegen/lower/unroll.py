@@ -16,7 +16,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import cast, const
-from tensorir.rewriting.visit import Rewriter, children, statements
+from tensorir.rewriting.visit import Rewriter, children, defined, statements
 
 MAX_STATEMENTS: Final = 2048
 """The most statements that an unrolled nest is written out as; a longer one is left to LLVM."""
@@ -79,7 +79,7 @@ class _Copies(Rewriter):
 
     def __init__(self, root: s.For, values: dict[Var, PrimExpr] | None = None) -> None:
         self._values: dict[Var, PrimExpr] = values or {}
-        self._bound = _bound_in(root)
+        self._bound = {var for node in statements(root) for var in defined(node)}
         self._dependences: dict[PrimExpr, tuple[Var, ...]] = {}
         self._memo: dict[tuple[Any, ...], PrimExpr] = {}
         self._buffers: dict[tuple[Buffer, Var], Buffer] = {}
@@ -162,16 +162,3 @@ class _Copies(Rewriter):
         if type(new) is e.Cast and type(new.value) is IntImm:
             return cast(new.dtype, new.value)
         return new
-
-
-def _bound_in(root: s.Stmt) -> set[Var]:
-    """Return the variables and pointers that statements in `root` define."""
-    found: set[Var] = set()
-    for node in statements(root):
-        if isinstance(node, s.For):
-            found.add(node.loop_var)
-        elif isinstance(node, s.LetStmt):
-            found.add(node.var)
-        elif isinstance(node, (s.Allocate, s.AllocateConst)):
-            found.add(node.buffer_var)
-    return found

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from tensorir.function import BaseFunc, PrimFunc
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
 from tensorir.nodes.expr import IterVar, Var
-from tensorir.nodes.stmt import (
-    Block,
-    DeclBuffer,
-    For,
-    Stmt,
-)
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, DeclBuffer, For, Stmt
 from tensorir.recursion import any_depth
 from tensorir.rewriting.visit import Substitution, collect_vars
 
@@ -28,8 +23,7 @@ def renew_defs(func: F) -> F:
     variables and symbolic sizes) are objects of the copy alone, so that both functions may be parts
     of one program.
     """
-    copied: F = _COPIES[type(func)](func)
-    return copied
+    return FreshCopy()(func)
 
 
 class FreshCopy(Substitution):
@@ -43,11 +37,20 @@ class FreshCopy(Substitution):
         """Return the name of the copy of a block."""
         return block.name_hint
 
-    def define(self, var: Var) -> Var:
+    def define(self, var: Any) -> Any:
         """Return the new variable that stands for `var` from here on."""
-        new = var.with_name(var.name)
+        if isinstance(var, Var):
+            new: Any = var.with_name(var.name)
+        else:
+            self._define_sizes(var.struct_info)
+            new = var.with_struct_info(self(var.struct_info))
         self._values[var] = new
         return new
+
+    def _define_sizes(self, node: Node) -> None:
+        for var in collect_vars(node):
+            if var not in self._values:
+                self.define(var)
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
         """Return the new buffer, with a pointer of its own, that stands for `buffer` from here on.
@@ -62,25 +65,34 @@ class FreshCopy(Substitution):
     def define_parameter(self, buffer: Buffer) -> Buffer:
         """Return the new buffer for one that binds the variables in its layout."""
         for size in buffer.layout:
-            for var in collect_vars(size):
-                if var not in self._values:
-                    self.define(var)
+            self._define_sizes(size)
         return self.define_buffer(buffer)
 
-    def function(self, func: PrimFunc) -> PrimFunc:
+    def rewrite_PrimFunc(self, node: PrimFunc) -> PrimFunc:  # noqa: N802
         """Copy a function with parameters of its own."""
-        params = [self.define(param) for param in func.params]
+        params = [self.define(param) for param in node.params]
         buffer_map = {
-            new: self.define_parameter(func.buffer_map[old])
-            for old, new in zip(func.params, params, strict=True)
-            if old in func.buffer_map
+            new: self.define_parameter(node.buffer_map[old])
+            for old, new in zip(node.params, params, strict=True)
+            if old in node.buffer_map
         }
-        return func.with_(
-            params=params,
-            buffer_map=buffer_map,
-            body=self(func.body),
-            attrs=self.value(func.attrs),
-        )
+        body, attrs = self(node.body), self.value(node.attrs)
+        return node.with_(params=params, buffer_map=buffer_map, body=body, attrs=attrs)
+
+    def rewrite_Function(self, node: Any) -> Any:  # noqa: N802
+        """Copy a graph function with parameters of its own."""
+        for param in node.params:
+            self.define(param)
+        return self.generic(node)
+
+    def rewrite_GraphVar(self, node: Any) -> Any:  # noqa: N802
+        """Return the variable of the copy."""
+        return self._values.get(node, node)
+
+    def rewrite_MatchCast(self, node: Any) -> Any:  # noqa: N802
+        """Copy a check, which defines the sizes that are new in it."""
+        self._define_sizes(node.struct_info)
+        return self.generic(node)
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         """Copy a block, which is another one even if it defines nothing."""
@@ -108,13 +120,3 @@ def fresh_thread(loop: For) -> IterVar | None:
     if old is None:
         return None
     return IterVar(old.dom, old.var.with_name(old.var.name), old.iter_type, old.thread_tag)
-
-
-_COPIES: Final[dict[type[BaseFunc], Callable[[Any], Any]]] = {
-    PrimFunc: lambda func: FreshCopy().function(func)
-}
-
-
-def register_copy(kind: type[F], copy: Callable[[F], F]) -> None:
-    """Say how `renew_defs` copies functions of another kind."""
-    _COPIES[kind] = copy

@@ -26,10 +26,10 @@ def _itself(_: Any, node: Any) -> Any:
     return node
 
 
-def _parts_of(kind: type[Node]) -> Parts:
-    """Write the function that returns the children of a node of this class in program order."""
+def _parts_of(kind: type[Node], chosen: Callable[[Field], bool]) -> Parts:
+    """Write the function that returns what is in the chosen fields of a node, in program order."""
     order = kind.walk_order or kind.fields
-    fields = sorted((f for f in kind.roles if f.walked), key=order.index)
+    fields = sorted((f for f in kind.roles if chosen(f)), key=order.index)
     if not fields:
         return _nothing
     missing = [f for f in fields if f.optional and not f.many]
@@ -106,6 +106,14 @@ def _mapped(change: Callable[[Any], Any], values: tuple[Any, ...]) -> tuple[Any,
     return values if all(map(is_, new, values)) else tuple(new)
 
 
-PARTS: Final[Mapping[type, Parts]] = ByKind(_parts_of)
+def _parts(chosen: Callable[[Field], bool]) -> Mapping[type, Parts]:
+    return ByKind(lambda kind: _parts_of(kind, chosen))
+
+
+PARTS: Final = _parts(lambda f: f.walked)
+OUTSIDE: Final = _parts(lambda f: f.walked and not f.is_body)
+INSIDE: Final = _parts(lambda f: f.walked and f.is_body)
+DEFINED: Final = _parts(lambda f: f.rewritten == "define")
+USED_BUFFERS: Final = _parts(lambda f: f.rewritten == "buffer")
 REBUILD: Final[Mapping[type, Row]] = ByKind(_rebuilding)
 SCOPED: Final[Mapping[type, Row]] = ByKind(lambda kind: _rebuilding(kind, scoped=True))

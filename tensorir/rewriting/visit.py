@@ -19,7 +19,16 @@ from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.nodes.node import Attrs, ByKind, Node
 from tensorir.nodes.ops import as_expr
 from tensorir.nodes.stmt import BufferStore, Stmt
-from tensorir.rewriting.rebuild import PARTS, REBUILD, SCOPED, Row
+from tensorir.rewriting.rebuild import (
+    DEFINED,
+    INSIDE,
+    OUTSIDE,
+    PARTS,
+    REBUILD,
+    SCOPED,
+    USED_BUFFERS,
+    Row,
+)
 
 N = TypeVar("N", bound=Node)
 
@@ -33,6 +42,26 @@ def children(node: Node) -> Sequence[Node]:
     its body.
     """
     return PARTS[type(node)](node)
+
+
+def outside(node: Node) -> Sequence[Node]:
+    """Return the parts of `node` in which its definitions and facts do not hold."""
+    return OUTSIDE[type(node)](node)
+
+
+def inside(node: Node) -> Sequence[Node]:
+    """Return the parts of `node` in which they hold: its bodies."""
+    return INSIDE[type(node)](node)
+
+
+def defined(node: Node) -> Sequence[Any]:
+    """Return the variables that `node` itself defines: a loop its own, a block none (axes do)."""
+    return DEFINED[type(node)](node)
+
+
+def used_buffers(node: Node) -> Sequence[Any]:
+    """Return the buffer that `node` itself accesses, if it does."""
+    return USED_BUFFERS[type(node)](node)
 
 
 def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
@@ -260,16 +289,6 @@ def substitute(node: N, values: Mapping[Var, e.ExprLike]) -> N:
 def substitute_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
     """Return `node` with every use of a buffer (and of its pointer) going to another one."""
     return Substitution(buffers=buffers)(node) if buffers else node
-
-
-class _Map(Rewriter):
-    def __init__(self, fn: Callable[[Node], Node | None]) -> None:
-        self.fn = fn
-
-    def __call__(self, node: N) -> N:
-        rebuilt = self.generic(node)
-        new = self.fn(rebuilt)
-        return rebuilt if new is None else new  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------------------------- rewriting rules
