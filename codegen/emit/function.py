@@ -40,7 +40,6 @@ from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import scalar_values
 from tensorir.memory.written_parameters import written_pointers
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.dtype import HANDLE
 from tensorir.nodes.expr import IntImm, Var
 
 
@@ -75,7 +74,7 @@ def emit_kernel(
         f'"prefer-vector-width"="{width}" }}\n'
     )
     code = Unit(module.text.text() + attributes, target, module.has_scalar_loop)
-    entry = None if c_name is None else Unit(_entry(func, name) + attributes, target)
+    entry = None if c_name is None else Unit(_entry(info.functions[0]) + attributes, target)
     return Kernel(info, code, entry)
 
 
@@ -127,14 +126,11 @@ def _pointer_attributes(buffer: Buffer) -> str:
     return attributes
 
 
-def _entry(func: PrimFunc, name: str) -> str:
+def _entry(signature: Signature) -> str:
     """Return LLVM IR of the entry of a function: it depends on the types of the arguments only."""
-    symbol = global_name(entry_symbol(name))
+    symbol = global_name(entry_symbol(signature.name))
     lines = [f"define protected i32 {symbol}(ptr noundef %slots) #0 {{", "entry:"]
-    passed = [HANDLE if p in func.buffer_map else p.dtype for p in func.params]
-    passed += [var.dtype for var in symbolic_vars(func)]
-    if has_result(func):
-        passed.append(HANDLE)
+    passed = signature.passed
     arguments = []
     for k, dtype in enumerate(passed):
         stored = "i8" if dtype.is_bool else register_type(dtype)
@@ -145,7 +141,7 @@ def _entry(func: PrimFunc, name: str) -> str:
             lines.append(f"  %b{k} = icmp ne i8 %a{k}, 0")
             value = f"%b{k}"
         arguments.append(f"{parameter_type(dtype)} {value}")
-    callee = global_name(kernel_symbol(name))
+    callee = global_name(kernel_symbol(signature.name))
     types = ", ".join(map(parameter_type, passed))
     lines.append(f"  %status = tail call i32 {callee}({', '.join(arguments)})")
     lines += ["  ret i32 %status", "}", ""]

@@ -16,7 +16,7 @@ from tensorir.nodes.buffer import Buffer, wide_index
 from tensorir.nodes.dtype import INT32, INT64, DataType
 from tensorir.nodes.expr import Add, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.nodes.ops import add, cast, const, is_const_int, mul
-from tensorir.rewriting.visit import children
+from tensorir.rewriting.visit import children, defined
 
 _INT32_ELEMENTS: Final = 1 << 31
 """Buffers with fewer elements are indexed in int32."""
@@ -159,8 +159,7 @@ def _loop_depths(body: s.Stmt) -> dict[Var, int]:
     depths: dict[Var, int] = {}
 
     def visit(node: s.Stmt, depth: int) -> None:
-        if isinstance(node, (s.For, s.LetStmt)):
-            var = node.loop_var if isinstance(node, s.For) else node.var
+        for var in defined(node) if isinstance(node, (s.For, s.LetStmt)) else ():
             depths[var] = max(depth, depths.get(var, 0))
             depth += 1
         for part in children(node):

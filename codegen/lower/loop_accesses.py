@@ -15,7 +15,7 @@ from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import all_of
-from tensorir.rewriting.visit import children, walk_once
+from tensorir.rewriting.visit import children, defined, walk_once
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -159,26 +159,22 @@ class Collector:
 
     def visit(self, node: s.Stmt, certain: bool) -> None:
         """Visit a statement; `certain` says that it runs whenever its guard holds."""
-        kind = type(node)
-        if kind is s.BufferStore:
-            self._store(node, certain)  # type: ignore[arg-type]
+        if isinstance(node, s.BufferStore):
+            self._store(node, certain)
             return
-        if kind is s.IfThenElse:
-            self._branch(node, certain)  # type: ignore[arg-type]
+        if isinstance(node, s.IfThenElse):
+            self._branch(node, certain)
             return
-        if kind is s.For:
-            self._inside.add(node.loop_var)  # type: ignore[attr-defined]
-            extent = node.extent  # type: ignore[attr-defined]
-            certain = certain and type(extent) is IntImm and extent.value > 0
-        elif kind is s.LetStmt:
-            self._inside.add(node.var)  # type: ignore[attr-defined]
-        elif kind is s.Allocate:
+        self._inside.update(defined(node))
+        if isinstance(node, s.For):
+            certain = certain and type(node.extent) is IntImm and node.extent.value > 0
+        elif isinstance(node, s.Allocate):
             # Memory of an iteration's own is not there before the loop.
-            self.escaped.add(node.buffer_var)  # type: ignore[attr-defined]
-            self.may_leave |= node.buffer_var in self._on_heap  # type: ignore[attr-defined]
-        elif kind is s.While:
+            self.escaped.add(node.buffer_var)
+            self.may_leave |= node.buffer_var in self._on_heap
+        elif isinstance(node, s.While):
             certain = False
-        elif kind is s.AssertStmt:
+        elif isinstance(node, s.AssertStmt):
             self.may_leave = True
         for part in children(node):
             if isinstance(part, s.Stmt):

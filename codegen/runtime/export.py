@@ -33,7 +33,6 @@ from codegen.runtime.jit import LoadedCode
 from codegen.runtime.library_file import why_not_opened
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
 from codegen.target import Target, host
-from tensorir.nodes.dtype import HANDLE
 
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _LINKERS: Final = ("ld", "ld.lld")
@@ -141,10 +140,7 @@ def _constants(embedded: Mapping[str, bytes | memoryview]) -> str:
 def _named_for_c(signature: Signature, name: str) -> str:
     """Return LLVM IR of the function `name`, which goes on in the kernel."""
     kernel = global_name(kernel_symbol(signature.name))
-    passed = [HANDLE if p.kind == "buffer" else p.dtype for p in signature.parameters]
-    passed += [dtype for _, dtype in signature.symbols]
-    if signature.result is not None:
-        passed.append(HANDLE)
+    passed = signature.passed
     arguments = ", ".join(f"{parameter_type(dtype)} %p{k}" for k, dtype in enumerate(passed))
     return (
         f"declare i32 {kernel}({', '.join(map(parameter_type, passed))})\n"

@@ -113,21 +113,16 @@ def _link(builder: Any) -> Any:
         raise LinkError(f"the code cannot be loaded: {problem}") from problem
 
 
-def load_ir(text: str, symbols: list[str]) -> Any:
-    """Compile LLVM IR of our own (not of a program) and return its addresses by symbol."""
-    builder = binding().JITLibraryBuilder().add_ir(text).add_current_process()
+def load_own(code: str | bytes, symbols: Sequence[str]) -> Any:
+    """Load LLVM IR or an object of our own (not of a program); return its addresses by symbol.
+
+    The code stays in memory as long as what is returned.
+    """
+    builder = binding().JITLibraryBuilder().add_current_process()
+    builder = builder.add_ir(code) if isinstance(code, str) else builder.add_object_img(code)
     for symbol in symbols:
         builder.export_symbol(symbol)
     return _link(builder)
-
-
-def load_functions(code: bytes, symbols: Sequence[str]) -> tuple[Any, list[int]]:
-    """Load an object of our own; return what keeps it in memory, and the addresses of functions."""
-    builder = binding().JITLibraryBuilder().add_current_process().add_object_img(code)
-    for symbol in symbols:
-        builder.export_symbol(symbol)
-    owner = _link(builder)
-    return owner, [owner[symbol] for symbol in symbols]
 
 
 def register_extern(name: str, function: Any) -> None:
