@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ _registered: Final[dict[str, int]] = {}
 """Addresses of the C functions that `register_extern` was given."""
 
 
+@dataclass(eq=False, slots=True)
 class LoadedCode:
     """Machine code in memory; it stays there as long as this object lives.
 
@@ -29,24 +31,15 @@ class LoadedCode:
     `addresses` to that of the C function itself.
     """
 
-    def __init__(
-        self,
-        info: ModuleInfo,
-        entries: dict[str, int],
-        addresses: dict[str, int],
-        owner: Any,
-        library: LibraryCalls | None = None,
-        refusal: str | None = None,
-    ) -> None:
-        self.info = info
-        self.entries = entries
-        self.addresses = addresses
-        self.library = library
-        """The callbacks through which the code calls library functions, None if it calls none."""
-        self.owner = owner
-        """The holder of the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
-        self.refusal = refusal
-        """The reason why the code cannot run in this process, if so: it then has no addresses."""
+    info: ModuleInfo
+    entries: dict[str, int]
+    addresses: dict[str, int]
+    owner: Any
+    """The holder of the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
+    library: LibraryCalls | None = None
+    """The callbacks through which the code calls library functions, None if it calls none."""
+    refusal: str | None = None
+    """The reason why the code cannot run in this process, if so: it then has no addresses."""
 
 
 @cache
