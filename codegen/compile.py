@@ -72,12 +72,12 @@ def llvm_source(
 ) -> Source:
     """Lower a program and write it as LLVM IR."""
     chosen = as_target(target)
-    return Source.of(chosen, _kernels(_Lowered(functions_of(program), chosen), chosen))
+    return Source.of(chosen, _kernels(functions_of(program), chosen))
 
 
 def emit_lowered(functions: Mapping[str, PrimFunc], target: Target) -> Source:
     """Write functions that are lowered already as LLVM IR."""
-    return Source.of(target, _kernels(functions, target))
+    return Source.of(target, _kernels(functions, target, is_lowered=True))
 
 
 @any_depth
@@ -86,17 +86,16 @@ def compile_functions(functions: Mapping[str, PrimFunc], target: Target) -> Comp
 
     LLVM works on one function in a thread of its own while the next one is lowered.
     """
-    lowered = _Lowered(functions, target)
     kernels: list[Kernel] = []
     if len(functions) == 1:
-        kernels += _kernels(lowered, target)
+        kernels += _kernels(functions, target)
         objects = [kernel.objects() for kernel in kernels]
     else:
         # One thread: llvmlite lets one thread at a time into LLVM.
         with ThreadPoolExecutor(1, "llvm") as pool:
             futures: list[Future[dict[str, bytes]]] = []
             try:
-                for kernel in _kernels(lowered, target):
+                for kernel in _kernels(functions, target):
                     kernels.append(kernel)
                     futures.append(pool.submit(kernel.objects))
                 objects = [future.result() for future in futures]
@@ -118,36 +117,17 @@ def compile_object(
     return compile_functions(functions_of(program), as_target(target)).object_code
 
 
-class _Lowered(Mapping[str, PrimFunc]):
-    """Functions after lowering, each lowered when it is asked for."""
-
-    def __init__(self, functions: Mapping[str, PrimFunc], target: Target) -> None:
-        self._functions = functions
-        self._target = target
-        self._lowered: dict[str, PrimFunc] = {}
-
-    def __getitem__(self, name: str) -> PrimFunc:
-        found = self._lowered.get(name)
-        if found is None:
-            found = self._lowered[name] = lower(self._functions[name], self._target)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._functions)
-
-    def __len__(self) -> int:
-        return len(self._functions)
-
-
-def _kernels(lowered: Mapping[str, PrimFunc], target: Target) -> Iterator[Kernel]:
+def _kernels(
+    functions: Mapping[str, PrimFunc], target: Target, is_lowered: bool = False
+) -> Iterator[Kernel]:
     """Yield the kernels of functions; a caller is given the facts about the kernels before it."""
     signatures: dict[str, Signature] = {}
-    for name in lowered:
-        func = lowered[name]
+    for name, func in functions.items():
         symbol = func.attrs.get("global_symbol")
-        is_public = len(lowered) == 1 or symbol is not None
+        is_public = len(functions) == 1 or symbol is not None
         c_name = str(symbol or name) if is_public else None
-        kernel = emit_kernel(name, c_name, lowered, target, signatures)
+        lowered = func if is_lowered else lower(func, target)
+        kernel = emit_kernel(name, c_name, lowered, functions, target, signatures)
         signatures[name] = kernel.info.functions[0]
         yield kernel
 

@@ -15,7 +15,7 @@ from codegen.errors import CodegenError, LinkError
 from codegen.library_call import LibraryCall, call_from_data, call_to_data
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
-from tensorir.nodes.dtype import DataType
+from tensorir.nodes.dtype import HANDLE, DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.rewriting.visit import collect_vars
 from tensorir.semantics import EXACT
@@ -66,6 +66,13 @@ class Signature:
     symbols: tuple[tuple[str, DataType], ...] = ()
     result: DataType | None = None
     noalias: bool = False
+
+    @property
+    def passed(self) -> list[DataType]:
+        """The types of what machine code is given: arguments, symbols, a pointer for a result."""
+        types = [HANDLE if p.kind == "buffer" else p.dtype for p in self.parameters]
+        types += [dtype for _, dtype in self.symbols]
+        return types if self.result is None else [*types, HANDLE]
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(_describe(p) for p in self.parameters)})"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
 
-from codegen import Target, host
+from codegen import Target
 from codegen.history import IS_SCHEDULED
+from codegen.target import host
 from schedule.random_state import RandomState
 from search.cost_model.cost_model import RandomModel
 from search.database.keyed_database import MemoryDatabase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -48,6 +49,7 @@ class ApplyDatabase(ModulePass):
         return apply_history(mod, history, self.target)
 
 
+@dataclass(eq=False, repr=False)
 class TuneLayouts(ModulePass):
     """Chooses the layouts of the tensors between kernels; see `graph_tuner.tune_layouts`.
 
@@ -55,24 +57,14 @@ class TuneLayouts(ModulePass):
     current database, kernels are considered as they are.
     """
 
-    def __init__(
-        self,
-        database: Database | None = None,
-        target: str | Target | None = None,
-        *,
-        max_candidates: int = 20,
-        work_dir: str | Path | None = None,
-        builder: str | Builder = "local",
-        runner: str | Runner = "local",
-        measure: Measure | None = None,
-    ) -> None:
-        self.database = database
-        self.target = target
-        self.max_candidates = max_candidates
-        self.work_dir = work_dir
-        self.builder = builder
-        self.runner = runner
-        self.measure = measure
+    database: Database | None = None
+    target: str | Target | None = None
+    _: KW_ONLY
+    max_candidates: int = 20
+    work_dir: str | Path | None = None
+    builder: str | Builder = "local"
+    runner: str | Runner = "local"
+    measure: Measure | None = None
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the layouts that were chosen, and schedules applied."""

@@ -9,7 +9,6 @@ import re
 from itertools import zip_longest
 from typing import Final
 
-from codegen import machine_intrinsics
 from codegen.abi import kernel_symbol
 from codegen.emit.context import INTRINSICS, FunctionEmitter, emits, emits_call, mangled
 from codegen.emit.convert import convert, half_to_float32
@@ -20,6 +19,7 @@ from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import is_half, memory_type, register_type
 from codegen.emit.memory import element_address, flat_index
 from codegen.signature import symbolic_vars
+from codegen.target import machine_intrinsics
 from tensorir.arith.const_interval import exact_interval
 from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import INT64, DataType

@@ -17,6 +17,7 @@ from codegen.emit.index import linear_lanes, ramp
 from codegen.emit.integer import divide
 from codegen.emit.lanes import Formula
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
+from codegen.emit.loop import define_counter
 from codegen.lower.purity import is_pure
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import expr as e
@@ -265,16 +266,12 @@ def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
         is_index = is_index_arithmetic(value, f.value_variables)
         if not is_index:
             f.value_variables.add(var)
-        if interval is not None:
-            f.ranges[var] = interval
         fits = is_index if interval is None else interval[1] < 1 << 63
         if fits and dtype.bits >= 32:
-            wide = f.wide[var] = f.index(value)
-            narrow = wide
-            if dtype.bits < 64:
-                narrow = f.op(f"trunc i64 {wide} to {register_type(dtype)}")
-            f.values[var] = narrow
+            define_counter(f, var, f.index(value), interval)
             return
+        if interval is not None:
+            f.ranges[var] = interval
     f.values[var] = f.expr(value)
 
 

@@ -30,6 +30,7 @@ from codegen.emit import (  # noqa: F401 - entering their handlers is what these
 )
 from codegen.emit.call import has_result
 from codegen.emit.context import FunctionEmitter, ModuleEmitter
+from codegen.emit.index import widened
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import parameter_type, register_type
 from codegen.kernel import Kernel, Unit
@@ -39,23 +40,23 @@ from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import scalar_values
 from tensorir.memory.written_parameters import written_pointers
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.dtype import HANDLE
 from tensorir.nodes.expr import IntImm, Var
 
 
 def emit_kernel(
     name: str,
     c_name: str | None,
+    func: PrimFunc,
     functions: Mapping[str, PrimFunc],
     target: Target,
     signatures: Mapping[str, Signature],
 ) -> Kernel:
-    """Return LLVM IR for the lowered function `name` of a module.
+    """Return LLVM IR for the function `name` of a module, which is `func` after lowering.
 
-    `c_name` is what C calls it, None if it is not public. `signatures` are those of functions that
+    `c_name` is what C calls it, None if it is not public; `functions` are all of the module, for
+    calls from one to another, lowered or not. `signatures` are those of functions that
     were written before; of another that it calls, each argument counts as written to.
     """
-    func = functions[name]
     module = ModuleEmitter(name, target, functions, signatures)
     written = _emit_function(module, func, name) | written_pointers(func, functions)
     info = ModuleInfo(
@@ -73,7 +74,7 @@ def emit_kernel(
         f'"prefer-vector-width"="{width}" }}\n'
     )
     code = Unit(module.text.text() + attributes, target, module.has_scalar_loop)
-    entry = None if c_name is None else Unit(_entry(func, name) + attributes, target)
+    entry = None if c_name is None else Unit(_entry(info.functions[0]) + attributes, target)
     return Kernel(info, code, entry)
 
 
@@ -101,7 +102,9 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, name: str) -> set[Var]
     if has_result(func):
         f.result = "%result"
         header.append("ptr noundef %result")
-    _widen_scalars(f)
+    for var, value in f.values.items():
+        if var.dtype.is_integral and not var.dtype.is_bool and var.dtype.lanes == 1:
+            f.wide[var] = widened(f, value, var.dtype)
     f.contracts = not func.attrs.get("tir.no_contraction", False)
     f.stmt(func.body)
     f.return_status("0")
@@ -123,25 +126,11 @@ def _pointer_attributes(buffer: Buffer) -> str:
     return attributes
 
 
-def _widen_scalars(f: FunctionEmitter) -> None:
-    for var, value in list(f.values.items()):
-        dtype = var.dtype
-        if dtype.is_integral and not dtype.is_bool and dtype.lanes == 1:
-            wide = value
-            if dtype.bits < 64:
-                extend = "sext" if dtype.is_int else "zext"
-                wide = f.op(f"{extend} {register_type(dtype)} {value} to i64")
-            f.wide[var] = wide
-
-
-def _entry(func: PrimFunc, name: str) -> str:
+def _entry(signature: Signature) -> str:
     """Return LLVM IR of the entry of a function: it depends on the types of the arguments only."""
-    symbol = global_name(entry_symbol(name))
+    symbol = global_name(entry_symbol(signature.name))
     lines = [f"define protected i32 {symbol}(ptr noundef %slots) #0 {{", "entry:"]
-    passed = [HANDLE if p in func.buffer_map else p.dtype for p in func.params]
-    passed += [var.dtype for var in symbolic_vars(func)]
-    if has_result(func):
-        passed.append(HANDLE)
+    passed = signature.passed
     arguments = []
     for k, dtype in enumerate(passed):
         stored = "i8" if dtype.is_bool else register_type(dtype)
@@ -152,7 +141,7 @@ def _entry(func: PrimFunc, name: str) -> str:
             lines.append(f"  %b{k} = icmp ne i8 %a{k}, 0")
             value = f"%b{k}"
         arguments.append(f"{parameter_type(dtype)} {value}")
-    callee = global_name(kernel_symbol(name))
+    callee = global_name(kernel_symbol(signature.name))
     types = ", ".join(map(parameter_type, passed))
     lines.append(f"  %status = tail call i32 {callee}({', '.join(arguments)})")
     lines += ["  ret i32 %status", "}", ""]

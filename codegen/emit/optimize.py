@@ -12,9 +12,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, TypeAlias
 
-from codegen import host
 from codegen.errors import CodegenError
-from codegen.target import Target
+from codegen.target import Target, host
 
 Machine: TypeAlias = Any
 """An `llvmlite.binding.TargetMachine`; llvmlite has no type annotations."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from codegen.abi import OPENMP_SYMBOLS, local_symbol
 from codegen.emit.context import FunctionEmitter
+from codegen.emit.index import widened
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import register_type
 from codegen.emit.loop import counted_loop
@@ -80,12 +81,8 @@ def _write_body(
         parameters.append(f"{kind} noundef %c{k}")
         body.values[var] = f"%c{k}"
     for k, var in enumerate(captured):
-        dtype = var.dtype
-        if dtype.is_integral and dtype.lanes == 1 and var in f.wide:
-            extend = "sext" if dtype.is_int else "zext"
-            kind = register_type(dtype)
-            wide = f"%c{k}" if dtype.bits == 64 else body.op(f"{extend} {kind} %c{k} to i64")
-            body.wide[var] = wide
+        if var.dtype.is_integral and var.dtype.lanes == 1 and var in f.wide:
+            body.wide[var] = widened(body, f"%c{k}", var.dtype)
 
     def write(stmt: Stmt) -> None:
         """Write the loop over a statement, inside the memory from the heap that it begins with."""

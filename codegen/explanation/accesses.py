@@ -31,7 +31,7 @@ from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, cast, mul, sub
 from tensorir.nodes.stmt import ForKind
-from tensorir.rewriting.visit import Rewriter, children, substitute, uses_var, walk
+from tensorir.rewriting.visit import children, ruled, substitute, uses_var, walk
 
 Loops: TypeAlias = tuple[s.For, ...]
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
@@ -329,7 +329,7 @@ def _step(index: PrimExpr, var: Var) -> int | str | None:
     """Return by how much an index moves with a loop or from lane to lane; None if that changes."""
     if any(type(part) in (BufferLoad, Call, Shuffle) for part in walk(index)):
         return None if var is _LANE or uses_var(index, var) else 0
-    index = _Lane()(index)
+    index = _OF_ONE_LANE(index)
     if not uses_var(index, var):
         return 0
     step = Analyzer().simplify(sub(substitute(index, {var: add(var, 1)}), index))
@@ -340,14 +340,11 @@ def _step(index: PrimExpr, var: Var) -> int | str | None:
     return None if uses_var(step, var) else str(step)
 
 
-class _Lane(Rewriter):
-    """Turns a vector index into the index of one lane, `_LANE`."""
-
-    def rewrite_Ramp(self, node: Ramp) -> PrimExpr:  # noqa: N802
-        return add(node.base, mul(node.stride, cast(node.stride.dtype, _LANE)))
-
-    def rewrite_Broadcast(self, node: Broadcast) -> PrimExpr:  # noqa: N802
-        return node.value
-
-    def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
-        return cast(node.dtype.element, self(node.value))
+_OF_ONE_LANE: Final = ruled(
+    before={
+        Ramp: lambda n, _: add(n.base, mul(n.stride, cast(n.stride.dtype, _LANE))),
+        Broadcast: lambda n, _: n.value,
+        Cast: lambda n, r: cast(n.dtype.element, r(n.value)),
+    }
+)
+"""Turns a vector index into the index of one lane, `_LANE`."""

@@ -11,7 +11,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
-from tensorir.rewriting.visit import children
+from tensorir.rewriting.visit import children, statements
 
 Stages: TypeAlias = Sequence[tuple[str, PrimFunc]]
 """The passes' names and the program after each."""
@@ -58,12 +58,9 @@ def _nest(body: s.Stmt) -> list[tuple[s.For, int, tuple[str, ...]]]:
 def _present(func: PrimFunc, remarks: Remarks) -> dict[Var, s.For]:
     """Return the loops that are there, by the variables of the program before lowering."""
     found: dict[Var, s.For] = {}
-    stack: list[Node] = [func.body]
-    while stack:
-        node = stack.pop()
+    for node in statements(func.body):
         if isinstance(node, s.For):
             found.setdefault(remarks.origin(node.loop_var), node)
-        stack.extend(part for part in children(node) if isinstance(part, s.Stmt))
     return found
 
 

@@ -11,8 +11,8 @@ from codegen.lower.purity import has_effects
 from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
-from tensorir.rewriting.visit import pre_order_visit, walk_once
+from tensorir.nodes.expr import BufferLoad, IntImm, Ramp, Var
+from tensorir.rewriting.visit import statements, walk_once
 
 
 class Aliasing:
@@ -31,15 +31,8 @@ class Aliasing:
     @cached_property
     def allocated(self) -> frozenset[Var]:
         """The pointers to memory that the function allocates."""
-        found: set[Var] = set()
-
-        def visit(node: Any) -> bool:
-            if isinstance(node, (s.Allocate, s.AllocateConst)):
-                found.add(node.buffer_var)
-            return not isinstance(node, (PrimExpr, s.BufferStore))
-
-        pre_order_visit(self._func.body, visit)
-        return frozenset(found)
+        kinds = (s.Allocate, s.AllocateConst)
+        return frozenset(n.buffer_var for n in statements(self._func.body) if isinstance(n, kinds))
 
     def may_overlap(self, some: Collection[Var], others: Collection[Var]) -> bool:
         """Say whether what one of `some` leads to may be what one of `others` leads to."""

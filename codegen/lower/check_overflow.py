@@ -18,16 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from codegen.errors import LoweringError
-from tensorir.arith.const_interval import (
-    EVERYTHING,
-    Interval,
-    floor_quotient,
-    floor_remainder,
-    product,
-    trunc_quotient,
-    trunc_remainder,
-    union,
-)
+from tensorir.arith.const_interval import ARITHMETIC, EVERYTHING, Interval, product, union
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import scalar_values
 from tensorir.nodes import expr as e
@@ -322,15 +313,7 @@ def _arithmetic(
 READINGS: Final[dict[type, Callable[[Reading, Any], Interval | None]]] = {
     IntImm: lambda _, n: (n.value, n.value),
     **dict.fromkeys((Var, e.SizeVar), lambda r, n: r.of(n)),
-    e.Add: _arithmetic(lambda a, b: (a[0] + b[0], a[1] + b[1])),
-    e.Sub: _arithmetic(lambda a, b: (a[0] - b[1], a[1] - b[0])),
-    e.Mul: _arithmetic(product),
-    e.FloorDiv: _arithmetic(floor_quotient),
-    e.FloorMod: _arithmetic(floor_remainder),
-    e.Div: _arithmetic(trunc_quotient),
-    e.Mod: _arithmetic(trunc_remainder),
-    e.Min: _arithmetic(lambda a, b: (min(a[0], b[0]), min(a[1], b[1]))),
-    e.Max: _arithmetic(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
+    **{kind: _arithmetic(combine) for kind, combine in ARITHMETIC.items()},
     **dict.fromkeys((*e.COMPARISONS, e.And, e.Or), lambda r, n: r.condition(n.a, n.b)),
     e.Not: lambda r, n: r.condition(n.a),
     e.Cast: Reading.cast,

@@ -8,9 +8,8 @@ from codegen.errors import LoweringError
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import PointerType, PrimExpr, StringImm, Var
-from tensorir.nodes.node import Node
-from tensorir.rewriting.visit import pre_order_visit
+from tensorir.nodes.expr import PointerType, StringImm, Var
+from tensorir.rewriting.visit import statements
 
 _MEMORY = ("global", "local")
 """Scopes (with any tag, such as `global.packed`) that mean ordinary memory."""
@@ -24,24 +23,18 @@ def check_supported(func: PrimFunc) -> PrimFunc:
     """
     _check_buffers(func.buffer_map.values(), func)
 
-    def visit(node: Node) -> bool | None:
-        kind = type(node)
-        if kind is s.BufferStore or isinstance(node, PrimExpr):
-            return False
-        if kind is s.For:
-            _check_loop(node, func)  # type: ignore[arg-type]
-        elif kind is s.Block:
-            _check_buffers(node.alloc_buffers, func)  # type: ignore[attr-defined]
-        elif kind is s.Allocate:
-            _check_pointer(node.buffer_var, func)  # type: ignore[attr-defined]
-        elif kind is s.AttrStmt and node.attr_key in ("thread_extent", "virtual_thread"):  # type: ignore[attr-defined]
+    for node in statements(func.body):
+        if isinstance(node, s.For):
+            _check_loop(node, func)
+        elif isinstance(node, s.Block):
+            _check_buffers(node.alloc_buffers, func)
+        elif isinstance(node, s.Allocate):
+            _check_pointer(node.buffer_var, func)
+        elif isinstance(node, s.AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread"):
             raise LoweringError(
-                f"{_name(func)} declares the thread axis {node.node} ({node.attr_key}); "  # type: ignore[attr-defined]
+                f"{_name(func)} declares the thread axis {node.node} ({node.attr_key}); "
                 f"a CPU has none: write the loop with T.parallel or T.serial"
             )
-        return None
-
-    pre_order_visit(func.body, visit)
     return func
 
 

@@ -12,10 +12,9 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import PrimExpr, Ramp
-from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const, floormod, mul
 from tensorir.rewriting.element_rewriter import ElementRewriter
-from tensorir.rewriting.visit import pre_order_visit
+from tensorir.rewriting.visit import statements
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
@@ -51,17 +50,13 @@ Alignment = dict[int, tuple[int, int]]
 def _alignments(body: s.Stmt) -> dict[Buffer, Alignment]:
     found: dict[Buffer, Alignment] = {}
 
-    def visit(node: Node) -> bool | None:
-        kind = type(node)
-        if kind is s.Block:
-            for entry in node.annotations.get(DIM_ALIGN, ()):  # type: ignore[attr-defined]
+    for node in statements(body):
+        if isinstance(node, s.Block):
+            for entry in node.annotations.get(DIM_ALIGN, ()):
                 index, axis, factor, offset = (int(part) for part in entry)
-                buffer = node.writes[index].buffer  # type: ignore[attr-defined]
+                buffer = node.writes[index].buffer
                 axis %= len(buffer.shape)
                 found.setdefault(buffer, {})[axis] = (factor, offset)
-        return not (kind is s.BufferStore or kind is s.Evaluate or isinstance(node, PrimExpr))
-
-    pre_order_visit(body, visit)
     return found
 
 

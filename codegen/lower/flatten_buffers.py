@@ -15,9 +15,8 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, wide_index
 from tensorir.nodes.dtype import INT32, INT64, DataType
 from tensorir.nodes.expr import Add, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
-from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, cast, const, is_const_int, mul
-from tensorir.rewriting.visit import pre_order_visit
+from tensorir.rewriting.visit import children, defined
 
 _INT32_ELEMENTS: Final = 1 << 31
 """Buffers with fewer elements are indexed in int32."""
@@ -159,17 +158,13 @@ def _loop_depths(body: s.Stmt) -> dict[Var, int]:
     """Return how deep each loop variable (or let) is nested."""
     depths: dict[Var, int] = {}
 
-    def visit(node: Node, depth: int) -> None:
-        def inside(part: Node) -> bool:
-            kind = type(part)
-            if kind is s.For or kind is s.LetStmt:
-                var = part.loop_var if kind is s.For else part.var  # type: ignore[attr-defined]
-                depths[var] = max(depth, depths.get(var, 0))
-                visit(part.body, depth + 1)  # type: ignore[attr-defined]
-                return False
-            return kind is not s.BufferStore and not isinstance(part, PrimExpr)
-
-        pre_order_visit(node, inside)
+    def visit(node: s.Stmt, depth: int) -> None:
+        for var in defined(node) if isinstance(node, (s.For, s.LetStmt)) else ():
+            depths[var] = max(depth, depths.get(var, 0))
+            depth += 1
+        for part in children(node):
+            if isinstance(part, s.Stmt):
+                visit(part, depth)
 
     visit(body, 1)
     return depths

@@ -14,7 +14,6 @@ from tensorir.errors import WellFormedError
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad
-from tensorir.nodes.node import Node
 from tensorir.nodes.stmt import ForKind
 from tensorir.rewriting.visit import walk
 from tensorir.verify import verify_well_formed
@@ -64,14 +63,10 @@ def verify_form(func: PrimFunc, passes: Sequence[str]) -> None:
                 raise WellFormedError(f"{after}: there is {what}, {_place(node)}\n{func.script()}")
 
 
-def _place(node: Node) -> str:
+def _place(node: Any) -> str:
     if isinstance(node, s.For):
         return f"loop {node.loop_var.name}"
-    if isinstance(node, s.Block):
-        return f"block {node.name_hint!r}"
-    if isinstance(node, s.BlockRealize):
-        return f"block {node.block.name_hint!r}"
-    if isinstance(node, s.Allocate):
-        return f"buffer {node.buffer_var.name}"
-    assert isinstance(node, (BufferLoad, s.BufferStore, s.DeclBuffer))
-    return f"buffer {node.buffer.name}"
+    if isinstance(node, (s.Block, s.BlockRealize)):
+        block = node if isinstance(node, s.Block) else node.block
+        return f"block {block.name_hint!r}"
+    return f"buffer {(node.buffer_var if isinstance(node, s.Allocate) else node.buffer).name}"

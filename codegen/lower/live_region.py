@@ -16,6 +16,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.nodes.ops import const
+from tensorir.rewriting.visit import defined
 
 Extent = tuple[Linear, Linear]
 """First and last index, both included, as combinations of what is outside the allocation."""
@@ -95,15 +96,9 @@ class LiveRegions(ScopedRewriter):
             uses.whole = True
         return node
 
-    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
-        """Record the accesses in a loop."""
-        return self._defining(node, node.loop_var)
-
-    def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
-        """Record the accesses in a let."""
-        return self._defining(node, node.var)
-
-    def _defining(self, node: s.For | s.LetStmt, var: Var) -> s.Stmt:
+    def rewrite_For(self, node: s.For | s.LetStmt) -> s.Stmt:  # noqa: N802
+        """Record the accesses in a loop or let."""
+        (var,) = defined(node)
         outer = self._depth.get(var)
         self._depth[var] = self._defined
         self._defined += 1
@@ -112,6 +107,8 @@ class LiveRegions(ScopedRewriter):
         if outer is not None:
             self._depth[var] = outer
         return node
+
+    rewrite_LetStmt = rewrite_For  # noqa: N815
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         """Record the accesses in a block, and what they leave of what it allocates."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import all_of
-from tensorir.rewriting.visit import children, walk_once
+from tensorir.rewriting.visit import children, defined, walk_once
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -120,6 +120,11 @@ class Accesses:
         """The places by index expression; equal ones share a place."""
         self.distinct: dict[tuple[Any, int, int], Place] = {}
         self.is_fixed = True
+        """False if an index moves."""
+        self.has_one_mask = True
+        """False if accesses to one place have different masks, or one that moves."""
+        self.has_one_guard = True
+        """False if accesses to one place stand under different conditions."""
         self.is_stored = False
 
     def are_separate(self) -> bool:
@@ -132,43 +137,44 @@ class Accesses:
 
 
 class Collector:
-    """Collects the accesses in a loop; allocations in `on_heap` may fail."""
+    """Collects the accesses in the body of a loop or of an allocation.
 
-    def __init__(self, loop: s.For, on_heap: Container[Var]) -> None:
+    `outer` are the variables that change there; allocations in `on_heap` may fail.
+    """
+
+    def __init__(
+        self, body: s.Stmt, outer: Iterable[Var], on_heap: Container[Var] = frozenset()
+    ) -> None:
         self._on_heap = on_heap
         self.accesses: dict[Var, Accesses] = {}
         self.escaped: set[Var] = set()
         self.may_leave = False
         """True if the function may end inside the loop."""
-        self._inside: set[Var] = {loop.loop_var}
+        self._inside: set[Var] = {*outer}
         self._key = FixedKeys(self._inside)
         self._guard = ALWAYS
         self._seen: set[PrimExpr] = set()
         """Expressions that were visited under the present guard."""
-        self.visit(loop.body, certain=True)
+        self.visit(body, certain=True)
 
     def visit(self, node: s.Stmt, certain: bool) -> None:
         """Visit a statement; `certain` says that it runs whenever its guard holds."""
-        kind = type(node)
-        if kind is s.BufferStore:
-            self._store(node, certain)  # type: ignore[arg-type]
+        if isinstance(node, s.BufferStore):
+            self._store(node, certain)
             return
-        if kind is s.IfThenElse:
-            self._branch(node, certain)  # type: ignore[arg-type]
+        if isinstance(node, s.IfThenElse):
+            self._branch(node, certain)
             return
-        if kind is s.For:
-            self._inside.add(node.loop_var)  # type: ignore[attr-defined]
-            extent = node.extent  # type: ignore[attr-defined]
-            certain = certain and type(extent) is IntImm and extent.value > 0
-        elif kind is s.LetStmt:
-            self._inside.add(node.var)  # type: ignore[attr-defined]
-        elif kind is s.Allocate:
+        self._inside.update(defined(node))
+        if isinstance(node, s.For):
+            certain = certain and type(node.extent) is IntImm and node.extent.value > 0
+        elif isinstance(node, s.Allocate):
             # Memory of an iteration's own is not there before the loop.
-            self.escaped.add(node.buffer_var)  # type: ignore[attr-defined]
-            self.may_leave |= node.buffer_var in self._on_heap  # type: ignore[attr-defined]
-        elif kind is s.While:
+            self.escaped.add(node.buffer_var)
+            self.may_leave |= node.buffer_var in self._on_heap
+        elif isinstance(node, s.While):
             certain = False
-        elif kind is s.AssertStmt:
+        elif isinstance(node, s.AssertStmt):
             self.may_leave = True
         for part in children(node):
             if isinstance(part, s.Stmt):
@@ -241,15 +247,15 @@ class Collector:
             if place is not None:
                 key = (place.base, place.first, place.lanes)
                 place = accesses.places[index] = accesses.distinct.setdefault(key, place)
-        if place is None or not self._is_alike(place, predicate):
+        if place is None:
             accesses.is_fixed = False
             return None
+        accesses.has_one_guard &= place.guard.keys == self._guard.keys
+        accesses.has_one_mask &= self._has_mask_of(place, predicate)
         return place
 
-    def _is_alike(self, place: Place, predicate: PrimExpr | None) -> bool:
-        """Say whether an access happens under the conditions of its place, which do not move."""
-        if place.guard.keys != self._guard.keys:
-            return False
+    def _has_mask_of(self, place: Place, predicate: PrimExpr | None) -> bool:
+        """Say whether an access has the mask of its place, which does not move."""
         if predicate is None or place.predicate is None:
             return predicate is place.predicate
         key = self._key(predicate)

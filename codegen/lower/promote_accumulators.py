@@ -137,7 +137,7 @@ class _Promote(StatementRewriter):
         return result
 
     def _promotable(self, loop: s.For) -> list[Accesses]:
-        collector = Collector(loop, self._private.on_heap)
+        collector = Collector(loop.body, [loop.loop_var], self._private.on_heap)
         found = []
         for pointer, accesses in collector.accesses.items():
             if not accesses.is_stored or pointer in self._private.in_registers:
@@ -158,7 +158,7 @@ class _Promote(StatementRewriter):
         """Return why the memory cannot be kept in registers across the loop; None if it can."""
         if collector.may_leave:
             return "the function may end in the loop"
-        if not accesses.is_fixed:
+        if not (accesses.is_fixed and accesses.has_one_mask and accesses.has_one_guard):
             return "an access moves in the loop, or its conditions differ"
         if pointer in collector.escaped:
             return "its address is taken, or it is allocated inside"

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 
 from tensorir.nodes.expr import Var
 
@@ -76,22 +77,6 @@ def collected() -> Iterator[Remarks]:
         _current.reset(token)
 
 
-def done(
-    source: str,
-    text: str,
-    loop: Var | None = None,
-    buffer: Var | None = None,
-    lanes: tuple[int, ...] = (),
-) -> None:
-    """Make a remark on something that was done."""
-    _say(source, True, text, loop, buffer, lanes)
-
-
-def missed(source: str, text: str, loop: Var | None = None, buffer: Var | None = None) -> None:
-    """Make a remark on something that was not done, and why."""
-    _say(source, False, text, loop, buffer, ())
-
-
 def stands_for(new: Var, old: Var) -> None:
     """Say that a loop variable or data pointer takes the place of an older one."""
     remarks = _current.get()
@@ -110,12 +95,12 @@ def name_in_llvm(loop: Var) -> str | None:
 
 
 def _say(
-    source: str,
     is_done: bool,
+    source: str,
     text: str,
-    loop: Var | None,
-    buffer: Var | None,
-    lanes: tuple[int, ...],
+    loop: Var | None = None,
+    buffer: Var | None = None,
+    lanes: tuple[int, ...] = (),
 ) -> None:
     remarks = _current.get()
     if remarks is None:
@@ -125,3 +110,9 @@ def _say(
     remark = Remark(source, is_done, text, loop, buffer, lanes)
     if remark not in remarks.made:
         remarks.made.append(remark)
+
+
+done = partial(_say, True)
+"""Makes a remark on something that was done."""
+missed = partial(_say, False)
+"""Makes a remark on something that was not done, and why."""

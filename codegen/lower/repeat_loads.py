@@ -28,7 +28,7 @@ from tensorir.nodes.expr import (
     Var,
 )
 from tensorir.rewriting.changed import changed
-from tensorir.rewriting.visit import children, uses_var
+from tensorir.rewriting.visit import children, defined, uses_var
 
 MOST_ITERATIONS: Final = 16
 """Iterations of a loop from which copying what it loads costs little beside the loop."""
@@ -101,6 +101,7 @@ class _Loads:
         return tuple(again)
 
     def _statement(self, node: s.Stmt) -> None:
+        self._inside.update(defined(node))
         if isinstance(node, s.BufferStore):
             self._stored.add(node.buffer.data)
             (index,) = node.indices
@@ -108,10 +109,6 @@ class _Loads:
                 place = self._place(index)
                 if place is not None:
                     self._registers.add((node.buffer.data, place))
-        elif isinstance(node, s.LetStmt):
-            self._inside.add(node.var)
-        elif isinstance(node, (s.Allocate, s.AllocateConst)):
-            self._inside.add(node.buffer_var)
         for part in children(node):
             if isinstance(part, s.Stmt):
                 self._statement(part)

@@ -31,7 +31,7 @@ from tensorir.nodes.ops import conjuncts, const
 from tensorir.nodes.stmt import ForKind
 from tensorir.rewriting.changed import changed
 from tensorir.rewriting.fresh_copy import FreshCopy
-from tensorir.rewriting.visit import children, walk
+from tensorir.rewriting.visit import children, statements, walk
 
 MAX_ADDED: Final = 512
 """The most statements (unrolled loops written out) that versions for tails add to a function: LLVM
@@ -362,9 +362,7 @@ class _SplitTails(BranchDecider):
 
 def _binds(stmt: s.Stmt, variables: set[Var]) -> bool:
     """Say whether a let in a statement gives one of the variables its value."""
-    if isinstance(stmt, s.LetStmt) and stmt.var in variables:
-        return True
-    return any(_binds(part, variables) for part in children(stmt) if isinstance(part, s.Stmt))
+    return any(isinstance(n, s.LetStmt) and n.var in variables for n in statements(stmt))
 
 
 def _sees(stmt: s.Stmt, variables: set[Var]) -> bool:
@@ -399,9 +397,10 @@ def _is_in_innermost_loop(found: _Found) -> bool:
 
 
 def _has_loop(node: s.Stmt) -> bool:
-    if isinstance(node, s.While) or (isinstance(node, s.For) and node.kind is not ForKind.UNROLLED):
-        return True
-    return any(_has_loop(part) for part in children(node) if isinstance(part, s.Stmt))
+    return any(
+        isinstance(n, s.While) or (isinstance(n, s.For) and n.kind is not ForKind.UNROLLED)
+        for n in statements(node)
+    )
 
 
 def _may_be_registers(node: s.Stmt) -> bool:

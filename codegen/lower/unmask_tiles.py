@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import TypeVar
 
-from codegen.lower.indices import run_of
+from codegen.lower.loop_accesses import Collector
 from codegen.lower.rewriters import SharedRewriter
 from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Shuffle, Var
 from tensorir.nodes.node import Node
-from tensorir.rewriting.visit import children, walk, walk_once
+from tensorir.rewriting.visit import children, walk_once
 
 A = TypeVar("A", BufferLoad, s.BufferStore)
 
@@ -40,7 +41,7 @@ class _Unmask(SharedRewriter):
         self._whole: set[Var] = set()
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
-        if not _Accesses(node).are_alike():
+        if not _needs_no_mask(node):
             return self.generic(node)
         self._whole.add(node.buffer_var)
         self._memo = {}
@@ -63,77 +64,46 @@ class _Unmask(SharedRewriter):
         return node.with_(predicate=None)
 
 
-class _Accesses:
-    """The accesses to allocated memory, by their places."""
+def _needs_no_mask(allocation: s.Allocate) -> bool:
+    """Say whether allocated memory is accessed through masks, all of which may go."""
+    pointer = allocation.buffer_var
+    collector = Collector(allocation.body, ())
+    accesses = collector.accesses.get(pointer)
+    if accesses is None or pointer in collector.escaped:
+        return False
+    if not accesses.is_fixed or not accesses.has_one_mask:
+        return False
+    places = sorted(accesses.distinct.values(), key=lambda p: p.first)
+    if all(p.predicate is None for p in places) or any(p.base is not None for p in places):
+        return False
+    if any(a.first + a.lanes > b.first for a, b in pairwise(places)):
+        return False
+    # What lies beyond the end is not there, mask or not.
+    (size,) = allocation.extents
+    if type(size) is not IntImm or places[-1].first + places[-1].lanes > size.value:
+        return False
+    return _keeps_lanes(allocation.body, pointer)
 
-    def __init__(self, allocation: s.Allocate) -> None:
-        self._pointer, self._extents = allocation.buffer_var, allocation.extents
-        self._masks: dict[tuple[int, int], Any] = {}
-        self._inside: set[Var] = set()
-        self._is_plain = True
-        self._visit(allocation.body)
 
-    def are_alike(self) -> bool:
-        """Say whether the memory is accessed through masks, all of which may go."""
-        if not self._is_plain or not any(self._masks.values()):
-            return False
-        end = 0
-        for first, lanes in sorted(self._masks):
-            if first < end:
-                return False
-            end = first + lanes
-        # What lies beyond the end is not there, mask or not.
-        (size,) = self._extents
-        return type(size) is IntImm and end <= size.value
+def _keeps_lanes(node: s.Stmt, pointer: Var) -> bool:
+    """Say whether what is loaded under a mask is stored under the same one, lane by lane."""
+    if isinstance(node, s.BufferStore):
+        inside = all(_is_under(index, None, pointer) for index in node.indices)
+        return inside and _is_under(node.value, node.predicate, pointer)
+    return all(
+        _keeps_lanes(part, pointer) if isinstance(part, s.Stmt) else _is_under(part, None, pointer)
+        for part in children(node)
+    )
 
-    def _visit(self, node: s.Stmt) -> None:
-        if isinstance(node, s.BufferStore):
-            mask = None if node.predicate is None else self._key(node.predicate)
-            if node.buffer.data is self._pointer:
-                self._note(node.indices[0], mask)
-            self._expression(node.value, mask)
-            for index in node.indices:
-                self._expression(index, None)
-            return
-        if isinstance(node, s.For):
-            self._inside.add(node.loop_var)
-        elif isinstance(node, s.LetStmt):
-            self._inside.add(node.var)
-        for part in children(node):
-            if isinstance(part, s.Stmt):
-                self._visit(part)
-            else:
-                self._expression(part, None)
 
-    def _expression(self, node: Node, mask: Any) -> None:
-        """Look at what is computed for a store under a mask, None for all lanes."""
-        uses = False
-        for part in walk_once(node):
-            if isinstance(part, BufferLoad) and part.buffer.data is self._pointer:
-                uses = True
-                own = None if part.predicate is None else self._key(part.predicate)
-                if own is not None and own != mask:
-                    self._is_plain = False
-                self._note(part.indices[0], own)
-            elif part is self._pointer:
-                self._is_plain = False
-        if uses and mask is not None and any(_mixes_lanes(part) for part in walk_once(node)):
-            self._is_plain = False
-
-    def _note(self, index: PrimExpr, mask: Any) -> None:
-        run = run_of(index)
-        if run is None or type(run[0]) is not IntImm:
-            self._is_plain = False
-            return
-        place = (run[0].value, run[1])
-        if self._masks.setdefault(place, mask) != mask:
-            self._is_plain = False
-
-    def _key(self, mask: PrimExpr) -> Any:
-        for part in walk(mask):
-            if isinstance(part, BufferLoad) or (isinstance(part, Var) and part in self._inside):
-                self._is_plain = False
-        return expr_key(mask)
+def _is_under(value: Node, mask: PrimExpr | None, pointer: Var) -> bool:
+    """Say whether the masked loads in a value have the mask of the store, and keep its lanes."""
+    parts = [*walk_once(value)]
+    loads = [p for p in parts if isinstance(p, BufferLoad) and p.buffer.data is pointer]
+    key = None if mask is None else expr_key(mask)
+    if any(p.predicate is not None and expr_key(p.predicate) != key for p in loads):
+        return False
+    return mask is None or not loads or not any(map(_mixes_lanes, parts))
 
 
 def _mixes_lanes(node: Node) -> bool:

@@ -15,8 +15,10 @@ from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.node import EMPTY_ATTRS
 from tensorir.nodes.ops import cast, const
-from tensorir.rewriting.visit import Rewriter, children
+from tensorir.rewriting.changed import changed
+from tensorir.rewriting.visit import Rewriter, children, defined, statements
 
 MAX_STATEMENTS: Final = 2048
 """The most statements that an unrolled nest is written out as; a longer one is left to LLVM."""
@@ -65,9 +67,7 @@ class _Unroll(StatementRewriter):
         body = self(node.body)
         if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
             return _Copies(node.with_(body=body), {node.loop_var: node.min})(body)
-        if body is node.body and not node.annotations:
-            return node
-        return s.For(node.loop_var, node.min, node.extent, node.kind, body)
+        return changed(node, body=body, annotations=EMPTY_ATTRS)
 
 
 class _Copies(Rewriter):
@@ -79,7 +79,7 @@ class _Copies(Rewriter):
 
     def __init__(self, root: s.For, values: dict[Var, PrimExpr] | None = None) -> None:
         self._values: dict[Var, PrimExpr] = values or {}
-        self._bound = _bound_in(root)
+        self._bound = {var for node in statements(root) for var in defined(node)}
         self._dependences: dict[PrimExpr, tuple[Var, ...]] = {}
         self._memo: dict[tuple[Any, ...], PrimExpr] = {}
         self._buffers: dict[tuple[Buffer, Var], Buffer] = {}
@@ -96,8 +96,7 @@ class _Copies(Rewriter):
                 parts.append(self(node.body))
             del self._values[node.loop_var]
             return s.sequence(parts)
-        new = self.generic(node)
-        return new.with_(annotations=None) if new.annotations else new
+        return changed(self.generic(node), annotations=EMPTY_ATTRS)
 
     def define(self, var: Var) -> Var:
         if var not in self._bound:
@@ -162,20 +161,3 @@ class _Copies(Rewriter):
         if type(new) is e.Cast and type(new.value) is IntImm:
             return cast(new.dtype, new.value)
         return new
-
-
-def _bound_in(root: s.Stmt) -> set[Var]:
-    """Return the variables and pointers that statements in `root` define."""
-    found: set[Var] = set()
-    stack: list[Any] = [root]
-    while stack:
-        node = stack.pop()
-        kind = type(node)
-        if kind is s.For:
-            found.add(node.loop_var)
-        elif kind is s.LetStmt:
-            found.add(node.var)
-        elif kind is s.Allocate or kind is s.AllocateConst:
-            found.add(node.buffer_var)
-        stack.extend(part for part in children(node) if isinstance(part, s.Stmt))
-    return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import PIECES
@@ -83,56 +84,37 @@ class _Vectorize(StatementRewriter):
             return serial
 
 
+@dataclass(slots=True)
 class _Lanes:
     """The statements of one vectorized loop."""
 
-    def __init__(
-        self,
-        var: Var,
-        low: PrimExpr,
-        lanes: int,
-        vector_bits: int,
-        values: frozenset[Var],
-        aliasing: Aliasing,
-        is_one_store: bool,
-    ) -> None:
-        self._var = var
-        self._low = low
-        self._lanes = lanes
-        self._vector_bits = vector_bits
-        self._values = values
-        self._aliasing = aliasing
-        self._is_one_store = is_one_store
-        self._inlined: dict[Var, PrimExpr] = {}
-        self._may_have_stored = False
-        """True if a statement may run before the next one, in the same iteration or another."""
+    var: Var
+    low: PrimExpr
+    lanes: int
+    vector_bits: int
+    values: frozenset[Var]
+    aliasing: Aliasing
+    is_one_store: bool
+    _inlined: dict[Var, PrimExpr] = field(default_factory=dict)
+    _may_have_stored: bool = False
+    """True if a statement may run before the next one, in the same iteration or another."""
 
     def _varies(self, node: Node) -> bool:
         return any(
-            part is self._var or (isinstance(part, Var) and part in self._inlined)
+            part is self.var or (isinstance(part, Var) and part in self._inlined)
             for part in walk(node)
         )
 
     def stmt(self, node: s.Stmt, mask: PrimExpr | None) -> s.Stmt:
         """Return `node` for all lanes in which the scalar condition `mask` holds."""
-        kind = type(node)
-        if kind is s.BufferStore:
-            return self._store(node, mask)  # type: ignore[arg-type]
-        if kind is s.SeqStmt:
-            return s.sequence([self.stmt(part, mask) for part in node.seq])  # type: ignore[attr-defined]
-        if kind is s.For:
-            return self._loop(node, mask)  # type: ignore[arg-type]
-        if kind is s.IfThenElse:
-            return self._branch(node, mask)  # type: ignore[arg-type]
-        if kind is s.LetStmt:
-            return self._let(node, mask)  # type: ignore[arg-type]
-        if kind is s.AttrStmt:
-            return self._attribute(node, mask)  # type: ignore[arg-type]
-        if kind is s.AssertStmt:
-            return self._assertion(node, mask)  # type: ignore[arg-type]
+        if isinstance(node, s.SeqStmt):
+            return s.sequence([self.stmt(part, mask) for part in node.seq])
+        write = _FORMS.get(type(node))
+        if write is not None:
+            return write(self, node, mask)
         if s.is_no_op(node):
             return node
-        raise _Serial(f"{_SPOKEN.get(kind, kind.__name__)} has no vector form")
+        raise _Serial(f"{_SPOKEN.get(type(node), type(node).__name__)} has no vector form")
 
     def _assertion(self, node: s.AssertStmt, mask: PrimExpr | None) -> s.Stmt:
         """Assert once for all lanes what the first lane does before anything else."""
@@ -157,12 +139,13 @@ class _Lanes:
             return s.IfThenElse(node.condition, self.stmt(node.then_case, mask), else_case)
         if not self._stays_true(node):
             raise _Serial("a store under a condition may change the condition")
-        holds = node.condition if mask is None else logical_and(mask, node.condition)
-        parts = [self.stmt(node.then_case, holds)]
-        if node.else_case is not None:
-            fails = logical_not(node.condition)
-            fails = fails if mask is None else logical_and(mask, fails)
-            parts.append(self.stmt(node.else_case, fails))
+        parts = []
+        for case, holds in (
+            (node.then_case, node.condition),
+            (node.else_case, logical_not(node.condition)),
+        ):
+            if case is not None:
+                parts.append(self.stmt(case, holds if mask is None else logical_and(mask, holds)))
         return s.sequence(parts)
 
     def _stays_true(self, node: s.IfThenElse) -> bool:
@@ -175,7 +158,7 @@ class _Lanes:
             return False
         loaded = {part.buffer.data for part in walk(node.condition) if type(part) is BufferLoad}
         stored = {part.buffer.data for part in walk(node) if type(part) is s.BufferStore}
-        return not self._aliasing.may_overlap(loaded, stored)
+        return not self.aliasing.may_overlap(loaded, stored)
 
     def _let(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
         if not self._varies(node.value):
@@ -216,7 +199,7 @@ class _Lanes:
             raise _Serial("a call may fail after some lanes have stored")
         self._may_have_stored = True
         try:
-            return self._pieces(node, stores, mask, max(1, self._vector_bits // bits))
+            return self._pieces(node, stores, mask, max(1, self.vector_bits // bits))
         except CannotWiden as reason:
             raise _Serial(str(reason)) from reason
 
@@ -239,17 +222,17 @@ class _Lanes:
 
     def _store(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         self._must_be_scalar(node)
-        if not self._is_one_store and any(is_exit(part) for part in walk(node.value)):
+        if not self.is_one_store and any(is_exit(part) for part in walk(node.value)):
             raise _Serial("a call may fail after some lanes have stored")
         self._may_have_stored = True
         (index,) = node.indices
         if not self._varies(index):
             return self._shared(node, mask)
-        native = max(1, self._vector_bits // _widest(node))
+        native = max(1, self.vector_bits // _widest(node))
         try:
             return self._pieces(node, [node], mask, native)
         except CannotWiden as reason:
-            missed("vectorize", str(reason), self._var, node.buffer.data)
+            missed("vectorize", str(reason), self.var, node.buffer.data)
             return self._one_by_one(node, mask)
 
     def _must_be_scalar(self, node: s.BufferStore) -> None:
@@ -259,7 +242,7 @@ class _Lanes:
     def _shared(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         """Store to one place from all lanes, which is one store if all store the same."""
         for part in walk(node.value):
-            if part is self._var or (
+            if part is self.var or (
                 type(part) is BufferLoad and part.buffer.data is node.buffer.data
             ):
                 raise _Serial(f"its lanes store to one element of {node.buffer.name}")
@@ -268,50 +251,50 @@ class _Lanes:
         return node
 
     def _one_by_one(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
-        var = self._var.with_name(self._var.name + "_s")
-        stands_for(var, self._var)
+        var = self.var.with_name(self.var.name + "_s")
+        stands_for(var, self.var)
         body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
-        extent = const(self._lanes, var.dtype)
-        body = substitute(body, {self._var: var})
-        return s.For(var, self._low, extent, s.ForKind.SERIAL, body)
+        extent = const(self.lanes, var.dtype)
+        body = substitute(body, {self.var: var})
+        return s.For(var, self.low, extent, s.ForKind.SERIAL, body)
 
     def _pieces(
         self, node: s.Stmt, stores: Sequence[s.BufferStore], mask: PrimExpr | None, native: int
     ) -> s.Stmt:
         """Return a statement with these stores for all lanes, at most `native` of them at once."""
-        if self._lanes <= native:
-            whole = self._piece(node, mask, self._low, self._lanes)
-            self._made(stores, (self._lanes,))
+        if self.lanes <= native:
+            whole = self._piece(node, mask, self.low, self.lanes)
+            self._made(stores, (self.lanes,))
             return whole
-        count, rest = divmod(self._lanes, native)
+        count, rest = divmod(self.lanes, native)
         parts: list[s.Stmt] = []
         if count == 1:
-            parts.append(self._piece(node, mask, self._low, native))
+            parts.append(self._piece(node, mask, self.low, native))
         else:
-            dtype = self._var.dtype
-            piece = Var(self._var.name + "_p", dtype)
-            stands_for(piece, self._var)
-            start = add(self._low, mul(piece, const(native, dtype)))
+            dtype = self.var.dtype
+            piece = Var(self.var.name + "_p", dtype)
+            stands_for(piece, self.var)
+            start = add(self.low, mul(piece, const(native, dtype)))
             body = self._piece(node, mask, start, native)
             kind = s.ForKind.UNROLLED if count <= MAX_PIECES else s.ForKind.SERIAL
             annotations = {PIECES: 1} if count <= MAX_PIECES else None
             bounds = const(0, dtype), const(count, dtype)
             parts.append(s.For(piece, *bounds, kind, body, None, annotations))
         if rest:
-            start = add(self._low, const(count * native, self._var.dtype))
+            start = add(self.low, const(count * native, self.var.dtype))
             parts.append(self._piece(node, mask, start, rest))
         self._made(stores, (native,) * count + ((rest,) if rest else ()))
         return s.sequence(parts)
 
     def _made(self, stores: Sequence[s.BufferStore], lanes: tuple[int, ...]) -> None:
         for store in stores:
-            done("vectorize", "vectors", self._var, store.buffer.data, lanes)
+            done("vectorize", "vectors", self.var, store.buffer.data, lanes)
 
     def _piece(self, node: s.Stmt, mask: PrimExpr | None, start: PrimExpr, lanes: int) -> s.Stmt:
         if lanes == 1:
             body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
-            return substitute(body, {self._var: start})
-        widen = Widener(self._var, start, lanes, self._values)
+            return substitute(body, {self.var: start})
+        widen = Widener(self.var, start, lanes, self.values)
         if mask is None:
             return _widened(node, widen, None)
         wide = widen.to_vector(widen(mask))
@@ -333,14 +316,14 @@ class _Lanes:
             return None
         if any(self._may_wrap(side) for side in (mask.a, mask.b)):
             return None
-        slope = Widener(self._var, start, lanes, self._values)(Sub(mask.a, mask.b))
+        slope = Widener(self.var, start, lanes, self.values)(Sub(mask.a, mask.b))
         if type(slope) is not Ramp or type(slope.stride) is not IntImm:
             return None
-        last = add(start, const(lanes - 1, self._var.dtype))
-        return substitute(mask, {self._var: start if slope.stride.value > 0 else last})
+        last = add(start, const(lanes - 1, self.var.dtype))
+        return substitute(mask, {self.var: start if slope.stride.value > 0 else last})
 
     def _may_wrap(self, side: PrimExpr) -> bool:
-        return self._varies(side) and not is_index_arithmetic(side, self._values)
+        return self._varies(side) and not is_index_arithmetic(side, self.values)
 
 
 def _widened(node: s.Stmt, widen: Widener, predicate: PrimExpr | None) -> s.Stmt:
@@ -362,6 +345,14 @@ def _is_one_store(body: s.Stmt) -> bool:
     return kinds.count(s.BufferStore) == 1 and s.For not in kinds
 
 
+_FORMS: Final[dict[type, Callable[[_Lanes, Any, PrimExpr | None], s.Stmt]]] = {
+    s.BufferStore: _Lanes._store,
+    s.For: _Lanes._loop,
+    s.IfThenElse: _Lanes._branch,
+    s.LetStmt: _Lanes._let,
+    s.AttrStmt: _Lanes._attribute,
+    s.AssertStmt: _Lanes._assertion,
+}
 _SPOKEN: Final[dict[type, str]] = {
     s.Evaluate: "a call for its effect",
     s.Allocate: "memory of an iteration's own",

@@ -1,8 +1,8 @@
 """How fast this machine is: measured once, kept, and shown.
 
 `machine_speed` is for everybody who states shares of a peak or of a bandwidth. The search goes by
-`known_speed` where candidates run on this machine, and by the table of `codegen.cpu_cores` where
-they do not, or where the environment makes up another machine.
+`known_speed` where candidates run on this machine, and by the table of `codegen.target.cpu_cores`
+where they do not, or where the environment makes up another machine.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from codegen import host
 from codegen.errors import CodegenError
 from codegen.machine import measure as _measure
 from codegen.machine.kept import keep_speed, kept_speed
 from codegen.machine.speed import MachineSpeed
-from codegen.target import Target, as_target
+from codegen.target import Target, as_target, host
 
 __all__ = ["MachineSpeed", "known_speed", "learn_speed", "machine_speed", "read_bandwidth"]
 

@@ -13,9 +13,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from codegen import host
 from codegen.machine.speed import MachineSpeed
-from codegen.target import Target
+from codegen.target import Target, host
 from tensorir.replaced_file import replaced_file
 
 logger = logging.getLogger("tensorir.codegen")

@@ -29,7 +29,7 @@ from codegen.machine.kernels import (
 )
 from codegen.machine.speed import MachineSpeed
 from codegen.runtime.host_features import prepare_host, why_not_here
-from codegen.runtime.jit import load_functions
+from codegen.runtime.jit import load_own
 from codegen.target import Target
 
 _ROUNDS: Final = 40
@@ -57,14 +57,10 @@ class LoadedLoops:
 
     def __init__(self, target: Target, size: int) -> None:
         prepare_host(target.required_features)
-        code, addresses = load_functions(
-            object_code(kernels(target), target, False), [symbol(name) for name in NAMES]
-        )
-        self._owner = code
+        made = object_code(kernels(target), target, False)
+        self._code = load_own(made, [symbol(name) for name in NAMES])
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        self._functions = {
-            name: kind(address) for name, address in zip(NAMES, addresses, strict=True)
-        }
+        self._functions = {name: kind(self._code[symbol(name)]) for name in NAMES}
         try:
             self._memory = mmap.mmap(-1, size)
         except OSError as error:

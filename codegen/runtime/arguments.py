@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -25,16 +26,14 @@ _SAME_BITS: Final = {"bfloat16": ("uint16",), "e4m3_float8": ("uint8",), "e5m2_f
 """Dtypes that NumPy lacks, and what holds their bits instead."""
 
 
+@dataclass(slots=True)
 class BoundArguments:
     """Checked arguments as the slots a compiled function reads, and what keeps them alive."""
 
-    __slots__ = ("owners", "result", "slots", "views")
-
-    def __init__(self, slots: Any, views: list[ArrayView | None], owners: Any, result: Any) -> None:
-        self.slots = slots
-        self.views = views
-        self.owners = owners
-        self.result = result
+    slots: Any
+    views: list[ArrayView | None]
+    owners: Any
+    result: Any
 
 
 class ArgumentChecker:

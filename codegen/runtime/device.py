@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tensorir.errors import IRTypeError, IRValueError
 
 
+@dataclass(frozen=True, repr=False)
 class Device:
     """The device that a function runs on; there is only the CPU."""
 
-    def __init__(self, kind: str = "cpu", index: int = 0) -> None:
-        self.kind = kind
-        self.index = index
+    kind: str = "cpu"
+    index: int = 0
 
     @property
     def exist(self) -> bool:
         """True if the device is there."""
         return self.kind == "cpu"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.index})"

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from codegen import host
 from codegen.abi import (
     CONSTANTS_SYMBOL,
     INFO_SYMBOL,
@@ -33,8 +32,7 @@ from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.jit import LoadedCode
 from codegen.runtime.library_file import why_not_opened
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
-from codegen.target import Target
-from tensorir.nodes.dtype import HANDLE
+from codegen.target import Target, host
 
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _LINKERS: Final = ("ld", "ld.lld")
@@ -142,10 +140,7 @@ def _constants(embedded: Mapping[str, bytes | memoryview]) -> str:
 def _named_for_c(signature: Signature, name: str) -> str:
     """Return LLVM IR of the function `name`, which goes on in the kernel."""
     kernel = global_name(kernel_symbol(signature.name))
-    passed = [HANDLE if p.kind == "buffer" else p.dtype for p in signature.parameters]
-    passed += [dtype for _, dtype in signature.symbols]
-    if signature.result is not None:
-        passed.append(HANDLE)
+    passed = signature.passed
     arguments = ", ".join(f"{parameter_type(dtype)} %p{k}" for k, dtype in enumerate(passed))
     return (
         f"declare i32 {kernel}({', '.join(map(parameter_type, passed))})\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -22,17 +23,15 @@ from tensorir.nodes.dtype import DataType
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
+@dataclass(frozen=True, slots=True)
 class PreparedCall:
     """A function with arguments that are checked already; calling it again costs a microsecond.
 
     The arrays must stay as they are: their addresses are part of the call.
     """
 
-    __slots__ = ("_bound", "_function")
-
-    def __init__(self, function: Function, bound: BoundArguments) -> None:
-        self._function = function
-        self._bound = bound
+    _function: Function
+    _bound: BoundArguments
 
     def __call__(self) -> Any:
         """Run the function and return its result."""

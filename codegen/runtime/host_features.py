@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
-from codegen import host
 from codegen.emit.optimize import binding
 from codegen.errors import LinkError
 from codegen.signature import ModuleInfo
-from codegen.target import Target, as_target
+from codegen.target import Target, as_target, host
 
 _ARCH_PRCTL: Final = 158
 _REQUEST_PERMISSION: Final = 0x1023

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ _registered: Final[dict[str, int]] = {}
 """Addresses of the C functions that `register_extern` was given."""
 
 
+@dataclass(eq=False, slots=True)
 class LoadedCode:
     """Machine code in memory; it stays there as long as this object lives.
 
@@ -29,24 +31,15 @@ class LoadedCode:
     `addresses` to that of the C function itself.
     """
 
-    def __init__(
-        self,
-        info: ModuleInfo,
-        entries: dict[str, int],
-        addresses: dict[str, int],
-        owner: Any,
-        library: LibraryCalls | None = None,
-        refusal: str | None = None,
-    ) -> None:
-        self.info = info
-        self.entries = entries
-        self.addresses = addresses
-        self.library = library
-        """The callbacks through which the code calls library functions, None if it calls none."""
-        self.owner = owner
-        """The holder of the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
-        self.refusal = refusal
-        """The reason why the code cannot run in this process, if so: it then has no addresses."""
+    info: ModuleInfo
+    entries: dict[str, int]
+    addresses: dict[str, int]
+    owner: Any
+    """The holder of the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
+    library: LibraryCalls | None = None
+    """The callbacks through which the code calls library functions, None if it calls none."""
+    refusal: str | None = None
+    """The reason why the code cannot run in this process, if so: it then has no addresses."""
 
 
 @cache
@@ -113,21 +106,16 @@ def _link(builder: Any) -> Any:
         raise LinkError(f"the code cannot be loaded: {problem}") from problem
 
 
-def load_ir(text: str, symbols: list[str]) -> Any:
-    """Compile LLVM IR of our own (not of a program) and return its addresses by symbol."""
-    builder = binding().JITLibraryBuilder().add_ir(text).add_current_process()
+def load_own(code: str | bytes, symbols: Sequence[str]) -> Any:
+    """Load LLVM IR or an object of our own (not of a program); return its addresses by symbol.
+
+    The code stays in memory as long as what is returned.
+    """
+    builder = binding().JITLibraryBuilder().add_current_process()
+    builder = builder.add_ir(code) if isinstance(code, str) else builder.add_object_img(code)
     for symbol in symbols:
         builder.export_symbol(symbol)
     return _link(builder)
-
-
-def load_functions(code: bytes, symbols: Sequence[str]) -> tuple[Any, list[int]]:
-    """Load an object of our own; return what keeps it in memory, and the addresses of functions."""
-    builder = binding().JITLibraryBuilder().add_current_process().add_object_img(code)
-    for symbol in symbols:
-        builder.export_symbol(symbol)
-    owner = _link(builder)
-    return owner, [owner[symbol] for symbol in symbols]
 
 
 def register_extern(name: str, function: Any) -> None:

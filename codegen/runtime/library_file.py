@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from codegen import host
+from codegen.target import host
 
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")

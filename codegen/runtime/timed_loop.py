@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from codegen import host
 from codegen.errors import CodegenError
 from codegen.runtime.array_view import ArrayView
-from codegen.runtime.jit import load_ir
+from codegen.runtime.jit import load_own
+from codegen.target import host
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ done:
 
 @cache
 def _driver() -> tuple[Callable[..., None], Any]:
-    code = load_ir(_DRIVER, ["tensorir_time_calls"])
+    code = load_own(_DRIVER, ["tensorir_time_calls"])
     kind = ctypes.CFUNCTYPE(
         None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
     )
@@ -110,7 +110,7 @@ def _driver() -> tuple[Callable[..., None], Any]:
 def _flusher() -> tuple[Callable[[int, int], None], Any]:
     if host.machine() != "x86_64":
         raise CodegenError("dropping memory from the caches needs an x86 CPU")
-    code = load_ir(_FLUSH, ["tensorir_flush"])
+    code = load_own(_FLUSH, ["tensorir_flush"])
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
     return kind(code["tensorir_flush"]), code
 

@@ -7,6 +7,7 @@ rounds; this one is as deep as `MAX_DEPTH` says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from codegen.errors import ExecutionError
@@ -21,57 +22,48 @@ MAX_DEPTH: Final = 1000
 Runner: TypeAlias = Callable[[Frame], object]
 
 
+@dataclass(frozen=True, slots=True)
 class FrameCall:
     """A call of a graph function that has a frame of its own."""
 
-    __slots__ = ("_arguments", "_enter", "_functions", "_name")
-
-    def __init__(
-        self,
-        functions: Mapping[str, GraphFunction],
-        name: str,
-        arguments: Sequence[int],
-        enter: Callable[[Frame, Any], None],
-    ) -> None:
-        self._functions = functions
-        self._name = name
-        self._arguments = arguments
-        self._enter = enter
+    functions: Mapping[str, GraphFunction]
+    name: str
+    arguments: Sequence[int]
+    enter: Callable[[Frame, Any], None]
+    """Checks the result and puts it into the frame of the caller."""
 
     @property
     def callee(self) -> GraphFunction:
         """The function; it may have been linked after this call."""
-        return self._functions[self._name]
+        return self.functions[self.name]
 
     def begin(self, frame: Frame) -> Frame:
         """Return the frame of the callee with its arguments; ExecutionError beyond `MAX_DEPTH`."""
         if frame.depth >= MAX_DEPTH:
-            _too_deep(frame, self._name)
+            _too_deep(frame, self.name)
         registers = frame.registers
-        return self.callee.entered([registers[k] for k in self._arguments], frame)
+        return self.callee.entered([registers[k] for k in self.arguments], frame)
 
     def end(self, frame: Frame, inner: Frame) -> None:
         """Take the result out of the frame of the callee."""
-        self._enter(frame, self.callee.finished(inner))
+        self.enter(frame, self.callee.finished(inner))
 
     def __call__(self, frame: Frame) -> None:
         """Run the call on Python's stack."""
         self.end(frame, self.callee.run(self.begin(frame)))
 
 
+@dataclass(frozen=True, slots=True)
 class BranchChoice:
     """A branch: one of two lists of steps."""
 
-    __slots__ = ("_condition", "_otherwise", "_then")
-
-    def __init__(self, condition: int, then: Sequence[Runner], otherwise: Sequence[Runner]) -> None:
-        self._condition = condition
-        self._then = then
-        self._otherwise = otherwise
+    condition: int
+    then: Sequence[Runner]
+    otherwise: Sequence[Runner]
 
     def chosen(self, frame: Frame) -> Sequence[Runner]:
         """Return the steps to run."""
-        return self._then if frame.registers[self._condition] else self._otherwise
+        return self.then if frame.registers[self.condition] else self.otherwise
 
     def __call__(self, frame: Frame) -> None:
         """Run the chosen steps."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -230,13 +231,14 @@ class GraphFunction:
         return f"<graph function {self.name}({names})>"
 
 
+@dataclass(frozen=True, slots=True)
 class PreparedRun:
     """A graph function with checked arguments, to run and time; results go to the same memory."""
 
-    def __init__(self, function: GraphFunction, frame: Frame, args: Sequence[Any]) -> None:
-        self._function = function
-        self._frame = frame
-        self._args = args  # their addresses are in the slots
+    _function: GraphFunction
+    _frame: Frame
+    _args: Sequence[Any]
+    """Their addresses are in the slots."""
 
     def __call__(self) -> Any:
         """Run the function; return a copy of the result."""

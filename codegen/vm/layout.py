@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from codegen.errors import CodegenError
 from codegen.signature import Dim, dim_of
@@ -15,22 +16,21 @@ from tensorir.relax import struct_info as si
 from tensorir.rewriting.visit import collect_vars
 
 
+@dataclass(slots=True)
 class FrameLayout:
     """The slots and registers of a frame of the function `name`."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self.slots: list[Root | Var] = []
-        self.registers = 0
-        """The number of registers."""
-        self.sizes: dict[Var, str] = {}
-        """The sizes that are defined by now, with their names."""
-        self.entry_sizes: frozenset[Var] = frozenset()
-        """The sizes that the parameters define."""
-        self._is_entered = False
-
-    arena: Root
-    constants: Root
+    name: str
+    slots: list[Root | Var] = field(default_factory=list)
+    registers: int = 0
+    """The number of registers."""
+    sizes: dict[Var, str] = field(default_factory=dict)
+    """The sizes that are defined by now, with their names."""
+    entry_sizes: frozenset[Var] = frozenset()
+    """The sizes that the parameters define."""
+    _is_entered: bool = False
+    arena: Root = field(init=False)
+    constants: Root = field(init=False)
 
     def enter(self) -> None:
         """End the parameters and results; sizes found from now on belong to the body."""
@@ -74,10 +74,10 @@ class FrameLayout:
         for var in collect_vars(extent):
             if var not in self.sizes:
                 raise CodegenError(
-                    f"cannot compile graph function {self._name}: the size {var.name} is not the "
+                    f"cannot compile graph function {self.name}: the size {var.name} is not the "
                     f"extent of a parameter or match_cast"
                 )
-        return dim_of(extent, self.sizes, self._name)
+        return dim_of(extent, self.sizes, self.name)
 
     def dims(self, info: si.TensorStructInfo) -> tuple[Dim, ...]:
         """Return the extents of a tensor as data."""

@@ -7,6 +7,7 @@ the value, what was expected and what came.
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,17 +21,15 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import integer_limits
 
 
+@dataclass(slots=True)
 class Matcher:
     """Values on their way into slots and registers; `sizes` gains those that shapes define."""
 
-    __slots__ = ("_waiting", "place", "registers", "sizes", "slots")
-
-    def __init__(self, place: str, slots: Any, registers: list[Any], sizes: dict[str, int]) -> None:
-        self.place = place
-        self.slots = slots
-        self.registers = registers
-        self.sizes = sizes
-        self._waiting: list[tuple[str, str, Dim, int, str]] = []
+    place: str
+    slots: Any
+    registers: list[Any]
+    sizes: dict[str, int]
+    _waiting: list[tuple[str, str, Dim, int, str]] = field(default_factory=list)
 
     def match(self, pattern: p.Pattern, value: Any) -> None:
         """Check a value and put it where the pattern says."""

@@ -21,7 +21,7 @@ from tensorir.nodes import expr as e
 from tensorir.nodes import ops
 from tensorir.nodes.buffer import Buffer, decl_buffer
 from tensorir.nodes.dtype import HANDLE, INT64
-from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, PrimExpr, StringImm, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Evaluate, IfThenElse, SeqStmt, Stmt
 from tensorir.relax.struct_info import TensorStructInfo
@@ -221,11 +221,3 @@ def tensor_bytes(info: TensorStructInfo) -> PrimExpr:
     for extent in info.shape:
         total = ops.mul(total, extent)
     return total
-
-
-def static_bytes(info: TensorStructInfo) -> int | None:
-    """Return the bytes of a tensor of static shape, None for others."""
-    if info.shape is None or info.dtype is None:
-        return None
-    total = tensor_bytes(info)
-    return total.value if isinstance(total, IntImm) else None

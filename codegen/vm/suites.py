@@ -96,7 +96,7 @@ class SuiteWriter:
 
     def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
         """Return memory for a tensor that is no part of the arena's plan."""
-        nbytes = seg.static_bytes(info)
+        nbytes = info.static_bytes
         if nbytes is not None:
             offset = self._arena_bytes
             self._arena_bytes += aligned(nbytes)

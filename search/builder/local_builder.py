@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 import codegen
-from codegen import Target, host
+from codegen import Target
+from codegen.target import host
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
 from search.errors import TuningError

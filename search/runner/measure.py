@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from codegen import AssertionFailedError, Function, LinkError, Module, Target, host
+from codegen import AssertionFailedError, Function, LinkError, Module, Target
+from codegen.target import host
 from search.arg_info import ArgInfo, TensorInfo
 from search.measuring.measure_candidate import rewritten_parameter
 from search.runner.arguments import Fill, as_numbers, perturbed, random_arrays

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from codegen.machine_intrinsics import refusal_of
+from codegen.target.machine_intrinsics import refusal_of
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.intrin_match import Mismatch
 from search.errors import refusal_reason

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from codegen import host
+from codegen.target import host
 from search.builder import BuilderInput
 from search.errors import TuningError
 from search.reports.profiler import Profiler

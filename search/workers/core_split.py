@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
-from codegen import Target, host
+from codegen import Target
+from codegen.target import host
 
 _FOLDER: Final = Path("/tmp")
 """Not what `TMPDIR` says: it is for all processes of the machine."""

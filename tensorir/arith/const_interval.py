@@ -272,21 +272,24 @@ _CALLS: Final[dict[str, Callable[..., Interval | None]]] = {
     "shift_right": shifted_right,
 }
 
-_DIVISIONS: Final[dict[type, Callable[[Interval, Interval], Interval | None]]] = {
+_DIVISIONS: Final = frozenset({e.FloorDiv, e.FloorMod, e.Div, e.Mod})
+
+ARITHMETIC: Final[dict[type, Callable[[Interval, Interval], Interval | None]]] = {
+    e.Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    e.Sub: lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    e.Mul: product,
     e.FloorDiv: floor_quotient,
     e.FloorMod: floor_remainder,
     e.Div: trunc_quotient,
     e.Mod: trunc_remainder,
+    e.Min: lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    e.Max: lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
 }
+"""The intervals of results as integers of any size, from those of the operands."""
 
 _RULES: Final[dict[type, Callable[[Any, Operand], Interval | None]]] = {
     e.IntImm: lambda n, _: (n.value, n.value),
-    e.Add: _binary(lambda a, b: (a[0] + b[0], a[1] + b[1])),
-    e.Sub: _binary(lambda a, b: (a[0] - b[1], a[1] - b[0])),
-    e.Mul: _binary(product),
-    **{kind: _binary(combine) for kind, combine in _DIVISIONS.items()},
-    e.Min: _binary(lambda a, b: (min(a[0], b[0]), min(a[1], b[1]))),
-    e.Max: _binary(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
+    **{kind: _binary(combine) for kind, combine in ARITHMETIC.items()},
     e.Call: _call,
     e.Cast: _cast,
     e.Let: _let,

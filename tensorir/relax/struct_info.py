@@ -6,6 +6,7 @@ is in `tensorir.relax.relations`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -83,6 +84,12 @@ class TensorStructInfo(StructInfo):
             return None
         sizes = tuple(n.value for n in self.shape if isinstance(n, IntImm))
         return sizes if len(sizes) == len(self.shape) else None
+
+    @property
+    def static_bytes(self) -> int | None:
+        """The bytes of the array; None if shape or dtype are unknown or depend on variables."""
+        shape = self.static_shape
+        return None if shape is None or self.dtype is None else math.prod(shape) * self.dtype.nbytes
 
 
 class TupleStructInfo(StructInfo):

@@ -18,6 +18,7 @@ from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.nodes.node import Attrs, ByKind, Node
 from tensorir.nodes.ops import as_expr
+from tensorir.nodes.stmt import BufferStore, Stmt
 from tensorir.rewriting.rebuild import (
     DEFINED,
     INSIDE,
@@ -103,6 +104,17 @@ def walk_once(node: Node) -> Iterator[Node]:
             seen.add(current)
             stack.extend(parts[::-1])
         yield current
+
+
+def statements(node: Stmt) -> Iterator[Stmt]:
+    """Yield `node` and the statements in it, a statement before its parts."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        if type(current) is not BufferStore:
+            parts = PARTS[type(current)](current)
+            stack.extend(part for part in parts[::-1] if isinstance(part, Stmt))
 
 
 def uses_var(node: Node, wanted: Callable[[Var], bool] | Var) -> bool:

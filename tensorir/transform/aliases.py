@@ -7,6 +7,7 @@ value lies in a set of memories (several after an `if`), a tuple has such a set 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
@@ -39,14 +40,12 @@ class Owner(Enum):
     LIBRARY = "given by a library function, which may know it still"
 
 
+@dataclass(eq=False, slots=True)
 class Memory:
     """Memory of one tensor; `call` is what allocates it, where the function does so itself."""
 
-    __slots__ = ("call", "owner")
-
-    def __init__(self, owner: Owner, call: g.GraphExpr | None = None) -> None:
-        self.owner = owner
-        self.call = call
+    owner: Owner
+    call: g.GraphExpr | None = None
 
 
 Places: TypeAlias = "frozenset[Memory] | tuple[Places, ...]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from tensorir.function import IRModule, PrimFunc
@@ -15,7 +15,7 @@ from tensorir.relax.destination_passing import destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
-from tensorir.rewriting.visit import walk
+from tensorir.rewriting.visit import Rewriter, ruled, walk
 from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.pass_context import PassContext
 
@@ -56,7 +56,15 @@ class AttachAttrLayoutFreeBuffers(ModulePass):
                 kept.add(name)
             if use != _as_stated(mod, name):
                 result[called[use]] = _stating(func, called[use], positions)
-        return map_functions(result, _Renaming(mod, weights, called))
+
+        def renamed(node: g.GraphCall, _: Rewriter) -> g.GraphCall:
+            use = _use(mod, node, weights)
+            if use is None or called[use] == use[0]:
+                return node
+            return node.with_(args=[GlobalVar(called[use]), *node.args[1:]])
+
+        rewriter = ruled(before={g.GraphCall: renamed}, over=GraphRewriter())
+        return map_functions(result, rewriter)
 
 
 def _uses(mod: IRModule, weights: frozenset[g.GraphVar]) -> Iterator[_Use]:
@@ -106,20 +114,3 @@ def _as_stated(mod: IRModule, name: str) -> _Use:
 def _stating(func: PrimFunc, name: str, positions: tuple[int, ...]) -> PrimFunc:
     symbol = {"global_symbol": name} if "global_symbol" in func.attrs else {}
     return func.with_attr({**symbol, LAYOUT_FREE_BUFFERS: positions})
-
-
-class _Renaming(GraphRewriter):
-    def __init__(
-        self, mod: IRModule, weights: frozenset[g.GraphVar], called: Mapping[_Use, str]
-    ) -> None:
-        super().__init__()
-        self._mod = mod
-        self._weights = weights
-        self._called = called
-
-    def rewrite_GraphCall(self, node: g.GraphCall) -> g.GraphExpr:  # noqa: N802
-        """Let a call name the function that states its weights."""
-        use = _use(self._mod, node, self._weights)
-        if use is None or self._called[use] == use[0]:
-            return node
-        return node.with_(args=[GlobalVar(self._called[use]), *node.args[1:]])

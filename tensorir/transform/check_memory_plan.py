@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -110,12 +109,13 @@ class _Check:
         info = call.struct_info
         assert isinstance(at, g.PrimValue)
         assert isinstance(info, TensorStructInfo)
-        if storage not in self._arenas or info.static_shape is None or info.dtype is None:
+        nbytes = info.static_bytes
+        if storage not in self._arenas or nbytes is None:
             self._fail(f"{var.name} lies in the arena, but is not a tensor of known size")
         if not isinstance(at.value, IntImm) or at.value.value % ALIGNMENT:
             self._fail(f"{var.name} is not at a multiple of {ALIGNMENT} bytes")
         start = at.value.value
-        end = start + math.prod(info.static_shape) * info.dtype.to_numpy().itemsize
+        end = start + nbytes
         if start < 0 or end > self._arenas[storage]:  # type: ignore[index]
             self._fail(f"{var.name} ends at byte {end} of an arena of {self._arenas[storage]}")  # type: ignore[index]
         for memory in memories(self._aliases.places[var]):

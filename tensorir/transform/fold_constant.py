@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -109,10 +108,7 @@ class _Folding(GraphRewriter):
 
     def _worthwhile(self, constants: Sequence[g.Constant], call: DestinationPassing) -> bool:
         """Say whether the outputs are of known sizes that are not too large."""
-        total = 0
-        for info in call.outputs:
-            shape = info.static_shape
-            if shape is None or info.dtype is None:
-                return False
-            total += math.prod(shape) * info.dtype.to_numpy().itemsize
-        return total <= max(self._small, 2 * sum(constant.data.nbytes for constant in constants))
+        sizes = [info.static_bytes for info in call.outputs]
+        known = [size for size in sizes if size is not None]
+        most = max(self._small, 2 * sum(constant.data.nbytes for constant in constants))
+        return len(known) == len(sizes) and sum(known) <= most

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 
 from tensorir.function import IRModule
@@ -48,7 +47,8 @@ def plan_memory(func: Function, mod: IRModule) -> Packing[g.GraphVar] | None:
     if any(isinstance(n, g.GraphCall) and n.op is ALLOC_STORAGE for n in walk(func.body)):
         return None
     lifetimes = _Lifetimes(func, arguments_handed_on(mod))
-    sizes = {memory: nbytes for memory in lifetimes.memories if (nbytes := _nbytes(memory)) >= 0}
+    known = {memory: _nbytes(memory) for memory in lifetimes.memories}
+    sizes = {memory: nbytes for memory, nbytes in known.items() if nbytes is not None}
     if not sizes:
         return None
     packing = pack(sizes, lifetimes.held)
@@ -56,17 +56,14 @@ def plan_memory(func: Function, mod: IRModule) -> Packing[g.GraphVar] | None:
     return Packing(offsets, max(packing.size, ALIGNMENT), packing.lower_bound)
 
 
-def _nbytes(memory: Memory) -> int:
-    """Return the bytes of a tensor that the function allocates, -1 where they are not known."""
+def _nbytes(memory: Memory) -> int | None:
+    """Return the bytes of a tensor that the function allocates, None where they are not known."""
     call = memory.call
     if not isinstance(call, g.GraphCall) or call.op is not ALLOC_TENSOR:
-        return -1
+        return None
     info = call.struct_info
     assert isinstance(info, TensorStructInfo)
-    shape = info.static_shape
-    if shape is None or info.dtype is None:
-        return -1
-    return math.prod(shape) * info.dtype.to_numpy().itemsize
+    return info.static_bytes
 
 
 class _Lifetimes:

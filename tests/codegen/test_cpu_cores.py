@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from codegen import Target
-from codegen.cpu_cores import CORES
-from codegen.target_presets import CPU_FEATURES
+from codegen.target.cpu_cores import CORES
+from codegen.target.presets import CPU_FEATURES
 
 LEVELS = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "nocona", "k8"}
 

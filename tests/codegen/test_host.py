@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 ASK = """
-from codegen import Target, host
+from codegen import Target
+from codegen.target import host
 target = Target("llvm")
 print(target.mcpu, target.vector_bits, target.caches.l1, host.physical_cores())
 """

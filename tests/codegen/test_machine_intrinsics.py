@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen import CodegenError, LinkError, host
+from codegen import CodegenError, LinkError
 from codegen.compile import llvm_source
-from codegen.machine_intrinsics import FEATURES
+from codegen.target import host
+from codegen.target.machine_intrinsics import FEATURES
 from schedule import Schedule
 from tensorir import parse
 from tensorir.tensor_intrin import TensorIntrin

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen import LinkError, Target, TargetError, host, llvm_names
+from codegen import LinkError, Target, TargetError
 from codegen.compiled_kernels import run_compiled
-from codegen.target_presets import ARCHITECTURES, BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATURES
+from codegen.target import host, llvm_names
+from codegen.target.presets import ARCHITECTURES, BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATURES
 from search.space_generator.space_generator import preset_kind
 from tensorir import IRModule, parse
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen import host
+from codegen.target import host
 from schedule import Schedule
 from tensorir import parse, verify_well_formed
 from tensorir.interp import interpret, random_arguments

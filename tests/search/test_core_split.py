@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codegen import Target, host
+from codegen import Target
+from codegen.target import host
 from search.runner import LocalRunner
 from search.workers import core_split as core_split_module
 from search.workers.core_split import core_split

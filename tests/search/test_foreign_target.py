@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import search as ms
-from codegen import Target, host
+from codegen import Target
+from codegen.target import host
 from search.autotvm.errors import TemplateError
 from search.autotvm.measure.runner import LocalRunner as TemplateRunner
 from search.errors import TuningError

@@ -7,7 +7,7 @@ import pytest
 
 import codegen
 import search as ms
-from codegen.machine_intrinsics import refusal_of
+from codegen.target.machine_intrinsics import refusal_of
 from schedule import Schedule
 from search.feature_extractor import NestFeature
 from search.postproc import Postproc

@@ -8,7 +8,7 @@ import pytest
 
 import search as ms
 from codegen import MachineSpeed, Target
-from codegen.cpu_cores import CORES
+from codegen.target.cpu_cores import CORES
 from search.feature_extractor.machine import Machine
 from search.runner import LocalRunner
 from tests.search.programs import Matmul, split_j

@@ -13,7 +13,7 @@ import pytest
 
 import codegen
 import search as ms
-from codegen import host
+from codegen.target import host
 from schedule import Schedule
 from schedule.analysis.intrin_match import Mismatch
 from search.postproc import Postproc

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import search as ms
-from codegen import Target, host
+from codegen import Target
+from codegen.target import host
 from schedule import Schedule
 from search.cost_model import RandomModel, XGBModel
 from search.database import JSONDatabase

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from codegen import host
+from codegen.target import host
 from search.autotvm.errors import SpaceIndexError, TemplateError
 from search.autotvm.tuner.tuner import Tuner
 from search.records.measure_error_no import MeasureErrorNo

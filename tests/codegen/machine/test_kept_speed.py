@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from codegen import CodegenError, MachineSpeed, Target, host, machine_speed
+from codegen import CodegenError, MachineSpeed, Target, machine_speed
 from codegen.machine import known_speed, learn_speed
 from codegen.machine.kept import keep_speed, kept_speed
 from codegen.machine.measure import measure
+from codegen.target import host
 
 SPEED = MachineSpeed(256, 3e9, 6e9, 4 / 3e9, 11 / 3e9, (2e11, 1e11, 5e10, 1e10), (1 / 3e9, 8 / 3e9))
 OTHER = MachineSpeed(256, 2e9, 4e9, 5 / 2e9, 11 / 2e9, (1e11, 8e10, 4e10, 1e10), (1 / 2e9, 8 / 2e9))

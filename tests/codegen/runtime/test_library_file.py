@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import codegen
-from codegen import LinkError, Target, host
+from codegen import LinkError, Target
+from codegen.target import host
 from tensorir import parse
 
 FOREIGN, NUMBER = ("aarch64", 183) if host.machine() == "x86_64" else ("x86_64", 62)

@@ -64,7 +64,7 @@ def test_options_are_checked(options, error):
 
 def test_builder_and_runner_have_the_defaults_of_ansor():
     builder, runner = LocalBuilder(), LocalRunner()
-    assert (builder.timeout_sec, builder.max_workers) == (15, codegen.host.logical_cores())
+    assert (builder.timeout_sec, builder.max_workers) == (15, codegen.target.host.logical_cores())
     assert runner.timeout_sec == 10
     assert runner.evaluator_config == ms.EvaluatorConfig(3, 1, 100, False)
     flushed = LocalRunner(enable_cpu_cache_flush=True, number=7)

@@ -217,7 +217,7 @@ def test_the_defaults_are_those_of_autotvm():
     assert runner._process.cooldown_sec == 0, "where AutoTVM has 0.1"
     assert (config.number, config.repeat, config.min_repeat_ms) == (4, 3, 0)
     assert not config.enable_cpu_cache_flush
-    assert builder.n_parallel == codegen.host.logical_cores()
+    assert builder.n_parallel == codegen.target.host.logical_cores()
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from codegen import host
-from codegen.cpu_cores import CORES, Core, common_core
 from codegen.errors import TargetError
-from codegen.host import CacheSizes, architecture
-from codegen.llvm_names import check_names
-from codegen.target_presets import BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATURES, PRESETS
+from codegen.target import host
+from codegen.target.cpu_cores import CORES, Core, common_core
+from codegen.target.host import CacheSizes, architecture
+from codegen.target.llvm_names import check_names
+from codegen.target.presets import BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATURES, PRESETS
 
 _NOTES: Final = ("device", "libs", "model", "tag")
 """Options that TVM writes into its target texts; they are kept and change nothing here."""

@@ -2,7 +2,7 @@
 
 LLVM ends the process where it is to compile for a CPU that it does not know or that lacks what the
 architecture needs, and it writes its lists to the standard error output, once a process. So a child
-process is asked, and only about names that `codegen.target_presets` does not have.
+process is asked, and only about names that `codegen.target.presets` does not have.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from codegen import host
 from codegen.errors import TargetError
-from codegen.target_presets import ARCHITECTURES, BASELINE_FEATURES, KNOWN_FEATURES
+from codegen.target import host
+from codegen.target.presets import ARCHITECTURES, BASELINE_FEATURES, KNOWN_FEATURES
 
 _NO_SUCH_TARGET: Final = 3
 _CHILD: Final = """

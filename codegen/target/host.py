@@ -5,10 +5,10 @@ for the name and features of the CPU.
 
 The environment variable `TENSORIR_HOST` makes up another machine, for trying out what a smaller one
 would do: `mcpu=znver3,l1=32768,l2=524288,l3=33554432,cores=1` (sizes in bytes, of one core's data
-caches). `mcpu` is a model of `codegen.target_presets`; what is left out is as it is here. The speed
-of a made-up machine is not measured, it stands in the table of `codegen.cpu_cores`; `measured=no`
-asks for nothing but that. Processes that are started inherit it. Code for a made-up CPU runs only
-where the true one can run it.
+caches). `mcpu` is a model of `codegen.target.presets`; what is left out is as it is here. The speed
+of a made-up machine is not measured, it stands in the table of `codegen.target.cpu_cores`;
+`measured=no` asks for nothing but that. Processes that are started inherit it. Code for a made-up
+CPU runs only where the true one can run it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from codegen.cpu_quota import core_quota
 from codegen.errors import TargetError
-from codegen.target_presets import CPU_FEATURES
+from codegen.target.cpu_quota import core_quota
+from codegen.target.presets import CPU_FEATURES
 
 _VARIABLE: Final = "TENSORIR_HOST"
 _CPU_DIR: Final = Path("/sys/devices/system/cpu")
@@ -97,7 +97,7 @@ def _made_up() -> _MadeUp:
         else:
             raise TargetError(
                 f"the environment variable {_VARIABLE} has {part!r}; its parts are mcpu=MODEL, a "
-                "model of codegen.target_presets, l1=, l2=, l3= (bytes) and cores= with "
+                "model of codegen.target.presets, l1=, l2=, l3= (bytes) and cores= with "
                 "positive integers, and measured=no"
             )
     return _MadeUp(**parts)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from codegen.host import CacheSizes
+from codegen.target.host import CacheSizes
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
