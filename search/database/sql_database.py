@@ -404,7 +404,7 @@ class SQLDatabase(KeyedDatabase):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path."""
-        return (_reopen, (self.path, self.module_equality))
+        return (partial(SQLDatabase, module_equality=self.module_equality), (self.path,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,7 +487,3 @@ def _condition(key: str | None, target: Target | None) -> tuple[str, list[str]]:
     given = {column: value for column, value in wanted.items() if value is not None}
     where = " AND ".join(f"{column} = ?" for column in given)
     return (f"WHERE {where}" if where else ""), list(given.values())
-
-
-def _reopen(path: Path, equality: ModuleEquality) -> SQLDatabase:
-    return SQLDatabase(path, module_equality=equality)
