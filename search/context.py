@@ -19,6 +19,7 @@ from search.reports.progress import Progress
 from search.runner.arguments import InputData, checked_input_data
 from search.search_strategy.search_strategy import SearchStrategy
 from search.space_generator.space_generator import SpaceGenerator
+from search.spaces.design_space import DesignSpace
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from search.database.database import Database
     from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
+    from search.space_generator.space_generator import SpaceArg
 
 logger = logging.getLogger("tensorir.search")
 
@@ -215,3 +217,21 @@ def _thread_count(num_threads: int | str) -> int:
     raise TuningError(
         f'num_threads is a positive count, "physical" or "logical", got {num_threads!r}'
     )
+
+
+def design_spaces(
+    mod: IRModule | PrimFunc,
+    target: str | Target,
+    space: SpaceArg = "post-order-apply",
+    seed: int = 1,
+) -> list[DesignSpace]:
+    """Return the design spaces that a search of a program has, each with its points.
+
+    `space` is what `tune_tir` takes; `seed` determines the decisions of the traces.
+    TuningError for a module of several functions.
+    """
+    context = TuneContext(mod, target=target, space_generator=space, rand_state=seed)
+    if context.mod is None:
+        raise TuningError("design_spaces takes a program")
+    schedules = context.generate_design_space()
+    return [DesignSpace.of(sch, index, context.mod) for index, sch in enumerate(schedules)]

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedule import LoopRV, Schedule, ScheduleError
 from schedule.schedule import ExpiredHandleError
-from search.list_spaces import design_spaces
+from search.context import design_spaces
 from search.spaces.annotations import (
     PARALLEL,
     REGISTER_TILE,

@@ -19,8 +19,7 @@ from search.database.module_equality import same_structure
 from search.database.program_lengths import ProgramLengths
 from search.database.records import Workload
 from search.database.target_key import same_target, target_key
-from search.dispatch.adapted_replay import ReplayError, schedule_by_compatible
-from search.dispatch.anchor_trace import schedule_by_anchor
+from search.dispatch.adapted_replay import ReplayError, schedule_by_anchor, schedule_by_compatible
 from search.errors import DatabaseError
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import IRTypeError

@@ -16,8 +16,13 @@ from search.kinds import Kinds
 from search.measuring.measure_candidate import described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
-from search.task_scheduler.batch import Batch
-from search.task_scheduler.task_record import FAILED_MS, TaskRecord, statistics_table, trial_of
+from search.task_scheduler.task_record import (
+    FAILED_MS,
+    Batch,
+    TaskRecord,
+    statistics_table,
+    trial_of,
+)
 
 if TYPE_CHECKING:
     from search.builder import Builder, BuilderResult
