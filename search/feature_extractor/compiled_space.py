@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from schedule import Instruction, Schedule, ScheduleError, TraceError
 from schedule.analysis.bindings import loop_iter_types
-from schedule.decision_domain import Decision
+from schedule.decisions.domain import Decision
 from schedule.handles import BlockRV
 from schedule.primitives.sample_compute_location import (
     INLINE_INDEX,

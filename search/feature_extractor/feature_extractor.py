@@ -95,10 +95,10 @@ class FeatureExtractor(Named, ABC):
         """
         return True
 
-    reads_drafts: ClassVar[bool] = False
+    reads_drafts: bool = False
     """True if a candidate has the same features before and after postprocessing."""
 
-    estimates: ClassVar[bool] = False
+    estimates: bool = False
     """True if `estimate` says something."""
 
     def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:

@@ -30,11 +30,11 @@ from search.graph_tuner.layout_choice import (
 )
 from search.graph_tuner.layouts import Layout, described, parameter
 from search.graph_tuner.rewrite_graph import GraphRewriting
-from search.reports.text_table import aligned, html_table
 from search.runner import Runner
 from tensorir.function import IRModule, PrimFunc
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import graph_functions
+from tensorir.text_table import aligned, html_table
 from tensorir.transform import DeadCodeElimination
 from tensorir.verify import verify_well_formed
 

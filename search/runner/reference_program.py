@@ -61,7 +61,7 @@ def in_float64(func: PrimFunc) -> PrimFunc | None:
     if not any(buffer.dtype.is_floating for buffer in func.buffer_map.values()):
         return None
     try:
-        return _InFloat64().function(func)
+        return _InFloat64()(func)
     except IRTypeError:
         return None
 
@@ -75,7 +75,8 @@ class _InFloat64(FreshCopy):
 
     def define(self, var: Var) -> Var:
         if not var.dtype.is_floating:
-            return super().define(var)
+            same: Var = super().define(var)
+            return same
         new = self._values[var] = Var(var.name, _widened(var.dtype))
         return new
 

@@ -9,7 +9,7 @@ from typing import Final
 from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
-from schedule.factorization import divisors
+from schedule.decisions.factorization import divisors
 from schedule.sref import StmtSRef, loops_above
 from search.analysis.moves import moves, vector_lanes
 from search.analysis.tiling_needs import is_reduction_to_design

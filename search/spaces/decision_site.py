@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from schedule import BlockRV, Instruction, LoopRV
-from schedule.decision_domain import ChoiceDomain, DecisionDomain, plain_decision
+from schedule.decisions.domain import ChoiceDomain, DecisionDomain, plain_decision
+from schedule.decisions.tiles import InferredTileDomain, TileDomain
 from schedule.primitives.sample_compute_location import LocationDomain
-from schedule.tile_domain import InferredTileDomain, TileDomain
-from schedule.trace_names import Names
+from schedule.trace.names import Names
 from search.spaces.annotations import PARALLEL
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.rewriting.visit import collect_vars

@@ -7,8 +7,7 @@ import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from schedule import Schedule, Trace
-from schedule.trace_json import TraceError
+from schedule import Schedule, Trace, TraceError
 from search.analysis.resources import resources_of
 from search.auto_scheduler.log.file import RecordReader, best_of_each, logger
 from search.auto_scheduler.log.record import (
