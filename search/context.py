@@ -5,31 +5,27 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from codegen import Target, host
 from codegen.history import IS_SCHEDULED
+from schedule import Schedule
 from schedule.random_state import RandomState
-from search.cost_model.cost_model import RandomModel
+from search.cost_model.cost_model import CostModel, RandomModel
+from search.database.database import Database
 from search.database.keyed_database import MemoryDatabase
 from search.errors import TuningError
+from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.progress import Progress
+from search.runner import RunnerResult
 from search.runner.arguments import InputData, checked_input_data
 from search.search_strategy.search_strategy import SearchStrategy
-from search.space_generator.space_generator import SpaceGenerator
+from search.space_generator.space_generator import SpaceArg, SpaceGenerator
 from search.spaces.design_space import DesignSpace
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
-
-if TYPE_CHECKING:
-    from schedule import Schedule
-    from search.cost_model.cost_model import CostModel
-    from search.database.database import Database
-    from search.measuring.measure_candidate import MeasureCandidate
-    from search.runner import RunnerResult
-    from search.space_generator.space_generator import SpaceArg
 
 logger = logging.getLogger("tensorir.search")
 

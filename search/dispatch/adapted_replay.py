@@ -15,32 +15,27 @@ import contextlib
 from collections.abc import Callable, Container, Iterator, Sequence, Set
 from itertools import takewhile
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from codegen import Target
 from codegen.target import as_target
-from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError, Trace
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
+from schedule.instruction import Instruction
 from schedule.trace import translate
 from search.context import TuneContext, with_num_cores
 from search.database.module_equality import anchor_block
 from search.errors import TuningError
 from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
-from search.schedule_rule.schedule_rule import exists, succeeds
+from search.schedule_rule.schedule_rule import ScheduleRule, exists, succeeds
 from search.space_generator.space_generator import SpaceGenerator
 from tensorir.errors import TensorIRError
-from tensorir.nodes.expr import IntImm, IterVar, PrimExpr
+from tensorir.function import IRModule
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import collect_vars, walk
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from schedule import Trace
-    from schedule.instruction import Instruction
-    from search.schedule_rule.schedule_rule import ScheduleRule
-    from tensorir.function import IRModule
-    from tensorir.nodes.expr import Var
 
 _SEED: Final = 1
 """The seed of what has to be drawn anew, which so is always the same."""

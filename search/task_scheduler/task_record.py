@@ -8,28 +8,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from codegen import host
-from search.builder import BuilderInput
+from search.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
+from search.context import TuneContext
+from search.database import Database
 from search.database.best_records import best_records, those_that_count, with_schedules
+from search.database.records import TuningRecord
 from search.errors import TuningError
 from search.measuring.flops import estimate_tir_flops
+from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.profiler import Profiler
-from search.runner import RunnerFuture, RunnerInput, RunnerResult
+from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.arguments import refuse_what_cannot_be_made_up
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
+from search.runs.name_winner import Confirmation
 from search.runs.trials import Stage, Trial
-
-if TYPE_CHECKING:
-    from search.builder import Builder, BuilderFuture, BuilderResult
-    from search.context import TuneContext
-    from search.database import Database
-    from search.database.records import TuningRecord
-    from search.measuring.measure_candidate import MeasureCandidate
-    from search.runner import Runner
-    from search.runs.name_winner import Confirmation
 
 FAILED_MS: Final = 1e9
 """The latency in milliseconds of a trial that failed."""
