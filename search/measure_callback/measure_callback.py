@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from search.builder import BuilderResult
 from search.database.records import FAILED, TuningRecord
@@ -11,7 +11,9 @@ from search.errors import blamed_on
 from search.kinds import Kinds, Named, instances
 from search.measuring.measure_candidate import MeasureCandidate, described
 from search.runner import RunnerResult
-from search.task_scheduler.task_scheduler import TaskScheduler
+
+if TYPE_CHECKING:
+    from search.task_scheduler.task_scheduler import TaskScheduler
 
 
 class MeasureCallback(Named):

@@ -309,11 +309,6 @@ class LocalRunner(Runner):
         """Say whether candidates for `target` have a core of their own."""
         return target.num_cores == 1 and self._split is not None
 
-    @property
-    def worker_pid(self) -> int | None:
-        """The process that measures, None while there is none."""
-        return next(iter(self._pool.pids), None)
-
     def warm_up(self) -> None:
         """Start the process."""
         self._pool.start()

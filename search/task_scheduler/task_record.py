@@ -1,19 +1,17 @@
-"""A task that is searched: its record, its row in the table, its trials, its batch on the way."""
+"""A task that is searched: its record, its row in the table, and its batch on the way."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from codegen import host
 from search.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
 from search.context import TuneContext
-from search.database import Database
 from search.database.best_records import best_records, those_that_count, with_schedules
 from search.database.records import TuningRecord
 from search.errors import TuningError
@@ -24,8 +22,9 @@ from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.arguments import refuse_what_cannot_be_made_up
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
-from search.runs.name_winner import Confirmation
-from search.runs.trials import Stage, Trial
+
+if TYPE_CHECKING:
+    from search.runs.name_winner import Confirmation
 
 FAILED_MS: Final = 1e9
 """The latency in milliseconds of a trial that failed."""
@@ -194,41 +193,6 @@ def _row(index: int, task: TaskRecord) -> tuple[str, ...]:
         str(task.trials),
         "Y" if task.is_terminated else "",
     )
-
-
-def trial_of(
-    task: TaskRecord,
-    database: Database,
-    candidate: MeasureCandidate,
-    build: BuilderResult,
-    result: RunnerResult,
-) -> Trial:
-    """Return the trial of a candidate that has just been measured, or failed on the way."""
-    assert task.ctx.mod is not None
-    return Trial(
-        task=task.ctx.task_name,
-        workload=database.workload_key(task.ctx.mod),
-        target=str(task.ctx.target),
-        batch=task.batches - 1,
-        number=task.trials,
-        stage=_stage(build, result),
-        error=build.error_msg or result.error_msg,
-        build_secs=build.seconds,
-        measure_secs=result.seconds,
-        run_secs=result.run_secs or (),
-        predicted=candidate.predicted,
-        time=time.time(),
-        space=candidate.space_index,
-        decisions=None if candidate.decisions is None else list(candidate.decisions),
-    )
-
-
-def _stage(build: BuilderResult, result: RunnerResult) -> Stage:
-    if build.error_msg is not None:
-        return "build"
-    if result.error_msg is not None:
-        return result.stage
-    return "stopped" if result.stopped else "done"
 
 
 class Batch:

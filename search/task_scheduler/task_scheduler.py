@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from search.cost_model.learn_from_records import learn_from_records
 from search.errors import TuningError, blamed_on
 from search.kinds import Kinds
 from search.measuring.measure_candidate import described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
+from search.task_scheduler.learn_from_records import learn_from_records
 from search.task_scheduler.task_record import (
     FAILED_MS,
     Batch,
     TaskRecord,
     statistics_table,
-    trial_of,
 )
 
 if TYPE_CHECKING:
@@ -251,8 +250,7 @@ class TaskScheduler(ABC):
                 with uninterrupted():
                     results.append(result)
                     candidate, build = batch.candidates[k], batch.builds[k].result()
-                    run.trial_log.append(trial_of(task, run.database, candidate, build, result))
-                    run.journal.note_trial(task_id)
+                    run.note_trial(task_id, candidate, build, result)
                     for callback in self.measure_callbacks:
                         with blamed_on(callback, partial(described, [candidate])):
                             callback.apply_to_trial(self, task_id, candidate, build, result)
