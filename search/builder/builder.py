@@ -12,7 +12,7 @@ from concurrent.futures import Future as PoolFuture
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import codegen
 from codegen import Target, host
@@ -22,12 +22,9 @@ from search.kinds import Kinds
 from search.measuring.measure_candidate import with_separate_layout_rewrite
 from search.workers.core_split import CoreSplit, core_split
 from search.workers.future import Future
-from search.workers.worker import Outcome
+from search.workers.worker import Ending, Outcome
 from search.workers.worker_pool import WorkerPool
 from tensorir.function import IRModule
-
-if TYPE_CHECKING:
-    from search.workers.worker import Ending
 
 logger = logging.getLogger("tensorir.search")
 

@@ -14,7 +14,7 @@ from search.database.database import Database
 from search.database.growing_file import GrowingFile, Line, json_line, json_of
 from search.database.keyed_database import Choose, KeyedDatabase, WorkloadTable
 from search.database.module_equality import ModuleEquality
-from search.database.records import Workload, digest
+from search.database.records import TuningRecord, Workload, digest
 from search.database.stored_record import (
     RecordLine,
     StoredRecord,
@@ -26,7 +26,6 @@ from search.errors import DatabaseError
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.database.records import TuningRecord
 
 WORKLOAD_FILE: Final = "database_workload.json"
 RECORD_FILE: Final = "database_tuning_record.json"

@@ -27,12 +27,11 @@ from search.runner.program_facts import ProgramFacts
 from search.runner.time_call import EvaluatorConfig, first_call_limit
 from search.workers.core_split import core_split
 from search.workers.future import Future
-from search.workers.worker import Outcome
+from search.workers.worker import Ending, Outcome
 from search.workers.worker_pool import Job, WorkerPool
 
 if TYPE_CHECKING:
     from search.arg_info import ArgInfo
-    from search.workers.worker import Ending
 
 logger = logging.getLogger("tensorir.search")
 

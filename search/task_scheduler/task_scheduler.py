@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from search.errors import TuningError, blamed_on
 from search.kinds import Kinds
-from search.measuring.measure_candidate import described
+from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
 from search.task_scheduler.learn_from_records import learn_from_records
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
     from search.measure_callback import MeasureCallback
-    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.runs.tuning_run import TuningRun
 
