@@ -37,10 +37,10 @@ if TYPE_CHECKING:
         transform,
     )
     from search.builder import Builder
-    from search.context import TuneContext
+    from search.context import TuneContext, design_spaces
     from search.cost_model import CostModel
     from search.database import Database, compatible_factor
-    from search.dispatch.anchor_trace import schedule_using_anchor_trace
+    from search.dispatch.adapted_replay import schedule_using_anchor_trace
     from search.dispatch.find_schedule import FoundSchedule, find_schedule
     from search.dispatch.history import (
         History,
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from search.errors import DatabaseError, TuningError, WorkerError
     from search.feature_extractor import FeatureExtractor
     from search.kinds import derived_object
-    from search.list_spaces import design_spaces
     from search.measure_callback import MeasureCallback
     from search.measuring.measure_candidate import MeasureCandidate
     from search.mutator import Mutator

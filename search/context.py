@@ -5,30 +5,28 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from codegen import Target
 from codegen.history import IS_SCHEDULED
 from codegen.target import host
+from schedule import Schedule
 from schedule.random_state import RandomState
-from search.cost_model.cost_model import RandomModel
+from search.cost_model.cost_model import CostModel, RandomModel
+from search.database.database import Database
 from search.database.keyed_database import MemoryDatabase
 from search.errors import TuningError
+from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.progress import Progress
+from search.runner import RunnerResult
 from search.runner.arguments import InputData, checked_input_data
 from search.search_strategy.search_strategy import SearchStrategy
-from search.space_generator.space_generator import SpaceGenerator
+from search.space_generator.space_generator import SpaceArg, SpaceGenerator
+from search.spaces.design_space import DesignSpace
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
-
-if TYPE_CHECKING:
-    from schedule import Schedule
-    from search.cost_model.cost_model import CostModel
-    from search.database.database import Database
-    from search.measuring.measure_candidate import MeasureCandidate
-    from search.runner import RunnerResult
 
 logger = logging.getLogger("tensorir.search")
 
@@ -216,3 +214,21 @@ def _thread_count(num_threads: int | str) -> int:
     raise TuningError(
         f'num_threads is a positive count, "physical" or "logical", got {num_threads!r}'
     )
+
+
+def design_spaces(
+    mod: IRModule | PrimFunc,
+    target: str | Target,
+    space: SpaceArg = "post-order-apply",
+    seed: int = 1,
+) -> list[DesignSpace]:
+    """Return the design spaces that a search of a program has, each with its points.
+
+    `space` is what `tune_tir` takes; `seed` determines the decisions of the traces.
+    TuningError for a module of several functions.
+    """
+    context = TuneContext(mod, target=target, space_generator=space, rand_state=seed)
+    if context.mod is None:
+        raise TuningError("design_spaces takes a program")
+    schedules = context.generate_design_space()
+    return [DesignSpace.of(sch, index, context.mod) for index, sch in enumerate(schedules)]

@@ -32,11 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from schedule import LoopRV, Schedule, ScheduleError
+from codegen import Target
+from schedule import Instruction, LoopRV, Schedule, ScheduleError
 from schedule.schedule import ExpiredHandleError
-from search.list_spaces import design_spaces
+from search.context import design_spaces
+from search.space_generator.space_generator import SpaceArg
 from search.spaces.annotations import (
     PARALLEL,
     REGISTER_TILE,
@@ -47,16 +49,11 @@ from search.spaces.annotations import (
 )
 from search.spaces.decision_site import LOCATION, TILE, Site
 from search.spaces.design_space import DesignSpace
+from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import IntImm, IterVar, StringImm, Var
 from tensorir.nodes.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from tensorir.rewriting.visit import walk
 from tensorir.script.display import preformatted
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from schedule import Instruction
-    from search.space_generator.space_generator import SpaceArg
-    from tensorir.function import IRModule, PrimFunc
 
 STEPS: Final = {
     "Split": "SP",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+from codegen import Target
 from search.builder import Builder
 from search.database import Database
 from search.dispatch.history import History, HistoryOptions, apply_history
 from search.errors import TuningError
 from search.graph_tuner import Measure, tune_layouts
 from search.runner import Runner
+from tensorir.function import IRModule
 from tensorir.transform import ModulePass, PassContext
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from tensorir.function import IRModule
 
 
 class ApplyDatabase(ModulePass):

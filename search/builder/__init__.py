@@ -1,7 +1,13 @@
 """Builders, which compile candidates."""
 
-from search.builder.builder import Builder, BuilderFuture, BuilderInput, BuilderResult, PyBuilder
-from search.builder.local_builder import LocalBuilder
+from search.builder.builder import (
+    Builder,
+    BuilderFuture,
+    BuilderInput,
+    BuilderResult,
+    LocalBuilder,
+    PyBuilder,
+)
 
 __all__ = [
     "Builder",

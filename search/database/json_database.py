@@ -14,7 +14,7 @@ from search.database.database import Database
 from search.database.growing_file import GrowingFile, Line, json_line, json_of
 from search.database.keyed_database import Choose, KeyedDatabase, WorkloadTable
 from search.database.module_equality import ModuleEquality
-from search.database.records import Workload, digest
+from search.database.records import TuningRecord, Workload, digest
 from search.database.stored_record import (
     RecordLine,
     StoredRecord,
@@ -26,8 +26,6 @@ from search.errors import DatabaseError
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.arg_info import ArgInfo
-    from search.database.records import TuningRecord
 
 WORKLOAD_FILE: Final = "database_workload.json"
 RECORD_FILE: Final = "database_tuning_record.json"
@@ -39,10 +37,8 @@ class _Entry(NamedTuple):
     line: int
     offset: int
     length: int
-    workload: int
-    run_secs: tuple[float, ...] | None
-    target: Target | None
-    args_info: tuple[ArgInfo, ...] | None
+    content: RecordLine
+    """The fields, the trace left out."""
     trace_key: bytes
     schedules: bool
 
@@ -137,19 +133,11 @@ class JSONDatabase(KeyedDatabase):
                 f"{len(self._workloads)}; the two files belong together"
             )
         self._workloads[content.workload]  # one that is there
-        entry = _Entry(
-            line.number,
-            line.offset,
-            len(line.text),
-            content.workload,
-            content.run_secs,
-            content.target,
-            content.args_info,
-            digest(content.trace),
-            content.schedules,
-        )
+        place = (line.number, line.offset, len(line.text))
+        kept = content._replace(trace=b"")
+        entry = _Entry(*place, kept, digest(content.trace), content.schedules)
         self._entries.append(entry)
-        self._of_key.setdefault(self._workloads.key(entry.workload), []).append(entry)
+        self._of_key.setdefault(self._workloads.key(content.workload), []).append(entry)
 
     # ------------------------------------------------------------------------------------ storage
 
@@ -211,16 +199,14 @@ class JSONDatabase(KeyedDatabase):
         entries = self._entries if key is None else self._of_key.get(key, [])
         if target is None:
             return entries
-        return [entry for entry in entries if same_target(entry.target, target)]
+        return [entry for entry in entries if same_target(entry.content.target, target)]
 
     def _record(self, entry: _Entry) -> TuningRecord:
         return StoredRecord.at(
             f"{self.path_tuning_record}:{entry.line}",
             partial(self._trace_text, entry),
-            self._workloads[entry.workload],
-            entry.run_secs,
-            entry.target,
-            entry.args_info,
+            self._workloads[entry.content.workload],
+            *entry.content[2:],
             entry.trace_key,
             entry.schedules,
         )
@@ -237,8 +223,5 @@ class JSONDatabase(KeyedDatabase):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path: the files are read again."""
-        return (_reopen, (self.path_workload, self.path_tuning_record, self.module_equality))
-
-
-def _reopen(path_workload: Path, path_record: Path, equality: ModuleEquality) -> JSONDatabase:
-    return JSONDatabase(path_workload, path_record, module_equality=equality)
+        paths = (self.path_workload, self.path_tuning_record)
+        return (partial(JSONDatabase, module_equality=self.module_equality), paths)

@@ -13,13 +13,12 @@ from codegen import Target
 from search.database.best_records import best_of_each, best_records, winner_first
 from search.database.database import Database
 from search.database.module_equality import ModuleEquality, ModuleIndex, same_structure, unnamed
-from search.database.records import Workload
+from search.database.records import TuningRecord, Workload
 from search.database.target_key import for_other_cores, same_target
 from search.errors import DatabaseError
 from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
-    from search.database.records import TuningRecord
     from tensorir.function import IRModule
 
 Choose = Callable[[list["TuningRecord"]], list["TuningRecord"]]

@@ -18,7 +18,7 @@ from search.database.database import Database
 from search.database.growing_file import json_line, json_of, refusals_named
 from search.database.keyed_database import Choose, KeyedDatabase
 from search.database.module_equality import ModuleEquality, unnamed
-from search.database.records import Workload, seconds_of
+from search.database.records import TuningRecord, Workload, seconds_of
 from search.database.stored_record import StoredRecord, arguments_from_text, target_from_text
 from search.database.target_key import target_key
 from search.errors import DatabaseError
@@ -26,7 +26,6 @@ from search.records.record_lines import warn_of_left_out
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.database.records import TuningRecord
     from tensorir.function import IRModule
 
 R = TypeVar("R")
@@ -404,7 +403,7 @@ class SQLDatabase(KeyedDatabase):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path."""
-        return (_reopen, (self.path, self.module_equality))
+        return (partial(SQLDatabase, module_equality=self.module_equality), (self.path,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,7 +486,3 @@ def _condition(key: str | None, target: Target | None) -> tuple[str, list[str]]:
     given = {column: value for column, value in wanted.items() if value is not None}
     where = " AND ".join(f"{column} = ?" for column in given)
     return (f"WHERE {where}" if where else ""), list(given.values())
-
-
-def _reopen(path: Path, equality: ModuleEquality) -> SQLDatabase:
-    return SQLDatabase(path, module_equality=equality)

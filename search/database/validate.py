@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from codegen import Target
-from search.builder import Builder, BuilderInput
+from search.builder import Builder, BuilderInput, BuilderResult
 from search.errors import DatabaseError
 from search.runner import Runner, RunnerInput
 from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
-    from search.builder import BuilderResult
     from search.database.database import Database
     from search.database.records import TuningRecord
     from search.measuring.measure_candidate import MeasureCandidate

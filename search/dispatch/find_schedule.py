@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, combinations, islice, takewhile
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
+from codegen import Target
 from codegen.target import as_target
+from schedule import Schedule, Trace
 from search.context import normalize_mod, with_num_cores
+from search.database import ModuleEquality, TuningRecord
 from search.database.best_records import with_schedules
 from search.database.database import Database
 from search.database.keyed_database import KeyedDatabase
@@ -19,20 +22,13 @@ from search.database.module_equality import same_structure
 from search.database.program_lengths import ProgramLengths
 from search.database.records import Workload
 from search.database.target_key import same_target, target_key
-from search.dispatch.adapted_replay import ReplayError, schedule_by_compatible
-from search.dispatch.anchor_trace import schedule_by_anchor
+from search.dispatch.adapted_replay import ReplayError, schedule_by_anchor, schedule_by_compatible
+from search.dispatch.sample_on_miss import Sampler
 from search.errors import DatabaseError
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import IRTypeError
-from tensorir.function import IRModule
+from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from schedule import Schedule, Trace
-    from search.database import ModuleEquality, TuningRecord
-    from search.dispatch.sample_on_miss import Sampler
-    from tensorir.function import PrimFunc
 
 logger = logging.getLogger("tensorir.search")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
+from codegen import Target
 from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
+from search.database import Database, ModuleEquality, TuningRecord
 from search.database.database import Entered, innermost
 from search.database.keyed_database import MemoryDatabase
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
@@ -13,11 +15,7 @@ from search.database.target_key import target_key
 from search.dispatch.find_schedule import FoundSchedule, find_schedule, say_if_missing
 from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
 from tensorir.errors import IRTypeError, IRValueError
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from search.database import Database, ModuleEquality, TuningRecord
-    from tensorir.function import IRModule, PrimFunc
+from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
 

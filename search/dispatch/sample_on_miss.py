@@ -8,8 +8,8 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from codegen import Target
 from codegen.history import without_history
 from codegen.target import as_target
 from schedule import Schedule
@@ -27,13 +27,10 @@ from search.runs.tuning_run import TuningRun
 from search.search_strategy.evolution import first_designs
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.trace_application import TraceApplication
+from search.space_generator.space_generator import SpaceArg
 from search.spaces.design_space import DesignSpace
 from search.tune_config import TuneConfig
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from search.space_generator.space_generator import SpaceArg
-    from tensorir.function import IRModule, PrimFunc
+from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
 

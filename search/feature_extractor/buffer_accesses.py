@@ -8,13 +8,13 @@ from typing import Final
 
 from search.feature_extractor.stored_program import (
     Access,
-    Interval,
     Loop,
     Store,
     StoredProgram,
     index_interval,
     loop_vars,
 )
+from tensorir.arith.const_interval import Interval
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
 

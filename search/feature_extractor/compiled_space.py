@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,9 @@ from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
 from search.feature_extractor.number_expressions import Expressions, Factors, fitting
 from search.feature_extractor.read_nests import read_nests
 from search.spaces.decision_site import LOCATION
+from search.spaces.design_space import Decisions, DesignSpace
+from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm
-
-if TYPE_CHECKING:
-    from search.spaces.design_space import Decisions, DesignSpace
-    from tensorir.function import IRModule
 
 Places: TypeAlias = "tuple[Decision | None, ...]"
 """The decisions of the sites that the structure of the program depends on."""

@@ -187,13 +187,11 @@ def _without_tiles(numbers: Numbers) -> Numbers:
 
 def least_cycles(context: TuneContext) -> float:
     """Return the cycles that the arithmetic of the unscheduled program takes on its own."""
-    return 1.0 if context.mod is None else _arithmetic_cycles(context.mod, context)
-
-
-def _arithmetic_cycles(mod: IRModule, context: TuneContext) -> float:
-    machine = Machine.of(as_target(context.target))
-    program, numbers = read_nests(mod)
     total = 1.0
+    if context.mod is None:
+        return total
+    machine = Machine.of(as_target(context.target))
+    program, numbers = read_nests(context.mod)
     for store in program.stores:
         if store.is_init:
             continue

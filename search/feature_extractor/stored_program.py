@@ -8,16 +8,23 @@ not cost more than making it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients, coefficients
+from tensorir.arith.const_interval import (
+    Interval,
+    floor_quotient,
+    floor_remainder,
+    product,
+)
 from tensorir.function import PrimFunc
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import (
     Add,
+    BinaryOp,
     BufferLoad,
     FloatImm,
     FloorDiv,
@@ -43,7 +50,7 @@ from tensorir.nodes.stmt import (
 )
 from tensorir.rewriting.visit import collect_vars, walk
 
-Interval = tuple[int, int]
+Combine: TypeAlias = Callable[[Interval, Interval], "Interval | None"]
 L = TypeVar("L")
 
 
@@ -299,33 +306,28 @@ def _interval(expr: PrimExpr, ranges: Mapping[Var, Interval], scope: Bindings) -
     if isinstance(expr, Var):
         value = scope.exprs.get(expr)
         return ranges.get(expr, (0, 0)) if value is None else _interval(value, ranges, scope)
-    if isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
-        a = _interval(expr.a, ranges, scope)
-        b = _interval(expr.b, ranges, scope)
-        return None if a is None or b is None else _combined(type(expr), a, b)
-    return None
-
-
-def _combined(kind: type[PrimExpr], a: Interval, b: Interval) -> Interval | None:
-    if kind is Add:
-        return a[0] + b[0], a[1] + b[1]
-    if kind is Sub:
-        return a[0] - b[1], a[1] - b[0]
-    if kind is Min:
-        return min(a[0], b[0]), min(a[1], b[1])
-    if kind is Max:
-        return max(a[0], b[0]), max(a[1], b[1])
-    if kind is Mul:
-        products = [x * y for x in a for y in b]
-        return min(products), max(products)
-    if b[0] != b[1] or b[0] <= 0:
+    combined = _COMBINED.get(type(expr))
+    if combined is None:
         return None
-    divisor = b[0]
-    if kind is FloorDiv:
-        return a[0] // divisor, a[1] // divisor
-    if a[0] // divisor == a[1] // divisor:
-        return a[0] % divisor, a[1] % divisor
-    return 0, divisor - 1
+    assert isinstance(expr, BinaryOp)
+    a, b = _interval(expr.a, ranges, scope), _interval(expr.b, ranges, scope)
+    return None if a is None or b is None else combined(a, b)
+
+
+def _by_one(divide: Combine) -> Combine:
+    """Return the rule of a division, for one positive divisor only."""
+    return lambda a, b: divide(a, b) if 0 < b[0] == b[1] else None
+
+
+_COMBINED: Final[Mapping[type[PrimExpr], Combine]] = {
+    Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    Sub: lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    Min: lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    Max: lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    Mul: product,
+    FloorDiv: _by_one(floor_quotient),
+    FloorMod: _by_one(floor_remainder),
+}
 
 
 def _constant(extent: PrimExpr) -> int:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from search.builder import BuilderResult
 from search.database.records import FAILED, TuningRecord
 from search.errors import blamed_on
 from search.kinds import Kinds, Named, instances
-from search.measuring.measure_candidate import described
+from search.measuring.measure_candidate import MeasureCandidate, described
+from search.runner import RunnerResult
 
 if TYPE_CHECKING:
-    from search.builder import BuilderResult
-    from search.measuring.measure_candidate import MeasureCandidate
-    from search.runner import RunnerResult
     from search.task_scheduler.task_scheduler import TaskScheduler
 
 

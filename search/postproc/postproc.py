@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from schedule import Schedule
 from search.kinds import Kinds, TaskPart
 from tensorir.nodes.stmt import BlockRealize
-
-if TYPE_CHECKING:
-    from schedule import Schedule
 
 
 class Postproc(TaskPart, ABC):

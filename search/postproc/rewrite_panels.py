@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from codegen import Target
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
 from search.analysis.moves import moves
@@ -16,9 +17,6 @@ from search.spaces.annotations import PACKED
 from tensorir.nodes.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import uses_var
-
-if TYPE_CHECKING:
-    from codegen import Target
 
 _NEAR: Final = 4
 """The most elements between lanes of a vector that is loaded without gathering them."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from codegen import Target
 from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
@@ -21,9 +21,6 @@ from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, For, ForKind, SeqStmt
 from tensorir.rewriting.visit import walk
-
-if TYPE_CHECKING:
-    from codegen import Target
 
 
 class RewriteRegisterTile(Postproc):

@@ -1,7 +1,7 @@
 """Runners, which measure candidates."""
 
-from search.runner.local_runner import LocalRunner
 from search.runner.runner import (
+    LocalRunner,
     PyRunner,
     PyRunnerFuture,
     Runner,

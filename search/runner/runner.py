@@ -1,24 +1,48 @@
-"""The base class of runners, with their input and result."""
+"""Runners: the base class with its input and result, and the one with a process of its own."""
 
 from __future__ import annotations
 
+import logging
 import math
+import signal
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from numpy.typing import NDArray
 
+from codegen import Target, why_not_here
+from search.builder.artifact_directory import ArtifactDirectory
+from search.errors import TuningError
 from search.kinds import Kinds
+from search.runner.arguments import write_given
+from search.runner.check_results import REFERENCE_SUFFIX
+from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
+from search.runner.time_call import EvaluatorConfig, first_call_limit
+from search.workers.core_split import core_split
 from search.workers.future import Future
+from search.workers.worker import Ending, Outcome
+from search.workers.worker_pool import Job, WorkerPool
 
 if TYPE_CHECKING:
-    from codegen import Target
     from search.arg_info import ArgInfo
-    from search.workers.worker import Ending
+
+logger = logging.getLogger("tensorir.search")
+
+_REPEAT_MS: Final = 20
+"""The milliseconds that a candidate is timed by default; rivals in noise longer, winners again.
+
+Times of 5, 10, 20 and 50 ms of the same call differ from one another by as much (1 to 2 %, the
+drift of the machine from one candidate to the next), and choose as good a best one of twelve.
+"""
+_REFERENCE_PATIENCE: Final = 10
+"""The factor to the timeout of candidates for which the unscheduled program may run."""
 
 
 @dataclass(frozen=True)
@@ -124,3 +148,186 @@ class Runner(ABC):
 PyRunner = Runner
 """The base class under the name that it has for user classes in TVM."""
 PyRunnerFuture = RunnerFuture
+
+
+@Runner.kinds.register("local")
+class LocalRunner(Runner):
+    """Measures candidates one after another in one long-lived process.
+
+    A candidate that takes longer than `timeout_sec` altogether is killed, one that brings the
+    process down costs a new process, which waits ready; both are results with an error. One whose
+    first call takes 10 times as long as the best known time (and 50 ms) is ended then: its result
+    is `stopped`. Without `evaluator_config` each is timed for 20 ms, and for a call beside the
+    first. `alloc_repeat` sets of arguments are made and timed. Where the input names a reference,
+    results are checked.
+
+    A candidate for a target of one core runs on a core that nothing else of the search runs on,
+    where this machine has several and the system can bind processes.
+
+    `f_alloc_argument(device, args_info, alloc_repeat)` returns lists of arrays,
+    `f_run_evaluator(module, device, evaluator_config, arguments)` seconds per call, and
+    `f_cleanup()` runs after each candidate; the process calls `initializer` at its start. They may
+    be functions of a notebook or a script. With any of the first two, results are not checked.
+
+    A candidate starts `cooldown_sec` seconds after the one before has ended; builds go on
+    meanwhile. A pause is for boards that get hot: the times of a CPU that idles vary more.
+    """
+
+    def __init__(
+        self,
+        timeout_sec: float = 30.0,
+        evaluator_config: EvaluatorConfig | None = None,
+        cooldown_sec: float = 0.0,
+        alloc_repeat: int = 1,
+        f_alloc_argument: Callable[..., Any] | None = None,
+        f_run_evaluator: Callable[..., Any] | None = None,
+        f_cleanup: Callable[[], object] | None = None,
+        initializer: Callable[[], object] | None = None,
+    ) -> None:
+        self.timeout_sec = timeout_sec
+        self.evaluator_config = evaluator_config or EvaluatorConfig(
+            number=1, min_repeat_ms=_REPEAT_MS
+        )
+        self.cooldown_sec = cooldown_sec
+        self.alloc_repeat = alloc_repeat
+        self.f_alloc_argument = f_alloc_argument
+        self.f_run_evaluator = f_run_evaluator
+        self.f_cleanup = f_cleanup
+        self._split = core_split()
+        starting = None if self._split is None else self._split.building
+        self._pool = WorkerPool(1, initializer, spares=1, cores=starting, loads=measure)
+        self._directory: ArtifactDirectory | None = None
+        self._rested_at = 0.0
+        """The end of the pause after the last candidate, on the monotonic clock."""
+        self._references: dict[str, str | RunnerResult] = {}
+        """The file with the results of each unscheduled program, or the reason for having none."""
+        self._given: dict[int, tuple[Mapping[int, NDArray[Any]], str]] = {}
+        """Arrays of the user, and the files that they were written to, by their identity."""
+        logger.info("LocalRunner: max_workers = 1")
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        """Return futures that measure when their result is asked for.
+
+        So what has been measured can be stored before the next candidate starts. What one finds
+        out about the best time counts for those asked later.
+        """
+        best: dict[str | None, float] = {}
+
+        def measured(entry: RunnerInput) -> RunnerResult:
+            known = [best.get(entry.reference_path, math.inf), entry.best_seconds or math.inf]
+            least = min(known)
+            result = self.measure(replace(entry, best_seconds=least if least < math.inf else None))
+            best[entry.reference_path] = min(known[0], result.median_secs or math.inf)
+            return result
+
+        return [RunnerFuture.on_demand(partial(measured, entry)) for entry in runner_inputs]
+
+    def measure(self, entry: RunnerInput) -> RunnerResult:
+        """Measure one candidate now, or when the pause after the last one is over."""
+        pause = self._rested_at - monotonic()
+        if pause > 0:
+            sleep(pause)
+        try:
+            return self._measured(entry)
+        finally:
+            self._rested_at = monotonic() + self.cooldown_sec
+
+    def _measured(self, entry: RunnerInput) -> RunnerResult:
+        own = (self.f_alloc_argument, self.f_run_evaluator, self.f_cleanup)
+        args = [info.as_json() for info in entry.args_info]
+        config = self.evaluator_config
+        common = (entry.artifact_path, args, config, self.alloc_repeat, self._split)
+        facts, given = entry.facts or ProgramFacts(), self._written(entry.input_data)
+        fill = facts.fill(given=given)
+        if any(function is not None for function in own):
+            return self._result(entry, (measure_with, (*common, fill, *own)))
+        expected = None
+        if entry.reference_path is not None:
+            expected = self._expected(entry.reference_path, facts, given)
+            if isinstance(expected, RunnerResult):
+                return expected
+        return self._result(entry, (measure, (*common, expected, entry.best_seconds, fill)))
+
+    def _written(self, arrays: Mapping[int, NDArray[Any]]) -> str | None:
+        """Return the file with arrays of the user, written once; None if there are none."""
+        if not arrays:
+            return None
+        if id(arrays) not in self._given:
+            path = self._path(f"given_{len(self._given)}")
+            write_given(path, arrays)
+            self._given[id(arrays)] = (arrays, path)
+        return self._given[id(arrays)][1]
+
+    def _path(self, name: str) -> str:
+        self._directory = self._directory or ArtifactDirectory()
+        return str(self._directory.path / f"{name}{REFERENCE_SUFFIX}")
+
+    def _expected(
+        self, reference_path: str, facts: ProgramFacts, given: str | None
+    ) -> str | RunnerResult:
+        """Return the path of what to expect, or why there is none; run a program for it once.
+
+        Raises TuningError for a program that calls functions which the process does not have, and
+        for one that reads or writes outside of an array because of what is in another.
+        """
+        if Path(reference_path).suffix == REFERENCE_SUFFIX:
+            return reference_path
+        known = self._references.get(reference_path)
+        if known is None:
+            path = self._path(str(len(self._references)))
+            job = (evaluate_reference, (reference_path, path, facts, self._split, given))
+            (outcome,) = self._pool.run([job], _REFERENCE_PATIENCE * self.timeout_sec)
+            good = outcome.status == "value"
+            if good and outcome.value is not None:
+                raise TuningError(f"the program cannot be measured: {outcome.value}")
+            known = path if good else _failure("the unscheduled program", outcome)
+            self._references[reference_path] = known
+        return known
+
+    def _result(self, entry: RunnerInput, job: Job) -> RunnerResult:
+        (outcome,) = self._pool.run([job], self.timeout_sec)
+        limit = first_call_limit(entry.best_seconds)
+        if outcome.ended_by == signal.SIGPROF and limit is not None:
+            return RunnerResult(run_secs=(limit,), seconds=outcome.seconds, stopped=True)
+        if outcome.status != "value":
+            return _failure("the candidate", outcome)
+        if outcome.value.wrong is not None:
+            text = f"LocalRunner: Wrong result, {outcome.value.wrong}"
+            return RunnerResult(error_msg=text, seconds=outcome.seconds, stage="check")
+        return RunnerResult(run_secs=outcome.value.seconds, seconds=outcome.seconds)
+
+    def why_not(self, target: Target) -> str | None:
+        """Return why candidates cannot run here; with `f_run_evaluator` they may run elsewhere."""
+        return None if self.f_run_evaluator is not None else why_not_here(target)
+
+    def measures_here(self, target: Target) -> bool:
+        """Say whether candidates run here: they do but for those of an `f_run_evaluator`."""
+        return self.f_run_evaluator is None
+
+    def may_overlap(self, target: Target) -> bool:
+        """Say whether candidates for `target` have a core of their own."""
+        return target.num_cores == 1 and self._split is not None
+
+    def warm_up(self) -> None:
+        """Start the process."""
+        self._pool.start()
+
+    def close(self) -> None:
+        """End the process and forget the references; the next run starts anew."""
+        self._pool.close()
+        self._references = {}
+        self._given = {}
+        if self._directory is not None:
+            self._directory.remove()
+            self._directory = None
+
+
+def _failure(what: str, outcome: Outcome) -> RunnerResult:
+    """Return the result of a job that ended without a value."""
+    kinds = {"error": f"An exception occurred in {what}\n"}
+    kind = kinds.get(outcome.status, f"{outcome.status.capitalize()} of {what}, ")
+    return RunnerResult(
+        error_msg=f"LocalRunner: {kind}{outcome.value}",
+        seconds=outcome.seconds,
+        ending=outcome.status,
+    )

@@ -13,18 +13,16 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from schedule import Schedule
+from search.context import TuneContext
+from search.cost_model.cost_model import CostModel
 from search.database.growing_file import json_line
 from search.database.target_key import target_key
 from search.records.appended_file import append, is_file_at
-
-if TYPE_CHECKING:
-    from schedule import Schedule
-    from search.context import TuneContext
-    from search.cost_model.cost_model import CostModel
-    from search.space_generator import SpaceGenerator
-    from search.tune_config import TuneConfig
+from search.space_generator import SpaceGenerator
+from search.tune_config import TuneConfig
 
 _NAME: Final = "unfinished_run"
 

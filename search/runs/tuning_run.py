@@ -15,21 +15,22 @@ from codegen import why_not_here
 from codegen.history import without_history
 from codegen.machine import learn_speed
 from schedule import Schedule
-from search.builder import Builder
+from search.builder import Builder, BuilderResult
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.database.module_equality import ModuleEquality
 from search.errors import TuningError
 from search.measure_callback import MeasureCallback
+from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
 from search.reports.live_display import live_display
 from search.reports.logs import Logs
 from search.reports.progress import Progress
-from search.runner import Runner
+from search.runner import Runner, RunnerResult
 from search.runs.name_winner import name_winner
 from search.runs.run_journal import RunJournal, differences, plan_of
-from search.runs.trials import TrialLog
+from search.runs.trials import Stage, Trial, TrialLog
 from search.task_scheduler import TaskScheduler
 from search.tune_config import TuneConfig
 
@@ -188,6 +189,36 @@ class TuningRun:
         finally:
             with uninterrupted():
                 self.builder.clean_up()
+
+    def note_trial(
+        self, place: int, candidate: MeasureCandidate, build: BuilderResult, result: RunnerResult
+    ) -> None:
+        """Enter a trial of a task, which was measured or has failed, into the log and journal."""
+        task = self.scheduler.tasks[place]
+        assert task.ctx.mod is not None
+        stage: Stage = "stopped" if result.stopped else "done"
+        if build.error_msg is not None:
+            stage = "build"
+        elif result.error_msg is not None:
+            stage = result.stage
+        trial = Trial(
+            task=task.ctx.task_name,
+            workload=self.database.workload_key(task.ctx.mod),
+            target=str(task.ctx.target),
+            batch=task.batches - 1,
+            number=task.trials,
+            stage=stage,
+            error=build.error_msg or result.error_msg,
+            build_secs=build.seconds,
+            measure_secs=result.seconds,
+            run_secs=result.run_secs or (),
+            predicted=candidate.predicted,
+            time=time.time(),
+            space=candidate.space_index,
+            decisions=None if candidate.decisions is None else list(candidate.decisions),
+        )
+        self.trial_log.append(trial)
+        self.journal.note_trial(place)
 
     def save_model(self) -> None:
         """Write the state of the cost model to `work_dir`, for a run that goes on with it."""

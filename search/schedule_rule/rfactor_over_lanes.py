@@ -7,7 +7,7 @@ from typing import Final
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
-from search.analysis.lane_axis import LaneAxis, reduction_along_memory
+from search.analysis.moves import LaneAxis, reduction_along_memory
 from search.analysis.tiling_needs import is_reduction_to_design
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule

@@ -11,8 +11,7 @@ from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
 from schedule.decisions.factorization import divisors
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.lane_axis import vector_lanes
-from search.analysis.moves import moves
+from search.analysis.moves import moves, vector_lanes
 from search.analysis.tiling_needs import is_reduction_to_design
 from search.feature_extractor.machine import Machine
 from search.schedule_rule.multi_level_tiling import move_consumer

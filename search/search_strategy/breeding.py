@@ -54,7 +54,9 @@ class Breeding:
         drawn = self._rng.uniform_real()
         mutator = self._mutators[min(bisect(self._cumulative, drawn), len(self._mutators) - 1)]
         with blamed_on(mutator, lambda: f"the trace\n{parent.trace}"):
-            if parent.space is not None and _steps_between_points(mutator):
+            # A mutator of traces alone may leave the space.
+            knows_points = type(mutator).neighbour is not Mutator.neighbour
+            if parent.space is not None and knows_points:
                 assert parent.decisions is not None
                 point = mutator.neighbour(parent.space, parent.decisions, self._rng)
                 child = None if point is None else Individual.at(parent.space, point)
@@ -120,8 +122,3 @@ class Breeding:
             decisions=individual.decisions,
             predicted=predicted,
         )
-
-
-def _steps_between_points(mutator: Mutator) -> bool:
-    """Say whether a mutator knows of points; one of traces alone may leave the space."""
-    return type(mutator).neighbour is not Mutator.neighbour

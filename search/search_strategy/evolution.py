@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schedule.random_state import RandomState
@@ -103,6 +104,7 @@ class Scoring:
             individual.mean, individual.std = float(score), 0.0
 
 
+@dataclass(frozen=True, eq=False)
 class Evolution:
     """Breeds generations with a probability of mutation, each child in so many attempts.
 
@@ -110,24 +112,13 @@ class Evolution:
     they are not bred again and not found. What scoring rejects is added to them.
     """
 
-    def __init__(
-        self,
-        breeding: Breeding,
-        scoring: Scoring,
-        known: set[Key],
-        rng: RandomState,
-        *,
-        mutate_prob: float,
-        max_fail_count: int,
-        exploration: float,
-    ) -> None:
-        self._breeding = breeding
-        self._scoring = scoring
-        self._known = known
-        self._rng = rng
-        self._mutate_prob = mutate_prob
-        self._max_fail_count = max_fail_count
-        self._exploration = exploration
+    breeding: Breeding
+    scoring: Scoring
+    known: set[Key]
+    rng: RandomState
+    mutate_prob: float
+    max_fail_count: int
+    exploration: float
 
     def run(
         self,
@@ -147,10 +138,10 @@ class Evolution:
         for number in range(generations + 1):
             before = [x.key for x in born]
             with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
-                scored, rejected = self._scoring.score(born, most_programs)
-            self._known.update(x.key for x in rejected)
+                scored, rejected = self.scoring.score(born, most_programs)
+            self.known.update(x.key for x in rejected)
             # What became something else by the repair of its decisions is not tried again.
-            self._known.update(key for key, x in zip(before, born, strict=True) if key != x.key)
+            self.known.update(key for key, x in zip(before, born, strict=True) if key != x.key)
             for individual in scored:
                 pool.setdefault(individual.key, individual)
             report(number)
@@ -158,16 +149,16 @@ class Evolution:
                 break
             with Profiler.timeit("EvoSearch/Evolve/Mutation"):
                 born = self._next_generation(pool, size)
-        return [x for x in pool.values() if x.key not in self._known]
+        return [x for x in pool.values() if x.key not in self.known]
 
     def _next_generation(self, pool: dict[Key, Individual], size: int) -> list[Individual]:
         """Return up to `size` children of the best `size` individuals."""
-        parents = sorted(pool.values(), key=lambda x: -(x.mean + self._exploration * x.std))[:size]
+        parents = sorted(pool.values(), key=lambda x: -(x.mean + self.exploration * x.std))[:size]
         children: dict[Key, Individual] = {}
         for _ in range(size):
-            for _ in range(self._max_fail_count + 1):
+            for _ in range(self.max_fail_count + 1):
                 child = self._child(parents)
-                if child is None or child.key in self._known:
+                if child is None or child.key in self.known:
                     continue
                 if child.key not in pool and child.key not in children:
                     children[child.key] = child
@@ -175,11 +166,11 @@ class Evolution:
         return list(children.values())
 
     def _child(self, parents: Sequence[Individual]) -> Individual | None:
-        parent = parents[front_place(len(parents), self._rng)]
-        if self._rng.uniform_real() >= self._mutate_prob:
-            other = parents[front_place(len(parents), self._rng)]
-            return self._breeding.crossed(parent, other)
-        return self._breeding.mutated(parent)
+        parent = parents[front_place(len(parents), self.rng)]
+        if self.rng.uniform_real() >= self.mutate_prob:
+            other = parents[front_place(len(parents), self.rng)]
+            return self.breeding.crossed(parent, other)
+        return self.breeding.mutated(parent)
 
 
 def front_place(count: int, rng: RandomState) -> int:

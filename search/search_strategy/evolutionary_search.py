@@ -261,7 +261,13 @@ class EvolutionarySearch(SearchStrategy):
     def _guided(self, search: _Search, wanted: int) -> list[Individual]:
         """Return the most promising candidates of an evolution, and random ones."""
         begins = self.population_size is None and not len(search.measured)
-        pool = self._first(search) if begins else self._evolve(search, wanted)
+        assert self.context is not None
+        if begins:
+            model, breeding = search.cost_model, search.breeding
+            with Profiler.timeit("EvoSearch/FirstDesigns"):
+                pool = first_designs(self.context, breeding.spaces, breeding.application, model)
+        else:
+            pool = self._evolve(search, wanted)
         with Profiler.timeit("EvoSearch/PickWithEpsGreedy"):
             share = self.eps_greedy * (1 if len(search.measured) else _RANDOM_AT_FIRST)
             search.random_due += wanted * share
@@ -280,15 +286,6 @@ class EvolutionarySearch(SearchStrategy):
         search.promising = promising[: max(1, len(pool) // (2 * self.genetic_num_iters + 2))]
         missing = wanted - len(best) - len(lucky)
         return [*best, *lucky, *self._random(search, missing)]
-
-    def _first(self, search: _Search) -> list[Individual]:
-        """Return what a search of which nothing was measured begins with, the default first."""
-        assert self.context is not None
-        breeding = search.breeding
-        with Profiler.timeit("EvoSearch/FirstDesigns"):
-            return first_designs(
-                self.context, breeding.spaces, breeding.application, search.cost_model
-            )
 
     def _random(self, search: _Search, count: int) -> list[Individual]:
         """Return up to `count` random candidates, none measured before.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from schedule import Schedule, Trace
-    from search.spaces.design_space import Decisions, DesignSpace
+from schedule import Schedule, Trace
+from search.spaces.design_space import Decisions, DesignSpace
 
 Key: TypeAlias = "tuple[int, Decisions] | str"
 """The key that two candidates share if they are the same: a space and the decisions, or a text."""

@@ -7,16 +7,14 @@ from dataclasses import replace
 from decimal import Decimal
 from html import escape
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from schedule import Instruction, Schedule, ScheduleError, Trace
 from schedule.decisions.domain import Decision
 from schedule.random_state import RandomState
 from schedule.trace.json_form import to_json
 from search.spaces.decision_site import Site, annotated_number, sites_of, with_number
-
-if TYPE_CHECKING:
-    from tensorir.function import IRModule
+from tensorir.function import IRModule
 
 Decisions: TypeAlias = tuple[Decision | None, ...]
 """A point of a space: a decision for each site; None where a site is to be sampled anew."""

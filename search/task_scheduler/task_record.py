@@ -1,29 +1,30 @@
-"""The record that a task scheduler keeps of a task, its row in the table, its trials in a log."""
+"""A task that is searched: its record, its row in the table, and its batch on the way."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from codegen.target import host
+from search.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
+from search.context import TuneContext
 from search.database.best_records import best_records, those_that_count, with_schedules
+from search.database.records import TuningRecord
+from search.errors import TuningError
 from search.measuring.flops import estimate_tir_flops
+from search.measuring.measure_candidate import MeasureCandidate
+from search.reports.profiler import Profiler
+from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.arguments import refuse_what_cannot_be_made_up
 from search.runner.program_facts import ProgramFacts
-from search.runs.trials import Stage, Trial
+from search.runner.reference_program import reference_program
 
 if TYPE_CHECKING:
-    from search.builder import BuilderFuture, BuilderResult
-    from search.context import TuneContext
-    from search.database import Database
-    from search.database.records import TuningRecord
-    from search.measuring.measure_candidate import MeasureCandidate
-    from search.runner import RunnerFuture, RunnerResult
     from search.runs.name_winner import Confirmation
-    from search.task_scheduler.batch import Batch
 
 FAILED_MS: Final = 1e9
 """The latency in milliseconds of a trial that failed."""
@@ -194,36 +195,74 @@ def _row(index: int, task: TaskRecord) -> tuple[str, ...]:
     )
 
 
-def trial_of(
-    task: TaskRecord,
-    database: Database,
-    candidate: MeasureCandidate,
-    build: BuilderResult,
-    result: RunnerResult,
-) -> Trial:
-    """Return the trial of a candidate that has just been measured, or failed on the way."""
-    assert task.ctx.mod is not None
-    return Trial(
-        task=task.ctx.task_name,
-        workload=database.workload_key(task.ctx.mod),
-        target=str(task.ctx.target),
-        batch=task.batches - 1,
-        number=task.trials,
-        stage=_stage(build, result),
-        error=build.error_msg or result.error_msg,
-        build_secs=build.seconds,
-        measure_secs=result.seconds,
-        run_secs=result.run_secs or (),
-        predicted=candidate.predicted,
-        time=time.time(),
-        space=candidate.space_index,
-        decisions=None if candidate.decisions is None else list(candidate.decisions),
-    )
+class Batch:
+    """The candidates of a task that are being measured.
 
+    All builds start at once. Candidate k is measured when its result is asked for, as soon as it is
+    built. Later ones are built meanwhile, where the runner says that this does not disturb it and
+    building on all cores first would not be faster. So the order of measurements, and what is known
+    at each, does not depend on how long builds take.
+    """
 
-def _stage(build: BuilderResult, result: RunnerResult) -> Stage:
-    if build.error_msg is not None:
-        return "build"
-    if result.error_msg is not None:
-        return result.stage
-    return "stopped" if result.stopped else "done"
+    def __init__(
+        self,
+        task: TaskRecord,
+        candidates: Sequence[MeasureCandidate],
+        builder: Builder,
+        runner: Runner,
+    ) -> None:
+        assert task.ctx.target is not None
+        self.candidates = list(candidates)
+        self.runner_futures = [
+            RunnerFuture.on_demand(partial(self._measure, k)) for k in range(len(self.candidates))
+        ]
+        self._task = task
+        self._runner = runner
+        self._target = task.ctx.target
+        cores = host.physical_cores()
+        self._overlaps = (
+            cores > 1 and runner.may_overlap(task.ctx.target) and task.is_faster_side_by_side(cores)
+        )
+        builder.beside_measuring = self._overlaps
+        programs = [candidate.sch.mod for candidate in self.candidates]
+        if task.reference is None:
+            assert task.ctx.mod is not None
+            programs.insert(0, reference_program(task.ctx.mod))
+        with Profiler.timeit("SendToBuilder"):
+            builds = builder.start([BuilderInput(mod, self._target) for mod in programs])
+        if task.reference is None:
+            task.reference, *builds = builds
+        self.builds: list[BuilderFuture] = builds
+
+    def _measure(self, k: int) -> RunnerResult:
+        with Profiler.timeit("WaitForBuilder"):
+            for build in () if self._overlaps else self.builds:
+                build.result()
+            reference = self._reference()
+            result = self.builds[k].result()
+        if result.artifact_path is None:
+            return RunnerResult(error_msg=result.error_msg)
+        best = self._task.best_ms
+        entry = RunnerInput(
+            result.artifact_path,
+            self._target.kind,
+            self.candidates[k].args_info,
+            reference,
+            None if best is None else best * 1e-3,
+            self._task.facts,
+            self._task.ctx.input_data,
+        )
+        with Profiler.timeit("Measure"):
+            (future,) = self._runner.run([entry])
+            return future.result().checked()
+
+    def _reference(self) -> str:
+        """Return the artifact of the unscheduled program, waiting for it if need be."""
+        assert self._task.reference is not None
+        result = self._task.reference.result()
+        if result.artifact_path is None:
+            raise TuningError(
+                f'the program of task "{self._task.ctx.task_name}" cannot be built even '
+                f"unscheduled:\n{result.error_msg}"
+            )
+        return result.artifact_path

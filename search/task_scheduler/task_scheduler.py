@@ -7,23 +7,27 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from search.cost_model.learn_from_records import learn_from_records
 from search.errors import TuningError, blamed_on
 from search.kinds import Kinds
-from search.measuring.measure_candidate import described
+from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
-from search.task_scheduler.batch import Batch
-from search.task_scheduler.task_record import FAILED_MS, TaskRecord, statistics_table, trial_of
+from search.task_scheduler.learn_from_records import learn_from_records
+from search.task_scheduler.task_record import (
+    FAILED_MS,
+    Batch,
+    TaskRecord,
+    statistics_table,
+)
 
 if TYPE_CHECKING:
     from search.builder import Builder, BuilderResult
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
     from search.measure_callback import MeasureCallback
-    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.runs.tuning_run import TuningRun
 
@@ -180,7 +184,9 @@ class TaskScheduler(ABC):
                 )
                 break
             task = self.tasks[index]
-            if task.trials >= run.config.trials_of_a_task or self._is_in_vain(task):
+            most_in_vain = run.config.early_stopping_per_task
+            is_in_vain = most_in_vain is not None and task.trials_in_vain >= most_in_vain
+            if task.trials >= run.config.trials_of_a_task or is_in_vain:
                 self.terminate_task(index)
                 continue
             self.logger.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
@@ -220,11 +226,6 @@ class TaskScheduler(ABC):
         )
         return None
 
-    def _is_in_vain(self, task: TaskRecord) -> bool:
-        assert self.run is not None
-        most = self.run.config.early_stopping_per_task
-        return most is not None and task.trials_in_vain >= most
-
     def _say_why_nothing(self, index: int) -> None:
         task = self.tasks[index]
         strategy = task.ctx.search_strategy
@@ -248,9 +249,10 @@ class TaskScheduler(ABC):
                 with uninterrupted():
                     results.append(result)
                     candidate, build = batch.candidates[k], batch.builds[k].result()
-                    run.trial_log.append(trial_of(task, run.database, candidate, build, result))
-                    run.journal.note_trial(task_id)
-                    self._tell(task_id, candidate, build, result)
+                    run.note_trial(task_id, candidate, build, result)
+                    for callback in self.measure_callbacks:
+                        with blamed_on(callback, partial(described, [candidate])):
+                            callback.apply_to_trial(self, task_id, candidate, build, result)
                     self._note(task_id, candidate, build, result)
         except BaseException:
             with uninterrupted():
@@ -258,17 +260,6 @@ class TaskScheduler(ABC):
             raise
         self._finish_batch(task_id, batch, results)
         return results
-
-    def _tell(
-        self,
-        task_id: int,
-        candidate: MeasureCandidate,
-        build: BuilderResult,
-        result: RunnerResult,
-    ) -> None:
-        for callback in self.measure_callbacks:
-            with blamed_on(callback, lambda: described([candidate])):
-                callback.apply_to_trial(self, task_id, candidate, build, result)
 
     def _finish_batch(self, task_id: int, batch: Batch, results: list[RunnerResult]) -> None:
         """End a batch, of which the first few may be all that was measured."""

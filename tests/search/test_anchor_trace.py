@@ -5,8 +5,7 @@ import pytest
 from schedule import Schedule, Trace
 from search import schedule_using_anchor_trace
 from search.context import TuneContext, normalize_mod
-from search.dispatch.adapted_replay import ReplayError
-from search.dispatch.anchor_trace import schedule_by_anchor
+from search.dispatch.adapted_replay import ReplayError, schedule_by_anchor
 from tensorir import T, assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind

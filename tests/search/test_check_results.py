@@ -9,7 +9,7 @@ import codegen
 from codegen import Target
 from schedule import Schedule
 from search.arg_info import ArgInfo, TensorInfo
-from search.builder.local_builder import build_and_export
+from search.builder.builder import build_and_export
 from search.context import normalize_mod
 from search.measuring.measure_candidate import rewritten_parameter, with_separate_layout_rewrite
 from search.runner.arguments import Fill, random_arrays

@@ -8,9 +8,9 @@ import pytest
 from schedule import Schedule
 from schedule.random_state import RandomState
 from search import TuneContext
+from search.context import design_spaces
 from search.feature_extractor import FeatureExtractor, NestFeature, PackedFeatures
 from search.feature_extractor.compiled_space import CompiledSpace
-from search.list_spaces import design_spaces
 from search.measuring.measure_candidate import MeasureCandidate
 from search.space_generator.space_generator import SpaceArg
 from search.spaces.design_space import Decisions, DesignSpace

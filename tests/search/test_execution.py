@@ -9,10 +9,10 @@ from codegen import Target
 from schedule import Schedule
 from schedule.random_state import RandomState
 from search import TuneContext
+from search.context import design_spaces
 from search.feature_extractor.execution import execution
 from search.feature_extractor.nests import FIRST_EXTENT, nests
 from search.feature_extractor.read_nests import read_nests
-from search.list_spaces import design_spaces
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import ForKind

@@ -8,11 +8,11 @@ import search as ms
 from codegen import Target
 from schedule import Schedule, Trace
 from search.cost_model import CostModel, RandomModel, XGBModel
-from search.cost_model.learn_from_records import learn_from_records
 from search.database import Database, MemoryDatabase, TuningRecord
 from search.database.records import FAILED
 from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
+from search.task_scheduler.learn_from_records import learn_from_records
 from tensorir import workloads
 from tensorir.function import IRModule
 from tests.search.programs import Matmul
@@ -88,7 +88,7 @@ def test_times_on_other_targets_do_not_teach() -> None:
 def test_other_workloads_share_a_bounded_number_of_replays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("search.cost_model.learn_from_records._MOST_OF_OTHERS", 4)
+    monkeypatch.setattr("search.task_scheduler.learn_from_records._MOST_OF_OTHERS", 4)
     database, model = MemoryDatabase(), Pupil()
     for mod in (LARGER, NORM):
         commit(database, mod, [1e-6, 2e-6, 3e-6, 4e-6, 5e-6])

@@ -8,7 +8,7 @@ import pytest
 import codegen
 import search as ms
 from schedule import Schedule
-from search.analysis.lane_axis import Lanes, vector_lanes
+from search.analysis.moves import Lanes, vector_lanes
 from search.schedule_rule import AddRFactor, RFactorOverLanes, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, simplify, workloads

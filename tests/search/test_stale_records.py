@@ -13,12 +13,12 @@ import pytest
 import search as ms
 from search import autotvm
 from search.cost_model import XGBModel
-from search.cost_model.learn_from_records import learn_from_records
 from search.database import JSONDatabase, SQLDatabase
 from search.database.json_database import RECORD_FILE
 from search.database.sql_database import SQL_FILE
 from search.runs.trials import TRIALS_FILE
 from search.runs.tuning_run import TuningRun
+from search.task_scheduler.learn_from_records import learn_from_records
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts, task
 from tests.search.programs import Matmul
 

@@ -9,8 +9,8 @@ from search import cost_model
 from search.auto_scheduler.log.database import to_database
 from search.context import TuneContext
 from search.cost_model import RandomModel, XGBConfig
-from search.cost_model.learn_from_records import learn
 from search.database.best_records import those_that_count
+from search.task_scheduler.learn_from_records import learn
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -20,7 +20,6 @@ from search.auto_scheduler.tuning.preload import SearchCallback
 from search.auto_scheduler.tuning.sketch_params import SketchParams
 from search.auto_scheduler.tuning.task_context import TaskContext
 from search.cost_model import CostModel
-from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase
 from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
@@ -31,6 +30,7 @@ from search.sketch_policy import Sketch, sketches
 from search.space_generator import PostOrderApply, SpaceGenerator
 from search.space_generator.space_generator import preset_kind
 from search.task_scheduler import GradientBased
+from search.task_scheduler.learn_from_records import learn_from_records
 
 if TYPE_CHECKING:
     from search.auto_scheduler.log.record import MeasureInput, MeasureResult

@@ -17,7 +17,7 @@ from search.autotvm.errors import TemplateError
 from search.autotvm.measure.answers import write_answers
 from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult, SlowerThan
 from search.builder.artifact_directory import ArtifactDirectory
-from search.builder.local_builder import export_object
+from search.builder.builder import export_object
 from search.records.measure_error_no import MeasureErrorNo
 from search.runner import EvaluatorConfig, RunnerInput
 from search.runner import LocalRunner as RunnerProcess

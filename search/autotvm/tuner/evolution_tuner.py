@@ -13,13 +13,13 @@ from search.autotvm.template_space import TemplateSpace
 from search.autotvm.tuner.tuner import Tuner
 from search.context import TuneContext, normalize_mod
 from search.cost_model import CostModel, XGBModel
-from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase, TuningRecord
 from search.database.records import FAILED
 from search.measuring.measure_candidate import MeasureCandidate
 from search.records.measure_error_no import MeasureErrorNo
 from search.runner import RunnerResult
 from search.search_strategy.search_strategy import SearchStrategy
+from search.task_scheduler.learn_from_records import learn_from_records
 
 if TYPE_CHECKING:
     from schedule import Schedule

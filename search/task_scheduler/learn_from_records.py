@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from search.context import TuneContext
+from search.cost_model.cost_model import CostModel
+from search.database import Database
 from search.database.best_records import usable, with_traces
 from search.database.records import FAILED, TuningRecord
 from search.database.target_key import same_target
 from search.errors import blamed_on
-from search.measuring.measure_candidate import described
+from search.measuring.measure_candidate import MeasureCandidate, described
 from search.runner import RunnerResult
-
-if TYPE_CHECKING:
-    from search.cost_model.cost_model import CostModel
-    from search.database import Database
-    from search.measuring.measure_candidate import MeasureCandidate
 
 _MOST_OF_TASK: Final = 256
 _MOST_OF_OTHERS: Final = 64
