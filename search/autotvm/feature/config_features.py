@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from codegen import Target
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
-from search.autotvm.feature.curve import get_buffer_curve_sample_flatten
-from search.autotvm.feature.itervar import get_itervar_feature_flatten
 from search.context import TuneContext
 from search.feature_extractor import (
     FeatureExtractor,
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
     from search.spaces.design_space import Decisions, DesignSpace
-    from tensorir.function import IRModule
 
 
 class _Nothing(FeatureExtractor):
@@ -44,31 +41,19 @@ class _Nothing(FeatureExtractor):
         return PackedFeatures(np.zeros((count, 0), np.float32), np.arange(count), count)
 
 
-class _OneRow(FeatureExtractor):
-    """One row of a program, filled up or cut to the length that the first one has."""
-
-    def __init__(self, row_of: Callable[[IRModule], NDArray[np.float32]]) -> None:
-        self._row_of = row_of
-        self._width: int | None = None
-
-    def extract_from(
-        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
-    ) -> list[NDArray[np.float64]]:
-        return [self._fitted(self._row_of(candidate.mod)) for candidate in candidates]
-
-    def _fitted(self, row: NDArray[np.float32]) -> NDArray[np.float64]:
-        self._width = len(row) if self._width is None else self._width
-        return np.pad(row.astype(np.float64), (0, self._width))[None, : self._width]
-
-
 FEATURES: Final[Mapping[str, Callable[[], FeatureExtractor]]] = {
     "knob": _Nothing,
-    "itervar": lambda: _OneRow(get_itervar_feature_flatten),
-    "curve": lambda: _OneRow(get_buffer_curve_sample_flatten),
+    "itervar": NestFeature,
+    "curve": NestFeature,
     "per_store": PerStoreFeature,
     "nest": NestFeature,
 }
-"""What describes the program of a configuration, beside the values of its knobs."""
+"""What describes the program of a configuration, beside the values of its knobs.
+
+AutoTVM's names for the loops of a program, `itervar` and `curve`, mean the loop nests as the search
+describes them: it knows of them how fast they run before anything was measured, needs no programs
+for that, and does not depend on how many loops there are.
+"""
 
 
 class ConfigFeatures(FeatureExtractor):

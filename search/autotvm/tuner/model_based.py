@@ -102,9 +102,9 @@ class ModelBasedTuner(EvolutionTuner):
 class XGBTuner(ModelBasedTuner):
     """Measures what trees, fitted to the measurements so far, expect most of.
 
-    `feature_type`: `itervar` sees the loops of the program, `knob` the values of the knobs (the
-    fastest; for one task only), `curve` how accesses grow along the loops, `per_store` and `nest`
-    what the models of the search see (`PerStoreFeature`, `NestFeature`); see `ConfigFeatures`.
+    `feature_type`: `itervar`, `curve` and `nest` see the loops of the program as the search does
+    (`NestFeature`), `per_store` each store of it (`PerStoreFeature`), `knob` the values of the
+    knobs alone (for one task only), which the others see too; see `ConfigFeatures`.
     `loss_type`, `reg`, `rank` or `rank-binary`, has no effect: the trees learn which of two is
     faster (`XGBModel`), which is what choosing takes. `num_threads` None is one: more gain nothing
     with so few measurements. Every `log_interval` rounds training is logged. `optimizer` is `sa`,

@@ -16,7 +16,7 @@ from search.autotvm.feature import (
     get_itervar_feature,
     get_itervar_feature_flatten,
 )
-from search.autotvm.feature.touches import LOOP_KINDS
+from search.autotvm.feature.loops import LOOP_KINDS
 from search.autotvm.template_space import TemplateSpace
 from search.context import TuneContext
 from search.cost_model import XGBModel
