@@ -44,8 +44,12 @@ from search.autotvm.errors import (
     TemplateError,
     UnknownKnobError,
 )
-from search.autotvm.graph_best import ApplyGraphBest, apply_graph_best
-from search.autotvm.history import ApplyHistoryBest, apply_history_best
+from search.autotvm.history import (
+    ApplyGraphBest,
+    ApplyHistoryBest,
+    apply_graph_best,
+    apply_history_best,
+)
 from search.autotvm.log.compare import compare
 from search.autotvm.log.explain import explain_log
 from search.autotvm.log.rows import records_to_table
