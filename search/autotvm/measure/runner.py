@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import codegen
 from codegen import Target
-from search.arg_info import ArgInfo, TensorInfo, entry_name
+from search.arg_info import ArgInfo, entry_name
 from search.autotvm.errors import TemplateError
 from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult, SlowerThan
 from search.builder.artifact_directory import ArtifactDirectory
@@ -23,9 +23,9 @@ from search.records.measure_error_no import MeasureErrorNo
 from search.runner import EvaluatorConfig, RunnerInput
 from search.runner import LocalRunner as RunnerProcess
 from search.runner.argument_values import argument_values
+from search.runner.arguments import Fill, as_numbers, random_arrays
 from search.runner.check_results import REFERENCE_SUFFIX, Expected, Reference
 from search.runner.program_facts import ProgramFacts
-from search.runner.random_fill import Fill, as_numbers, random_arrays
 from search.runner.reference_program import reference_program
 from tensorir.function import IRModule
 from tensorir.nodes.stmt import BufferStore
@@ -223,7 +223,7 @@ def _write_answers(
     func = mod.prim_func(entry_name(mod))
     stored = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
     written = [k for k, param in enumerate(func.params) if func.buffer_map.get(param) in stored]
-    infos = [info for info in ArgInfo.from_prim_func(func) if isinstance(info, TensorInfo)]
+    infos = ArgInfo.from_prim_func(func)
     fill = Fill(signed=True, values=argument_values(func))
     arrays = random_arrays(infos, 0, fill)
     read = [
