@@ -111,6 +111,13 @@ def test_history_teaches_the_model_of_the_search(task):
     assert tuner.cost_model.data_size == 49
 
 
+def test_training_need_not_be_logged(task, caplog):
+    caplog.set_level("DEBUG")
+    tuned(XGBTuner(task, plan_size=4, log_interval=0, seed=1), 20)
+    assert "XGB validation" in caplog.text, "it was trained"
+    assert "held-out loss" not in caplog.text.replace("XGB round   0: held-out loss", "")
+
+
 def test_a_diverse_plan_is_a_plan(task):
     tuner = XGBTuner(task, diversity_filter_ratio=2, seed=1)
     assert sorted(tuned(tuner, 64)) == list(range(64))
