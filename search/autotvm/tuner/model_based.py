@@ -109,8 +109,8 @@ class XGBTuner(ModelBasedTuner):
     knobs alone (for one task only), which the others see too; see `ConfigFeatures`.
     `loss_type`, `reg`, `rank` or `rank-binary`, has no effect: the trees learn which of two is
     faster (`XGBModel`), which is what choosing takes. `num_threads` None is one: more gain nothing
-    with so few measurements. Every `log_interval` rounds training is logged (0: never). `optimizer`
-    is `sa`, for the evolution of the search, where AutoTVM anneals, or another strategy of it.
+    with so few measurements. Every `log_interval` rounds training is logged, with 0 the first only.
+    `optimizer` is `sa`, for the evolution of the search, where AutoTVM anneals, or a strategy.
     `plan_size` and `diversity_filter_ratio` as for `ModelBasedTuner`.
     """
 
