@@ -80,10 +80,7 @@ TUNERS: Final[dict[str, Callable[..., Any]]] = {
     "droplet": autotvm.tuner.DropletTuner,
     "xgb": autotvm.tuner.XGBTuner,
     "xgb knob": partial(autotvm.tuner.XGBTuner, feature_type="knob"),
-    "xgb curve": partial(autotvm.tuner.XGBTuner, feature_type="curve"),
     "xgb stores": partial(autotvm.tuner.XGBTuner, feature_type="per_store"),
-    "xgb nests": partial(autotvm.tuner.XGBTuner, feature_type="nest"),
-    "xgb rank": partial(autotvm.tuner.XGBTuner, loss_type="rank"),
     "evolution": autotvm.tuner.EvolutionTuner,
 }
 

@@ -183,7 +183,7 @@ class SearchTask:
 
         Measurements go to the callbacks of the options, too: `RecordToFile` keeps them.
         """
-        from search.auto_scheduler.tuning.tune_task import tune_task  # noqa: PLC0415 - it is built on tasks
+        from search.auto_scheduler.tuning.policy import tune_task  # noqa: PLC0415 - it is built on tasks
 
         return tune_task(self, tuning_options, search_policy, adaptive_training)
 

@@ -44,15 +44,23 @@ from search.autotvm.errors import (
     TemplateError,
     UnknownKnobError,
 )
-from search.autotvm.graph_best import ApplyGraphBest, apply_graph_best
-from search.autotvm.history import ApplyHistoryBest, apply_history_best
+from search.autotvm.history import (
+    ApplyGraphBest,
+    ApplyHistoryBest,
+    apply_graph_best,
+    apply_history_best,
+)
 from search.autotvm.log.compare import compare
 from search.autotvm.log.explain import explain_log
 from search.autotvm.log.rows import records_to_table
 from search.autotvm.measure.builder import Builder, LocalBuilder
 from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult, SlowerThan
-from search.autotvm.measure.offline import measured_by, measured_from
-from search.autotvm.measure.option import create_measure_batch, measure_option
+from search.autotvm.measure.option import (
+    create_measure_batch,
+    measure_option,
+    measured_by,
+    measured_from,
+)
 from search.autotvm.measure.runner import LocalRunner, Runner
 from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
 from search.autotvm.schedule_task import task_of_space

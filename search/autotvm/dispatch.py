@@ -46,18 +46,27 @@ class _Current:
 class DispatchContext(ABC):
     """Answers templates that ask for a configuration; `with` makes it the one that is asked first.
 
-    What it does not know, the context around it is asked.
+    What it does not know, the context around it is asked. `memory` has the configurations that were
+    set, by the key of a target and the workload.
     """
 
     current = _Current()
+
+    def __init__(self) -> None:
+        self.memory: dict[tuple[str, Any], Config] = {}
 
     @abstractmethod
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Config | None:
         """Return the configuration for a workload, None if it is not known here."""
 
-    @abstractmethod
+    def _keys(self, target: Target | None) -> list[str]:
+        """Return the keys by which a target is known here."""
+        return [str(target)]
+
     def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
-        """Answer with another configuration from now on."""
+        """Answer with another configuration for a workload from now on."""
+        for key in self._keys(target):
+            self.memory[key, workload] = cfg
 
     def query(self, target: Target | None, workload: Workload | None) -> Config:
         """Return the configuration of the innermost context that knows one."""
@@ -82,6 +91,7 @@ class ApplyConfig(DispatchContext):
     """Answers with one configuration, whatever is asked."""
 
     def __init__(self, config: Config) -> None:
+        super().__init__()
         self.config = config
         self.workload: Workload | None = None
         """The workload that was asked for last."""
@@ -103,16 +113,16 @@ class ApplyFixedConfig(DispatchContext):
     """
 
     def __init__(self, tasks: Sequence[Task], schedule_names: str | Iterable[str]) -> None:
+        super().__init__()
         self.tasks = list(tasks)
         names = [schedule_names] if isinstance(schedule_names, str) else schedule_names
         self.schedule_names = frozenset(names)
-        self._updated: dict[Any, Config] = {}
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Config | None:
         if workload is None:
             return None
-        if (str(target), workload) in self._updated:
-            return self._updated[str(target), workload]
+        if (str(target), workload) in self.memory:
+            return self.memory[str(target), workload]
         task = next((task for task in self.tasks if task.name == workload[0]), None)
         if task is None:
             return None
@@ -120,23 +130,15 @@ class ApplyFixedConfig(DispatchContext):
         config.cost = 1e-6 if task.name in self.schedule_names else 1e5
         return config
 
-    def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
-        """Answer with another configuration for a workload from now on."""
-        self._updated[str(target), workload] = cfg
 
-
-def apply_fixed_config(
-    tasks: Sequence[Task], schedule_names: str | Iterable[str]
-) -> ApplyFixedConfig:
-    """Return a context that answers with the first configuration of each of some tasks."""
-    return ApplyFixedConfig(tasks, schedule_names)
+apply_fixed_config = ApplyFixedConfig
 
 
 class FallbackContext(DispatchContext):
     """Answers with default configurations, and warns once of each that they may be slow."""
 
     def __init__(self) -> None:
-        self.memory: dict[tuple[str, Any], Config] = {}
+        super().__init__()
         self._warned: set[tuple[str, Any]] = set()
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Config:
@@ -153,10 +155,6 @@ class FallbackContext(DispatchContext):
             f"no configuration of {workload} for {target} is known: the fallback is used, which "
             "may be much slower; tune the task, or apply a log that has it"
         )
-
-    def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
-        """Answer with another configuration for a workload from now on."""
-        self.memory[str(target), workload] = cfg
 
     def clear_cache(self, target: Target | None, workload: Workload) -> None:
         """Forget the configuration of a workload."""

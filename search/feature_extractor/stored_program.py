@@ -7,10 +7,9 @@ not cost more than making it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients, coefficients
@@ -51,7 +50,6 @@ from tensorir.nodes.stmt import (
 from tensorir.rewriting.visit import collect_vars, walk
 
 Combine: TypeAlias = Callable[[Interval, Interval], "Interval | None"]
-L = TypeVar("L")
 
 
 @dataclass(eq=False, slots=True)
@@ -127,7 +125,7 @@ class StoredProgram:
 
 def stored_program(func: PrimFunc) -> StoredProgram:
     """Read a function."""
-    reader = _Stores()
+    reader = _Reader()
     reader.stmt(func.body, Bindings(), [])
     program = StoredProgram(reader.stores)
     accesses: dict[Buffer, list[tuple[Access, list[Loop]]]] = {}
@@ -149,20 +147,25 @@ def stored_program(func: PrimFunc) -> StoredProgram:
     return program
 
 
-class ProgramReader(ABC, Generic[L]):
-    """Walks over statements with the blocks open, and what stands for the loops around each."""
+class _Reader:
+    """Walks over statements, collecting the stores."""
 
-    def stmt(self, node: Stmt, bindings: Bindings, loops: list[L]) -> None:
-        """Read a statement."""
+    def __init__(self) -> None:
+        self.stores: list[Store] = []
+        self.all_stores: list[Store] = []
+        """The stores, with those of constants: they are accesses, though they are no rows."""
+        self.allocated: set[Buffer] = set()
+
+    def stmt(self, node: Stmt, bindings: Bindings, loops: list[Loop]) -> None:
         if isinstance(node, BlockRealize):
-            self.block(node.block, bindings.with_block(node), loops)
+            self._block(node.block, bindings.with_block(node), loops)
         elif isinstance(node, For):
-            self.loop(node, bindings, loops)
+            self._loop(node, bindings, loops)
         elif isinstance(node, SeqStmt):
             for part in node.seq:
                 self.stmt(part, bindings, loops)
         elif isinstance(node, BufferStore):
-            self.store(node, bindings, loops)
+            self._store(node, bindings, loops)
         elif isinstance(node, IfThenElse):
             self.stmt(node.then_case, bindings, loops)
             if node.else_case is not None:
@@ -174,44 +177,13 @@ class ProgramReader(ABC, Generic[L]):
             if isinstance(body, Stmt):
                 self.stmt(body, bindings, loops)
 
-    @abstractmethod
-    def block(self, block: Block, bindings: Bindings, loops: list[L]) -> None:
-        """Read a block, whose axes have values already."""
-
-    @abstractmethod
-    def loop(self, node: For, bindings: Bindings, loops: list[L]) -> None:
-        """Read a loop."""
-
-    @abstractmethod
-    def store(self, node: BufferStore, bindings: Bindings, loops: list[L]) -> None:
-        """Read a store."""
-
-    def accesses(self, node: BufferStore, bindings: Bindings) -> list[Access]:
-        """Return what a store accesses: first what it stores to, then what it loads."""
-        loads = [
-            _access(load.buffer, load.indices, bindings)
-            for load in walk(node.value)
-            if isinstance(load, BufferLoad)
-        ]
-        return [_access(node.buffer, node.indices, bindings), *loads]
-
-
-class _Stores(ProgramReader[Loop]):
-    """Collects the stores."""
-
-    def __init__(self) -> None:
-        self.stores: list[Store] = []
-        self.all_stores: list[Store] = []
-        """The stores, with those of constants: they are accesses, though they are no rows."""
-        self.allocated: set[Buffer] = set()
-
-    def block(self, block: Block, bindings: Bindings, loops: list[Loop]) -> None:
+    def _block(self, block: Block, bindings: Bindings, loops: list[Loop]) -> None:
         self.allocated.update(block.alloc_buffers)
         if block.init is not None:
             self.stmt(block.init, bindings, loops)
         self.stmt(block.body, bindings, loops)
 
-    def loop(self, node: For, bindings: Bindings, loops: list[Loop]) -> None:
+    def _loop(self, node: For, bindings: Bindings, loops: list[Loop]) -> None:
         extent = _constant(node.extent)
         is_unit = extent == 1 and isinstance(node.extent, IntImm)
         if is_unit and node.kind == ForKind.SERIAL and not node.annotations:
@@ -223,8 +195,13 @@ class _Stores(ProgramReader[Loop]):
         loop = Loop(node.loop_var, extent, node.kind, steps)
         self.stmt(node.body, bindings, [*loops, loop])
 
-    def store(self, node: BufferStore, bindings: Bindings, loops: list[Loop]) -> None:
-        access, *loads = self.accesses(node, bindings)
+    def _store(self, node: BufferStore, bindings: Bindings, loops: list[Loop]) -> None:
+        access = _access(node.buffer, node.indices, bindings)
+        loads = [
+            _access(load.buffer, load.indices, bindings)
+            for load in walk(node.value)
+            if isinstance(load, BufferLoad)
+        ]
         store = Store(access, loads, node.value, loops)
         self.all_stores.append(store)
         if not isinstance(node.value, (IntImm, FloatImm)):

@@ -14,18 +14,50 @@ from search.auto_scheduler.log.record import (
     MeasureResult,
     dump_record_to_string,
 )
-from search.auto_scheduler.tuning.task_context import search_task_of
+from search.context import TuneContext
+from search.errors import TuningError
 from search.measure_callback import MeasureCallback
 from search.records.appended_file import append_lines, replace_lines
 from search.records.measure_error_no import MeasureErrorNo
 from search.task_scheduler.task_record import statistics_table
 
 if TYPE_CHECKING:
+    from search.auto_scheduler.search_task import SearchTask
     from search.builder import BuilderResult
     from search.database import TuningRecord
     from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
+    from search.search_strategy import SearchStrategy
+    from search.space_generator import SpaceGenerator
     from search.task_scheduler import TaskScheduler
+
+
+class TaskContext(TuneContext):
+    """A task of the search that knows which `SearchTask` it is."""
+
+    def __init__(
+        self, task: SearchTask, space: SpaceGenerator, strategy: SearchStrategy, seed: int
+    ) -> None:
+        self.search_task = task
+        super().__init__(
+            task.mod,
+            target=task.target,
+            space_generator=space,
+            search_strategy=strategy,
+            task_name=str(task),
+            rand_state=seed,
+        )
+
+
+def search_task_of(asking: object, context: TuneContext) -> SearchTask:
+    """Return the task that a search is of; TuningError, who is asking, where there is none."""
+    if not isinstance(context, TaskContext):
+        raise TuningError(
+            f"{type(asking).__name__} writes the SearchTask of each measurement, and the task "
+            f'"{context.task_name}" was not made of one; use SearchTask.tune or a TaskScheduler of '
+            "auto_scheduler, or keep a database"
+        )
+    return context.search_task
 
 
 class MeasurementSink(MeasureCallback):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import codegen
-from codegen import Target
 from search import builder, runner
+from search.autotvm.measure.builder import BuildFunction, build_with, checked_build_function
 from search.builder import Builder
 from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import EvaluatorConfig, Runner
-from tensorir.function import IRModule
-
-BuildFunction = Callable[[IRModule, Target], codegen.Module]
 
 
 class LocalBuilder(builder.LocalBuilder):
@@ -34,11 +29,7 @@ class LocalBuilder(builder.LocalBuilder):
         n_parallel: int | None = None,
         build_func: str | BuildFunction = "default",
     ) -> None:
-        if not callable(build_func) and build_func != "default":
-            raise TuningError(
-                f"build_func is 'default' or a function of (mod, target), got {build_func!r}"
-            )
-        own = partial(_build, build_func) if callable(build_func) else None
+        own = build_with(checked_build_function(build_func, TuningError), {})
         super().__init__(max_workers=n_parallel, timeout_sec=timeout, f_build=own)
 
 
@@ -125,7 +116,3 @@ class TuningOptions:
         if isinstance(given, MeasureCallback):
             return [given]
         return instances(MeasureCallback, "measure_callbacks", () if given is None else given)
-
-
-def _build(function: BuildFunction, mod: IRModule, target: Target, _: Any) -> codegen.Module:
-    return function(mod, target)

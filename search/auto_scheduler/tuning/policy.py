@@ -1,8 +1,10 @@
-"""The policies by which the space of a task is made and searched."""
+"""The policies by which the spaces of tasks are made, and the search of several of them."""
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,33 +14,38 @@ from typing import TYPE_CHECKING, Any, Final
 from schedule import Schedule
 from schedule.random_state import RandomState
 from search.auto_scheduler.search_task import SearchTask
-from search.auto_scheduler.tuning.callbacks import CollectMeasurements
-from search.auto_scheduler.tuning.cost_model import RandomModel
-from search.auto_scheduler.tuning.measured_search import measured_search
+from search.auto_scheduler.tuning.callbacks import CollectMeasurements, TaskContext
+from search.auto_scheduler.tuning.cost_model import RandomModel, XGBModel
 from search.auto_scheduler.tuning.options import TuningOptions
 from search.auto_scheduler.tuning.preload import SearchCallback
 from search.auto_scheduler.tuning.sketch_params import SketchParams
-from search.auto_scheduler.tuning.task_context import TaskContext
 from search.cost_model import CostModel
 from search.database import MemoryDatabase
 from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
 from search.kinds import instances
+from search.measure_callback import MeasureCallback
 from search.postproc import Postproc, RewriteLayout
+from search.reports.progress import Progress
+from search.runs.tuning_run import TuningRun
 from search.search_strategy import EvolutionarySearch
 from search.sketch_policy import Sketch, sketches
 from search.space_generator import PostOrderApply, SpaceGenerator
 from search.space_generator.space_generator import preset_kind
 from search.task_scheduler import GradientBased
 from search.task_scheduler.learn_from_records import learn_from_records
+from search.tune_config import TuneConfig
 
 if TYPE_CHECKING:
     from search.auto_scheduler.log.record import MeasureInput, MeasureResult
+    from search.database import Database
     from search.schedule_rule import ScheduleRule
+    from search.task_scheduler import TaskScheduler
 
 _SAMPLED_AT_FIRST: Final = 50
 _CANDIDATES: Final = 64
 """The trials that a search without any is planned for: it breeds as many as one with them."""
+_POLICIES: Final = ("default", "sketch.xgb", "sketch.random")
 
 
 class SearchPolicy(ABC):
@@ -244,3 +251,127 @@ class EmptyPolicy(SearchPolicy):
     def best(self) -> Schedule:
         """Return the schedule that does nothing."""
         return Schedule(self.search_task.mod)
+
+
+def tune_task(
+    task: SearchTask,
+    tuning_options: TuningOptions,
+    search_policy: SearchPolicy | None = None,
+    adaptive_training: bool = False,
+) -> Schedule | None:
+    """Search for the best schedule of a task and return it, None if every trial failed.
+
+    Without a policy it is a `SketchPolicy` with an `XGBModel`, for which `adaptive_training` is.
+    With `num_measure_trials` 0 nothing is measured: the result is what the model expects most of.
+    """
+    if not isinstance(tuning_options, TuningOptions):
+        raise TuningError(f"tuning_options is a TuningOptions(...), got {tuning_options!r}")
+    if not isinstance(search_policy, SearchPolicy | None):
+        raise TuningError(
+            f"search_policy is a policy such as SketchPolicy(task, XGBModel()), got "
+            f"{search_policy!r}"
+        )
+    given = "default" if search_policy is None else [search_policy]
+    (policy,) = make_policies(given, [task], adaptive_training=adaptive_training)
+    return policy.tune(tuning_options)
+
+
+def make_policies(
+    policy: str | Sequence[SearchPolicy],
+    tasks: Sequence[SearchTask],
+    params: Mapping[str, Any] | None = None,
+    adaptive_training: bool = False,
+    model_file: str | os.PathLike[str] | None = None,
+    verbose: int = 1,
+) -> list[SearchPolicy]:
+    """Return a policy for each task, which share one cost model.
+
+    `policy` is `"default"`, `"sketch.xgb"`, `"sketch.random"`, or the policies themselves, which
+    have their parameters and their model already. TuningError for anything else, and for what the
+    policy has no use for.
+    """
+    if not isinstance(policy, str):
+        given: list[SearchPolicy] = instances(SearchPolicy, "search_policy", policy)
+        of = [made.search_task for made in given]
+        if of != list(tasks):
+            raise TuningError(
+                "search_policy has a policy for each task, in their order: it is of "
+                f"{', '.join(map(str, of))}, the tasks are {', '.join(map(str, tasks))}"
+            )
+        if params is not None or model_file is not None or adaptive_training:
+            raise TuningError(
+                "finished policies have their parameters and their cost model: leave out "
+                "search_policy_params, load_model_file and adaptive_training, and give them to "
+                "SketchPolicy and XGBModel"
+            )
+        return given
+    if policy not in _POLICIES:
+        raise TuningError(
+            f"search_policy is one of {', '.join(map(repr, _POLICIES))} or a policy for each task, "
+            f"got {policy!r}"
+        )
+    model: CostModel
+    if policy != "sketch.random":
+        model = XGBModel(adaptive_training=adaptive_training, model_file=model_file)
+    elif model_file is None and not adaptive_training:
+        model = RandomModel()
+    else:
+        raise TuningError(
+            "'sketch.random' learns nothing: leave out load_model_file and adaptive_training"
+        )
+    return [SketchPolicy(task, model, params, verbose=verbose) for task in tasks]
+
+
+def measured_search(
+    policies: Sequence[SearchPolicy],
+    weights: Sequence[float],
+    options: TuningOptions,
+    scheduler: TaskScheduler,
+    database: Database,
+    *,
+    per_task_early_stopping: int | None = None,
+    num_confirmed: int = 4,
+) -> None:
+    """Search the task of each policy until the trials of `options` are made, or nothing is left.
+
+    What is found goes to `database`, and what that has already is not measured again. The policies
+    have one cost model, which learns from all tasks. Ctrl-C ends it as the
+    options say; what was measured is kept.
+    """
+    config = TuneConfig(
+        options.num_measure_trials,
+        options.num_measures_per_round,
+        num_confirmed=num_confirmed,
+        early_stopping=options.early_stopping,
+        early_stopping_per_task=per_task_early_stopping,
+    )
+    builder, runner = options.measuring_parts()
+    with (
+        tempfile.TemporaryDirectory(prefix="auto_scheduler_") as folder,
+        TuningRun.open(
+            [policy.context() for policy in policies],
+            weights,
+            folder,
+            config,
+            builder=builder,
+            runner=runner,
+            database=database,
+            cost_model=_common_model(policies),
+            measure_callbacks=[*MeasureCallback.create("default"), *options.callbacks()],
+            task_scheduler=scheduler,
+            progress=None if options.verbose else Progress(),
+        ) as run,
+    ):
+        run.tune(options.on_interrupt)
+
+
+def _common_model(policies: Sequence[SearchPolicy]) -> CostModel:
+    """Return the model of the policies, of which those that know nothing count as one."""
+    models = {id(policy.cost_model): policy.cost_model for policy in policies}
+    first, *others = models.values()
+    if others and any(model.trained for model in models.values()):
+        raise TuningError(
+            f"the policies of one search share a cost model, these have {len(models)}; pass the "
+            "same program_cost_model to each"
+        )
+    return first

@@ -10,10 +10,8 @@ from typing import Any, Final
 from search import task_scheduler
 from search.auto_scheduler.log.database import to_database
 from search.auto_scheduler.search_task import SearchTask
-from search.auto_scheduler.tuning.measured_search import measured_search
 from search.auto_scheduler.tuning.options import TuningOptions
-from search.auto_scheduler.tuning.policy import SearchPolicy
-from search.auto_scheduler.tuning.tune_task import make_policies
+from search.auto_scheduler.tuning.policy import SearchPolicy, make_policies, measured_search
 from search.database import MemoryDatabase
 from search.database.records import FAILED
 from search.errors import TuningError

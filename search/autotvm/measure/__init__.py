@@ -7,8 +7,12 @@ from search.autotvm.measure.measurement import (
     MeasureResult,
     SlowerThan,
 )
-from search.autotvm.measure.offline import measured_by, measured_from
-from search.autotvm.measure.option import create_measure_batch, measure_option
+from search.autotvm.measure.option import (
+    create_measure_batch,
+    measure_option,
+    measured_by,
+    measured_from,
+)
 from search.autotvm.measure.runner import LocalRunner, Runner
 from search.records.measure_error_no import MeasureErrorNo
 

@@ -30,6 +30,32 @@ Built: TypeAlias = "BuildResult | MeasureResult"
 BuildFunction: TypeAlias = Callable[..., codegen.Module]
 
 
+def checked_build_function(
+    build_func: str | BuildFunction, error: type[TuningError]
+) -> BuildFunction | None:
+    """Return a function that builds, None for `"default"`; `error` for anything else."""
+    if callable(build_func):
+        return build_func
+    if build_func != "default":
+        raise error(f"build_func is 'default' or a function of (mod, target), got {build_func!r}")
+    return None
+
+
+def build_with(
+    function: BuildFunction | None, kwargs: Mapping[str, Any]
+) -> Callable[..., codegen.Module] | None:
+    """Return the `f_build` of builder processes that calls a function; None where that is usual."""
+    if function is None and not kwargs:
+        return None
+    return partial(_build, function or codegen.build, dict(kwargs))
+
+
+def _build(
+    function: BuildFunction, kwargs: Mapping[str, Any], mod: IRModule, target: Target, _: Any
+) -> codegen.Module:
+    return function(mod, target, **kwargs)
+
+
 class Builder(ABC):
     """Turns configurations into something that a runner can load."""
 
@@ -81,13 +107,9 @@ class LocalBuilder(Builder):
         do_fork: bool = False,
         runtime: None = None,
     ) -> None:
-        if not callable(build_func) and build_func != "default":
-            raise TemplateError(
-                f"build_func is 'default' or a function of (mod, target), got {build_func!r}"
-            )
+        self._function = checked_build_function(build_func, TemplateError)
         if runtime is not None:
             raise TemplateError(f"there are no runtimes to choose from, got {runtime!r}")
-        self._function = build_func if callable(build_func) else None
         self._own_kwargs = self.build_kwargs = dict(build_kwargs or {})
         self._processes = BuilderProcesses(max_workers=n_parallel, timeout_sec=timeout)
         self.n_parallel = self._processes.max_workers
@@ -111,28 +133,28 @@ class LocalBuilder(Builder):
     ) -> Iterator[Built]:
         """Start to build all, and yield each when it is built, in the order of the inputs."""
         self._processes.beside_measuring = beside_measuring
-        self._processes.f_build = None
-        if self._function is not None or self.build_kwargs:
-            function = self._function or codegen.build
-            self._processes.f_build = partial(_build, function, dict(self.build_kwargs))
+        self._processes.f_build = build_with(self._function, self.build_kwargs)
         started = [self._started(inp) for inp in measure_inputs]
-        return (begun if isinstance(begun, MeasureResult) else _built(*begun) for begun in started)
+        return (wait() for wait in started)
 
-    def _started(self, inp: MeasureInput) -> MeasureResult | tuple[list[Any], BuilderFuture, float]:
-        """Return the result of a configuration that is refused, or the arguments and the build."""
+    def _started(self, inp: MeasureInput) -> Callable[[], Built]:
+        """Start the build of a configuration; return what waits for it."""
         began = time.monotonic()
         try:
             mod = inp.task.instantiate(inp.config).mod
             args = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
         except InstantiationError as error:
-            return _failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error), began)
+            error_no, text = MeasureErrorNo.INSTANTIATION_ERROR, str(error)
         except TuningError:
             raise
         except Exception as error:  # noqa: BLE001  whatever a template raises for some values
+            error_no = MeasureErrorNo.COMPILE_HOST
             text = f"the template fails: {type(error).__name__}: {error}"
-            return _failed(MeasureErrorNo.COMPILE_HOST, text, began)
-        (future,) = self._processes.start([BuilderInput(mod, inp.target)])
-        return args, future, time.monotonic() - began
+        else:
+            (future,) = self._processes.start([BuilderInput(mod, inp.target)])
+            return partial(_built, args, future, time.monotonic() - began)
+        failure = MeasureResult.failed(error_no, text, time.monotonic() - began)
+        return lambda: failure
 
     def clean_up(self) -> None:
         """Give up what is still being built, and delete what was."""
@@ -143,19 +165,9 @@ class LocalBuilder(Builder):
         self._processes.close()
 
 
-def _build(
-    function: BuildFunction, kwargs: Mapping[str, Any], mod: IRModule, target: Target, _: Any
-) -> codegen.Module:
-    return function(mod, target, **kwargs)
-
-
 def _built(args: list[Any], future: BuilderFuture, spent: float) -> Built:
     result: BuilderResult = future.result()
     seconds = spent + result.seconds
     if result.artifact_path is not None:
         return BuildResult(result.artifact_path, args, None, seconds)
     return MeasureResult.failed(MeasureErrorNo.of_build(result), result.error_msg or "", seconds)
-
-
-def _failed(error_no: MeasureErrorNo, text: str, began: float) -> MeasureResult:
-    return MeasureResult.failed(error_no, text, time.monotonic() - began)

@@ -1,16 +1,18 @@
-"""The tools that measure the configurations of a task: a builder, a runner, and both at work."""
+"""The measuring of configurations: a builder and a runner at work, or made-up results."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import json
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure.builder import Builder, LocalBuilder
+from search.autotvm.measure.builder import Builder, Built, LocalBuilder
+from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult
 from search.autotvm.measure.runner import LocalRunner, Runner
 
 if TYPE_CHECKING:
-    from search.autotvm.measure.measurement import MeasureInput, MeasureResult
+    from search.autotvm.record import Record
     from search.autotvm.task import Task
 
 
@@ -83,3 +85,45 @@ def create_measure_batch(task: Task, option: Mapping[str, Any]) -> MeasureBatch:
             "autotvm.measure_option(builder='local', runner='local')"
         )
     return MeasureBatch(task, option)
+
+
+class _NothingToBuild(Builder):
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Built]:
+        return [BuildResult("", (), None, 0.0) for _ in measure_inputs]
+
+
+class _Answers(Runner):
+    def __init__(self, results: Callable[[MeasureInput], MeasureResult]) -> None:
+        self._results = results
+
+    def run(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Built]
+    ) -> list[MeasureResult]:
+        return list(map(self._results, measure_inputs))
+
+
+def measured_by(results: Callable[[MeasureInput], MeasureResult]) -> MeasureOption:
+    """Return a measure option whose results a function makes up of inputs."""
+    return {"builder": _NothingToBuild(), "runner": _Answers(results)}
+
+
+def measured_from(records: Iterable[Record]) -> MeasureOption:
+    """Return a measure option whose results are those of a log, of several the first.
+
+    What is not in it raises TemplateError.
+    """
+    known: dict[str, MeasureResult] = {}
+    for inp, result in records:
+        known.setdefault(_key(inp), result)
+
+    def result_of(inp: MeasureInput) -> MeasureResult:
+        found = known.get(_key(inp))
+        if found is None:
+            raise TemplateError(f"the log has no measurement of {inp.config} of {inp.task}")
+        return found
+
+    return measured_by(result_of)
+
+
+def _key(inp: MeasureInput) -> str:
+    return json.dumps([inp.task.workload, inp.config.to_json_dict()["entity"]])

@@ -6,24 +6,30 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
 import codegen
 from codegen import Target
-from search.arg_info import ArgInfo
+from search.arg_info import ArgInfo, entry_name
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure.answers import write_answers
 from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult, SlowerThan
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.builder import export_object
 from search.records.measure_error_no import MeasureErrorNo
 from search.runner import EvaluatorConfig, RunnerInput
 from search.runner import LocalRunner as RunnerProcess
-from search.runner.check_results import REFERENCE_SUFFIX
+from search.runner.argument_values import argument_values
+from search.runner.arguments import Fill, as_numbers, random_arrays
+from search.runner.check_results import REFERENCE_SUFFIX, Expected, Reference
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
+from tensorir.function import IRModule
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from search.autotvm.measure.builder import Built
@@ -143,7 +149,7 @@ class LocalRunner(Runner):
         folder = str(self._directory.path)
         if self.ref_func is not None:
             path = self._directory.path / f"{time.monotonic_ns()}{REFERENCE_SUFFIX}"
-            write_answers(path, task.mod, self.ref_func, self.rtol, self.atol)
+            _write_answers(path, task.mod, self.ref_func, self.rtol, self.atol)
             return str(path)
         return export_object(
             codegen.compile_object(reference_program(task.mod), task.target or Target()), folder
@@ -203,3 +209,39 @@ def _without_extremes(costs: Sequence[float]) -> tuple[float, ...]:
 
 def _given(arrays: list[npt.NDArray[Any]], _: Any, __: Any, repeat: int) -> list[Any]:
     return [arrays] * repeat
+
+
+def _write_answers(
+    path: Path, mod: IRModule, ref_func: Callable[..., Any], rtol: float, atol: float
+) -> None:
+    """Write what a program has to compute of random arguments to a file, for a runner to check.
+
+    `ref_func` gets the arguments that the program only reads, and returns what it writes: an array,
+    or a tuple of several. Elements may be off by `atol` plus `rtol` times their size.
+    TemplateError for answers of another number or shape.
+    """
+    func = mod.prim_func(entry_name(mod))
+    stored = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
+    written = [k for k, param in enumerate(func.params) if func.buffer_map.get(param) in stored]
+    infos = ArgInfo.from_prim_func(func)
+    fill = Fill(signed=True, values=argument_values(func))
+    arrays = random_arrays(infos, 0, fill)
+    read = [
+        as_numbers(array, info.dtype)
+        for k, (array, info) in enumerate(zip(arrays, infos, strict=True))
+        if k not in written
+    ]
+    answers = ref_func(*read)
+    if not isinstance(answers, tuple):
+        answers = (answers,)
+    shapes = [np.shape(answer) for answer in answers]
+    wanted = [infos[k].shape for k in written]
+    if shapes != wanted:
+        raise TemplateError(
+            f"ref_func returned arrays of the shapes {shapes}; the program writes {wanted}"
+        )
+    expected = {}
+    for k, answer in zip(written, answers, strict=True):
+        values = np.asarray(answer)
+        expected[k] = Expected(values, atol + rtol * np.abs(values.astype(np.float64)))
+    Reference(infos, fill, expected).save(path)

@@ -29,6 +29,10 @@ class Config(ABC):
     is_fallback = False
 
     def __init__(self) -> None:
+        self.space_map: dict[str, KnobSpace[Any]] = {}
+        """The knobs that the template has declared, in the order of definition."""
+        self.entity_map: dict[str, Entity] = {}
+        """The value of each knob."""
         self.errors: list[str] = []
         """The reasons why the configuration is not valid."""
         self.flop: float = 0
@@ -94,30 +98,16 @@ class Config(ABC):
     def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
         """Declare a knob whose space `make` gives, and return handles of the axes it gives."""
 
-    @abstractmethod
-    def _entity(self, name: str) -> Entity | None:
-        """Return the value of a knob, None without one."""
-
-    @abstractmethod
-    def _space_of(self, name: str) -> KnobSpace[Any] | None:
-        """Return the space of a knob, None if the template has declared none."""
-
-    @property
-    @abstractmethod
-    def knob_names(self) -> list[str]:
-        """The knobs that have values, in the order of definition."""
-
     def __getitem__(self, name: str) -> Any:
-        entity = self._entity(name)
-        if entity is None:
+        if name not in self.entity_map:
             raise self._unknown(name)
-        return entity.owned(self, name)
+        return self.entity_map[name].owned(self, name)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._entity(name) is not None
+        return isinstance(name, str) and name in self.entity_map
 
     def _unknown(self, name: str) -> UnknownKnobError:
-        known = self.knob_names
+        known = list(self.entity_map)
         close = get_close_matches(str(name), known, 1)
         hint = f"; do you mean {close[0]!r}?" if close else ""
         return UnknownKnobError(
@@ -150,14 +140,14 @@ class Config(ABC):
         The sampling instruction is appended where it is not there yet. A knob that has one value
         is a constant, and so is one that Python has read.
         """
-        space, entity = self._space_of(name), self._entity(name)
-        if space is None or entity is None or not space.can_be_sampled or len(space) <= 1:
+        space = self.space_map.get(name)
+        if space is None or not space.can_be_sampled or len(space) <= 1:
             return None
         inst = knob_instructions(sch.trace).get(name)
         if inst is None:
             if name in self.reads:
                 return None
-            space.sample(sch, name, entity)
+            space.sample(sch, name, self.entity_map[name])
             inst = sch.trace.insts[-1]
         return inst.outputs
 
@@ -168,9 +158,9 @@ class Config(ABC):
         trace. What a search decides for the others changes nothing.
         """
         present = knob_instructions(sch.trace)
-        for name in self.knob_names:
-            space, entity = self._space_of(name), self._entity(name)
-            if name in present or space is None or entity is None:
+        for name, entity in self.entity_map.items():
+            space = self.space_map.get(name)
+            if name in present or space is None:
                 continue
             if name in self.reads or not space.can_be_sampled:
                 sch.sample_knob_option(name, [entity._value], decision=0)

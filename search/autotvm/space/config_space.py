@@ -42,9 +42,6 @@ class ConfigSpace(Config):
 
     def __init__(self) -> None:
         super().__init__()
-        self.space_map: dict[str, KnobSpace[Any]] = {}
-        """The knobs in the order of definition."""
-        self._entities: dict[str, Entity] = {}
         self._taken: set[str] = set()
         self._filter: Filter | None = None
         self._rng = RandomState(-1)
@@ -69,7 +66,7 @@ class ConfigSpace(Config):
                 f"one of {earlier.summary}; give one of the two another name"
             )
         self.space_map[name] = space
-        self._entities[name] = space[0]
+        self.entity_map[name] = space[0]
         self._forget()
         return [Axis(space, k) for k in range(space.num_output)]
 
@@ -84,24 +81,13 @@ class ConfigSpace(Config):
         self._filter = filter
         self._forget()
 
-    def _entity(self, name: str) -> Entity | None:
-        return self._entities.get(name)
-
-    def _space_of(self, name: str) -> KnobSpace[Any] | None:
-        return self.space_map.get(name)
-
-    @property
-    def knob_names(self) -> list[str]:
-        """The knobs, in the order of definition."""
-        return list(self.space_map)
-
     def __setitem__(self, name: str, entity: Entity) -> None:
         """Give a knob another value for the template to go on with."""
         space = self.space_map.get(name)
         if space is None:
             raise self._unknown(name)
         try:
-            self._entities[name] = space.fitting(entity)
+            self.entity_map[name] = space.fitting(entity)
         except KnobError as error:
             raise KnobError(f"the knob {name!r}: {error}") from error
 

@@ -54,7 +54,6 @@ class ConfigEntity(Config):
         self.index = index
         self.code_hash = code_hash
         self.entity_map = dict(entity_map)
-        self._spaces: dict[str, KnobSpace[Any]] = {}
         self._whole = space
         if space is not None:
             self.reads = space.reads
@@ -79,23 +78,12 @@ class ConfigEntity(Config):
                 raise KnobError(
                     f"the knob {name!r} differs from the one of the configuration: {error}"
                 ) from error
-        self._spaces[name] = space
+        self.space_map[name] = space
         return [Axis(space, k) for k in range(space.num_output)]
-
-    def _entity(self, name: str) -> Entity | None:
-        return self.entity_map.get(name)
-
-    def _space_of(self, name: str) -> KnobSpace[Any] | None:
-        return self._spaces.get(name)
-
-    @property
-    def knob_names(self) -> list[str]:
-        """The knobs that have values."""
-        return list(self.entity_map)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without spaces, whose filters are functions; templates declare knobs anew."""
-        return {**self.__dict__, "_whole": None, "_spaces": {}}
+        return {**self.__dict__, "_whole": None, "space_map": {}}
 
     def get_flatten_feature(self) -> npt.NDArray[np.float32]:
         """Return the values of all knobs in one row of numbers, float32.

@@ -29,7 +29,7 @@ class FallbackConfigEntity(ConfigSpace):
     is_fallback = True
 
     def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
-        kept = self._entities.get(name)
+        kept = self.entity_map.get(name)
         axes = super()._define(name, make)
         if kept is not None:
             with contextlib.suppress(KnobError):  # It may have been set for another such knob.

@@ -1,9 +1,10 @@
-"""Tuners by AutoTVM's names for those that measure what a model expects most of."""
+"""AutoTVM's names for tuners that measure what a model expects most of."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ _PLANS: Final = 16
 """The least number of plans that make up a space that is not tiny."""
 _RANDOM: Final = 0.01
 """The share of a batch that is random; it is five times that in the first one, as in AutoTVM's."""
+_PLAN: Final = 8
 _LOSSES: Final = ("reg", "rank", "rank-binary")
 
 
@@ -68,8 +70,8 @@ class ModelBasedTuner(EvolutionTuner):
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
         """Return the next configurations of the search, or random ones when there are no more."""
         # A parent from a log may have values that the space does not offer any more: index -1.
-        passed_over = {-1, *self.visited}
-        batch = [one for one in super().next_batch(batch_size) if one.index not in passed_over]
+        found = super().next_batch(batch_size)
+        batch = [one for one in found if one.index >= 0 and one.index not in self.visited]
         if not batch and len(self.visited) < len(self.space):
             # The length of the space may be an estimate.
             with contextlib.suppress(SpaceIndexError):
@@ -107,8 +109,8 @@ class XGBTuner(ModelBasedTuner):
     knobs alone (for one task only), which the others see too; see `ConfigFeatures`.
     `loss_type`, `reg`, `rank` or `rank-binary`, has no effect: the trees learn which of two is
     faster (`XGBModel`), which is what choosing takes. `num_threads` None is one: more gain nothing
-    with so few measurements. Every `log_interval` rounds training is logged. `optimizer` is `sa`,
-    for the evolution of the search (AutoTVM has simulated annealing there), or a strategy of it.
+    with so few measurements. Every `log_interval` rounds training is logged, with 0 the first only.
+    `optimizer` is `sa`, for the evolution of the search, where AutoTVM anneals, or a strategy.
     `plan_size` and `diversity_filter_ratio` as for `ModelBasedTuner`.
     """
 
@@ -133,7 +135,61 @@ class XGBTuner(ModelBasedTuner):
         model = XGBModel(
             extractor=ConfigFeatures(task, feature_type),
             config=XGBConfig(seed=rng.fork(), nthread=num_threads or 1),
-            verbose_eval=log_interval,
+            verbose_eval=log_interval or sys.maxsize,
         )
         strategy = EvolutionarySearch(eps_greedy=_RANDOM) if optimizer == "sa" else optimizer
         super().__init__(task, model, strategy, plan_size, diversity_filter_ratio, seed=rng.fork())
+
+
+class DropletTuner(ModelBasedTuner):
+    """Measures a configuration, then searches as `ModelBasedTuner` does from what that gave.
+
+    It starts at `start_position`, the index of the value of each knob (None: all 0). The search of
+    AutoTVM, a descent along the knobs (Canesche et al., Droplet Search, 2024), ends in local optima
+    and needs more trials. So `pvalue`, the significance of its steps, has no effect.
+
+    TemplateError for a start that is no configuration.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        start_position: Sequence[int] | None = None,
+        pvalue: float = 0.05,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        model = XGBModel(extractor=ConfigFeatures(task))
+        super().__init__(task, model, "evolutionary", _PLAN, seed=seed)
+        dims = self.space.dims
+        if start_position is None:
+            first = self.space.point2knob(task.first_config().index)
+        else:
+            first = list(start_position)
+        inside = len(first) == len(dims) and all(
+            0 <= digit < dim for digit, dim in zip(first, dims, strict=True)
+        )
+        index = self.space.knob2point(first) if inside else -1
+        if not self.space.is_index_valid(index):
+            raise TemplateError(
+                f"start_position has an index for each knob, below {dims}, that the filter of the "
+                f"space lets through; got {first}"
+            )
+        self.pvalue = pvalue
+        self._start = self.space.get(index)
+
+    def has_next(self) -> bool:
+        """Say whether a configuration was not visited."""
+        return self._start.index not in self.visited or super().has_next()
+
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
+        """Return the start, then the next configurations of the search."""
+        if self._start.index in self.visited:
+            return super().next_batch(batch_size)
+        self.visited.add(self._start.index)
+        return [self._start]
+
+    @property
+    def best_knob(self) -> list[int]:
+        """The index of the value of each knob of the fastest configuration so far, or the start."""
+        return self.space.point2knob((self.best_config or self._start).index)
