@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from search.runs.trials import Stage, Trial
+from search.trials.trial import Stage, Trial
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult

@@ -19,7 +19,7 @@ from search.cost_model.measurements import Measurements
 from search.cost_model.saved_model import SavedModel
 from search.records.appended_file import append_lines
 from search.runs.run_journal import RunJournal
-from search.runs.trials import TrialLog
+from search.trials.run_directory import TrialLog
 from tests.search.test_trials import FIRST
 
 Write = Callable[[Path, int], None]

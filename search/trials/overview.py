@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from search.explanation.table import CostCurve, LogTable
+from search.plot import best_so_far
 from search.reports.drawing import COLOURS, finished, log_scale, pyplot, say
+from search.trials.cost_curve import CostCurve
+from search.trials.table import Trials
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +21,12 @@ _CROWDED: Final = 30
 _WORTH_A_DOT: Final = 1.05
 
 
-def plot_log(table: LogTable) -> NDArray[Any]:
+def overview(table: Trials) -> NDArray[Any]:
     """Draw the log of one task and return the axes in a flat array.
 
     The first three panels are progress, endings and time; then each knob and resource that varied
     has one, at most 15. Costs are in microseconds on a logarithmic axis.
-    TemplateError for a table of several tasks.
+    TuningError for a table of several tasks.
     """
     curves = [table.group_by(name) for name in (*table.knobs, *table.resources)]
     curves = [curve for curve in curves if len(curve.values) > 1][:_MOST_CURVES]
@@ -88,13 +90,12 @@ def _in_words(number: float) -> str:
     return f"{number:g}"
 
 
-def _progress(ax: Axes, table: LogTable) -> None:
+def _progress(ax: Axes, table: Trials) -> None:
     numbers = np.arange(1, len(table) + 1)
-    cost, best = (table.column(name) * 1e6 for name in ("cost", "best_so_far"))
+    cost = table.column("cost") * 1e6
     if np.isfinite(cost).any():
-        ax.plot(numbers, cost, "o", color=COLOURS[0], alpha=0.45, markersize=3, label="measured")
-        ax.step(numbers, best, where="post", color=COLOURS[5], linewidth=2, label="best so far")
-        log_scale(ax)
+        ax.plot(numbers, cost, "o", color=COLOURS[1], alpha=0.45, markersize=3, label="measured")
+        best_so_far({"best so far": table}, ax=ax)
     else:
         say(ax, "nothing was measured")
     ax.set_title("progress", fontsize=9)
@@ -103,7 +104,7 @@ def _progress(ax: Axes, table: LogTable) -> None:
     finished(ax)
 
 
-def _endings(ax: Axes, table: LogTable) -> None:
+def _endings(ax: Axes, table: Trials) -> None:
     counts = table.errors()
     bars = ax.barh(list(counts), list(counts.values()), color=COLOURS[0])
     ax.bar_label(bars, fmt=" %d", fontsize=9)
@@ -115,7 +116,7 @@ def _endings(ax: Axes, table: LogTable) -> None:
     finished(ax)
 
 
-def _time(ax: Axes, table: LogTable) -> None:
+def _time(ax: Axes, table: Trials) -> None:
     """Draw the seconds spent so far, stage by stage where that is known."""
     numbers = np.arange(1, len(table) + 1)
     stages = {"building": "build_seconds", "running": "run_seconds"}
