@@ -79,8 +79,7 @@ from search.auto_scheduler.steps.stage_steps import (
     RfactorStep,
 )
 from search.auto_scheduler.steps.state import State
-from search.auto_scheduler.steps.step import Step, StepError
-from search.auto_scheduler.steps.trace_step import TraceStep
+from search.auto_scheduler.steps.step import Step, StepError, TraceStep
 from search.auto_scheduler.tuning.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
 from search.auto_scheduler.tuning.cost_model import RandomModel, XGBModel
 from search.auto_scheduler.tuning.options import LocalBuilder, LocalRunner, TuningOptions
