@@ -6,8 +6,8 @@ import html
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from search.reports.text_table import aligned, html_table
 from tensorir.function import IRModule
+from tensorir.text_table import aligned, html_table
 
 
 class KernelRow(NamedTuple):

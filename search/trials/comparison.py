@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.reports.drawing import colour, finished, log_scale, new_axes, say
-from search.reports.text_table import aligned, html_table
 from search.trials.table import Trials
+from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from search.reports.text_table import aligned
+from tensorir.text_table import aligned
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from search.reports.text_table import aligned, html_table
 from search.trials.log_format import ERROR_MEANINGS, MOST_PROGRAMS, Field, Log, utc
 from search.trials.table import LogTable
 from search.trials.trial import NO_ERROR
+from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

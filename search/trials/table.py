@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from search.analysis.resources import RESOURCES
 from search.errors import TuningError
-from search.reports.text_table import aligned, html_table
 from search.trials.cost_curve import CostCurve, TurningPoint, cost_curve
 from search.trials.trial import WRITTEN, Trial
+from tensorir.text_table import aligned, html_table
 
 Row = dict[str, Any]
 Value = Callable[[Trial], Any]

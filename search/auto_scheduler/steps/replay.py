@@ -190,7 +190,7 @@ class Replay:
     def _place(self, index: int) -> None:
         stage = self.state.stages[index]
         own = [place.step for _, place in self.state.attached_to(index)]
-        own += [taken.step for taken in (*stage.changes, *stage.hints)]
+        own += [change.step for change in stage.changes] + [hint.step for hint in stage.hints]
         if stage.place is not None:
             own.append(stage.place.step)
         if stage.is_inlined or not own:

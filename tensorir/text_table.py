@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return texts in columns, numbers to the right; the first row is the heading."""
+def aligned(
+    rows: Sequence[Sequence[str]], right: Collection[str] | None = None, between: str = "  "
+) -> str:
+    """Return texts in columns; the first row is the heading.
+
+    Columns whose headings are among `right` stand to the right, by default those of numbers.
+    """
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    right = [all(map(_is_number, column[1:])) for column in columns]
+    if right is None:
+        right = {column[0] for column in columns if all(map(_is_number, column[1:]))}
     return "\n".join(
-        "  ".join(
-            text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(row, widths, right, strict=True)
+        between.join(
+            text.rjust(width) if heading in right else text.ljust(width)
+            for text, width, heading in zip(row, widths, rows[0], strict=True)
         ).rstrip()
         for row in rows
     )
