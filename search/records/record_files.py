@@ -30,10 +30,19 @@ class RecordFiles(Generic[R]):
     """Makes a reader of the lines of one file; see `RecordLines`."""
     encode: Callable[..., str]
     """Returns the line of a record, whose parts are its arguments."""
-    is_record: Callable[[object], bool]
+    kinds: tuple[type, type]
+    """What a record is made of: the input of a measurement and its result."""
     refusal: Callable[[object], TuningError]
     """Returns the error for what is neither a file nor records."""
     logger: logging.Logger
+
+    def is_record(self, value: object) -> bool:
+        """Say whether a value is an input and a result."""
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(self.kinds)
+            and all(map(isinstance, value, self.kinds))
+        )
 
     def lines(self, file: Iterable[str]) -> RecordLines[R]:
         """Return the records of an opened file."""

@@ -29,7 +29,7 @@ from search.trials.log_format import (
     utc,
 )
 from search.trials.table import RunTable
-from search.trials.trial import Trial
+from search.trials.trial import MEANINGS, Trial
 
 if TYPE_CHECKING:
     from search.database import TuningRecord
@@ -156,20 +156,10 @@ def fields_of_trial(trial: Trial) -> list[Field]:
     """Return the fields of the line of a trial, with what they mean."""
     chosen = (f"{name} = {value}" for name, value in trial.knobs.items() if value is not None)
     meanings = {
-        "task": "the name of the task",
-        "workload": "the key of its program in the database beside",
-        "target": "the target it was compiled for",
-        "batch": "the batch of the task that it was measured in; the model learns between batches",
-        "number": "its place in the task, from 0",
-        "stage": "how far it came: build, run, check, done, or stopped early",
-        "error": "the text of the error",
-        "build_secs": "seconds that building took",
-        "measure_secs": "seconds that running took, with warm-up",
+        **MEANINGS,
         "run_secs": meaning_of_costs(trial, ()),
-        "predicted": "what the cost model said before; higher is faster",
         "time": f"when it ended: {utc(trial.time)}",
-        "space": "the design space that it is a point of",
-        "decisions": f"the point, a decision for each site: {', '.join(chosen)}",
+        "decisions": f"{MEANINGS['decisions']}: {', '.join(chosen)}",
     }
     row = trial.as_json()
     return [Field(name, json.dumps(row[name]), meaning) for name, meaning in meanings.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from operator import attrgetter
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from search.analysis.resources import RESOURCES
 from search.errors import TuningError
 from search.trials.cost_curve import CostCurve, TurningPoint, cost_curve
-from search.trials.trial import WRITTEN, Trial
+from search.trials.trial import KINDS, MEANINGS, READ_AS, Trial
 from tensorir.text_table import aligned, html_table
 
 Row = dict[str, Any]
 Value = Callable[[Trial], Any]
 
 _MOST_SHOWN: Final = 20
-_MOST_ERROR_TEXT: Final = 120
+_MOST_TEXT: Final = 120
 
 _FIRST: Final[dict[str, Value]] = {
     "task": attrgetter("task"),
@@ -43,22 +43,6 @@ _COSTS: Final[dict[str, Value]] = {
 _UNKNOWN: Final[Row] = dict.fromkeys(RESOURCES)
 _PLAIN: Final = frozenset([*_FIRST, *RESOURCES, *_COSTS, "best_so_far", "elapsed"])
 """The columns that every table has."""
-
-_ARRAY: Final[dict[str, tuple[type, Value]]] = {
-    "task": (np.str_, attrgetter("task")),
-    "workload": (np.str_, attrgetter("workload")),
-    "target": (np.str_, attrgetter("target")),
-    "batch": (np.int64, attrgetter("batch")),
-    "number": (np.int64, attrgetter("number")),
-    "stage": (np.str_, attrgetter("stage")),
-    "error": (np.str_, lambda trial: _first_line(trial.error)),
-    "build_secs": (np.float64, attrgetter("build_secs")),
-    "measure_secs": (np.float64, attrgetter("measure_secs")),
-    "run_secs": (np.float64, lambda trial: _mean(trial.run_secs)),
-    "predicted": (np.float64, lambda trial: _number(trial.predicted)),
-    "time": (np.float64, attrgetter("time")),
-    "space": (np.int64, lambda trial: -1 if trial.space is None else trial.space),
-}
 
 
 class Trials(Sequence[Any]):
@@ -111,13 +95,15 @@ class Trials(Sequence[Any]):
 
         Columns are the fields of `Trial` that are numbers or short texts, and two more.
         `run_secs` is the mean in seconds, NaN for a trial without times; a `predicted` of NaN and a
-        `space` of -1 stand for None; `error` is the first line, cut short. `best_so_far` is the
-        lowest mean of the same task, program and target up to this trial, NaN before the first;
+        `space` of -1 stand for None; of texts there is the first line, cut short. `best_so_far` is
+        the lowest mean of the same task, program and target up to this trial, NaN before the first;
         `elapsed` the seconds since the first trial of the table began.
         """
+        dtypes = {name: READ_AS[kind][1] for name, kind in KINDS.items()}
         columns: dict[str, NDArray[Any]] = {
-            name: np.array([value(trial) for trial in self.trials], dtype)
-            for name, (dtype, value) in _ARRAY.items()
+            name: np.array([_plain(getattr(trial, name), dtype) for trial in self.trials], dtype)
+            for name, dtype in dtypes.items()
+            if dtype is not None
         }
         start = min((trial.time - trial.spent for trial in self.trials), default=0.0)
         columns["best_so_far"] = np.array(list(map(_number, self._best_so_far())), np.float64)
@@ -284,7 +270,7 @@ class RunTable(Trials):
     def frame(self) -> Any:
         """Return the table as a pandas data frame, with all fields in full; needs pandas."""
         rows = [trial.as_json() for trial in self.trials]
-        frame = _data_frame(rows, WRITTEN, "RunTable.frame needs pandas; .array")
+        frame = _data_frame(rows, MEANINGS, "RunTable.frame needs pandas; .array")
         frame["best_so_far"] = self.array["best_so_far"]
         frame["elapsed"] = self.array["elapsed"]
         return frame
@@ -330,7 +316,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _data_frame(rows: Sequence[Row], columns: Sequence[str], otherwise: str) -> Any:
+def _data_frame(rows: Sequence[Row], columns: Iterable[str], otherwise: str) -> Any:
     try:
         import pandas  # noqa: PLC0415 - optional
     except ImportError as error:
@@ -342,9 +328,10 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _mean(seconds: Sequence[float]) -> float:
-    return statistics.fmean(seconds) if seconds else math.nan
-
-
-def _first_line(error: str | None) -> str:
-    return "" if not error else error.strip().partition("\n")[0][:_MOST_ERROR_TEXT]
+def _plain(value: Any, dtype: type[np.generic]) -> Any:
+    """Return a field of a trial as an array has it."""
+    if value is None or value == ():
+        return {np.str_: "", np.int64: -1, np.float64: math.nan}[dtype]
+    if isinstance(value, tuple):
+        return statistics.fmean(value)
+    return value.strip().partition("\n")[0][:_MOST_TEXT] if dtype is np.str_ else value

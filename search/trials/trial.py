@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+import numpy as np
 
 from search.database.growing_file import is_number
 from search.errors import DatabaseError
@@ -25,6 +28,11 @@ NO_ERROR: Final = "NO_ERROR"
 STOPPED: Final = "STOPPED_EARLY"
 
 
+def _as(meaning: str) -> dict[str, str]:
+    """Return what makes a field one that a run writes down; its type says what is read."""
+    return {"meaning": meaning}
+
+
 @dataclass(frozen=True)
 class Trial:
     """One candidate that was built and measured, or failed on the way.
@@ -33,26 +41,32 @@ class Trial:
     are what other logs have besides, and what is known of the candidate's program.
     """
 
-    task: str
-    workload: str
-    """The key of the program in the database."""
-    target: str
-    batch: int
-    number: int
-    """The place of the trial in its task, from 0."""
-    stage: Stage
-    error: str | None = None
-    build_secs: float = 0.0
-    measure_secs: float = 0.0
-    """Wall time of the measurement in seconds."""
-    run_secs: tuple[float, ...] = ()
-    """Seconds per call; a lower bound where the trial was stopped."""
-    predicted: float | None = None
-    """The score that the cost model gave before; higher is faster."""
-    time: float = 0.0
-    """The time at which the trial ended, in seconds since 1970 (UTC)."""
-    space: int | None = None
-    decisions: list[Any] | None = None
+    task: str = field(metadata=_as("the name of the task"))
+    workload: str = field(metadata=_as("the key of its program in the database beside"))
+    target: str = field(metadata=_as("the target it was compiled for"))
+    batch: int = field(
+        metadata=_as(
+            "the batch of the task that it was measured in; the model learns between batches"
+        )
+    )
+    number: int = field(metadata=_as("its place in the task, from 0"))
+    stage: Stage = field(metadata=_as("how far it came: build, run, check, done, or stopped early"))
+    error: str | None = field(default=None, metadata=_as("the text of the error"))
+    build_secs: float = field(default=0.0, metadata=_as("seconds that building took"))
+    measure_secs: float = field(
+        default=0.0, metadata=_as("seconds that running took, with warm-up")
+    )
+    run_secs: tuple[float, ...] = field(
+        default=(), metadata=_as("seconds per call; a lower bound where it was stopped")
+    )
+    predicted: float | None = field(
+        default=None, metadata=_as("what the cost model said before; higher is faster")
+    )
+    time: float = field(default=0.0, metadata=_as("when it ended, in seconds since 1970 (UTC)"))
+    space: int | None = field(default=None, metadata=_as("the design space that it is a point of"))
+    decisions: list[Any] | None = field(
+        default=None, metadata=_as("the point, a decision for each site")
+    )
     knobs: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What was chosen, by name."""
     config: int | None = field(default=None, repr=False)
@@ -103,7 +117,7 @@ class Trial:
         """Return what is written down, by name; a score that is no finite number is None."""
         score = self.predicted
         return {
-            **{name: getattr(self, name) for name in WRITTEN},
+            **{name: getattr(self, name) for name in MEANINGS},
             "run_secs": [float(seconds) for seconds in self.run_secs],
             "predicted": float(score) if score is not None and math.isfinite(score) else None,
         }
@@ -115,45 +129,43 @@ class Trial:
         Fields of other names are left out: a later version may have more.
         """
         if not isinstance(obj, dict):
-            raise DatabaseError(f"a trial is an object with a field for each of {_NAMES}")
-        for name, holds in _FIELDS.items():
+            names = ", ".join(MEANINGS)
+            raise DatabaseError(f"a trial is an object with a field for each of {names}")
+        for name, kind in KINDS.items():
             if name not in obj:
                 raise DatabaseError(f"field {name} is missing")
-            if not holds(obj[name]):
+            if not READ_AS[kind][0](obj[name]):
                 raise DatabaseError(f"field {name} cannot be {obj[name]!r:.80}")
-        known = {name: obj[name] for name in WRITTEN}
+        known = {name: obj[name] for name in MEANINGS}
         return Trial(**{**known, "run_secs": tuple(map(float, known["run_secs"]))})
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _is_seconds(value: Any) -> bool:
     return is_number(value) and bool(value >= 0)
 
 
-_FIELDS: Final[dict[str, Callable[[Any], bool]]] = {
-    "task": _is_text,
-    "workload": _is_text,
-    "target": _is_text,
-    "batch": _is_count,
-    "number": _is_count,
-    "stage": lambda value: value in get_args(Stage),
-    "error": lambda value: value is None or _is_text(value),
-    "build_secs": _is_seconds,
-    "measure_secs": _is_seconds,
-    "run_secs": lambda value: isinstance(value, list) and all(map(_is_seconds, value)),
-    "predicted": lambda value: value is None or is_number(value),
-    "time": _is_seconds,
-    "space": lambda value: value is None or _is_count(value),
-    "decisions": lambda value: value is None or isinstance(value, list),
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+READ_AS: Final[dict[str, tuple[Callable[[Any], bool], type[np.generic] | None]]] = {
+    "str": (lambda value: isinstance(value, str), np.str_),
+    "str | None": (lambda value: value is None or isinstance(value, str), np.str_),
+    "Stage": (lambda value: value in get_args(Stage), np.str_),
+    "int": (_is_count, np.int64),
+    "int | None": (lambda value: value is None or _is_count(value), np.int64),
+    "float": (_is_seconds, np.float64),
+    "float | None": (lambda value: value is None or is_number(value), np.float64),
+    "tuple[float, ...]": (
+        lambda value: isinstance(value, list) and all(map(_is_seconds, value)),
+        np.float64,
+    ),
+    "list[Any] | None": (lambda value: value is None or isinstance(value, list), None),
 }
-WRITTEN: Final = tuple(_FIELDS)
-"""The names of the fields that are written down."""
-_NAMES: Final = ", ".join(WRITTEN)
-assert tuple(one.name for one in fields(Trial))[: len(WRITTEN)] == WRITTEN
+"""By the type of a field that is written down: the test of a JSON value, and what an array has."""
+
+_WRITTEN: Final = [one for one in dataclasses.fields(Trial) if one.metadata]
+KINDS: Final = {one.name: str(one.type) for one in _WRITTEN}
+"""The types of the fields that are written down, by name."""
+MEANINGS: Final[dict[str, str]] = {one.name: one.metadata["meaning"] for one in _WRITTEN}
+"""What these fields mean."""

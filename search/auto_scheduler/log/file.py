@@ -28,13 +28,6 @@ from search.records.record_files import RecordFiles
 logger = logging.getLogger("auto_scheduler")
 
 
-def _is_record(value: object) -> bool:
-    match value:
-        case (MeasureInput(), MeasureResult()):
-            return True
-    return False
-
-
 def _no_log(given: object) -> TuningError:
     return TuningError(
         "logs are given as paths, or as records (MeasureInput, MeasureResult), got "
@@ -42,7 +35,9 @@ def _no_log(given: object) -> TuningError:
     )
 
 
-LOGS: Final = RecordFiles(line_decoder, dump_record_to_string, _is_record, _no_log, logger)
+LOGS: Final[RecordFiles[MeasureRecord]] = RecordFiles(
+    line_decoder, dump_record_to_string, (MeasureInput, MeasureResult), _no_log, logger
+)
 
 
 class RecordReader(os.PathLike[str]):

@@ -17,20 +17,18 @@ from search.records.record_files import RecordFiles
 logger = logging.getLogger("autotvm")
 
 
-def _is_record(value: object) -> bool:
-    match value:
-        case (MeasureInput(), MeasureResult()):
-            return True
-    return False
-
-
 def _no_log(given: object) -> TemplateError:
     return TemplateError(f"a log is a path, an opened file or records, got {type(given).__name__}")
 
 
-LOGS: Final[RecordFiles[Record]] = RecordFiles(lambda: decode, encode, _is_record, _no_log, logger)
+LOGS: Final[RecordFiles[Record]] = RecordFiles(
+    lambda: decode, encode, (MeasureInput, MeasureResult), _no_log, logger
+)
 
-load_from_file = LOGS.load
+
+def load_from_file(filepath: PathLike) -> Iterator[Record]:
+    """Yield the records of a log; see `load_from_buffer`. OSError for one that cannot be opened."""
+    return LOGS.load(filepath)
 
 
 def load_from_buffer(file: Iterable[str]) -> Iterator[Record]:
