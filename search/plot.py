@@ -194,7 +194,8 @@ def where_time_went(
 
     `measure` is the time on the measuring core. `build` adds up the building processes, which work
     beside each other and beside measuring, so that it may exceed the rest. `search and wait` is
-    what is left of the time from the first trial's start to the last one's end. With the Profiler
+    what is left of the time from the first trial's start to the last one's end. Logs that do not
+    tell building from measuring have one bar for both. With the Profiler
     that was entered during the run (`profilers`: one, or one for each label) it is told apart into
     `search`, `learn`, `wait for builds` and `other`.
     """
@@ -278,6 +279,9 @@ def _stages(run: Trials, profiler: Profiler | None) -> dict[str, float]:
     table = run.array
     measure = float(table["measure_secs"].sum())
     stages = {"build": float(table["build_secs"].sum()), "measure": measure}
+    if any(trial.total_secs is not None for trial in run.trials):
+        measure = math.fsum(trial.spent for trial in run.trials)
+        stages = {"build and measure": measure}
     if profiler is None:
         total = float(table["elapsed"].max()) if len(table) else 0.0
         return {**stages, "search and wait": max(total - measure, 0.0)}

@@ -40,7 +40,7 @@ def overview(table: Trials) -> NDArray[Any]:
     _endings(axes[1], table)
     _time(axes[2], table)
     for ax, curve in zip(axes[3:], curves, strict=False):
-        draw_curve(curve, ax)
+        _curve(ax, curve)
     if curves:
         fullest = max(
             axes[3 : 3 + len(curves)], key=lambda ax: len(ax.get_legend_handles_labels()[1])
@@ -51,8 +51,8 @@ def overview(table: Trials) -> NDArray[Any]:
     return axes
 
 
-def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int = 0) -> Axes:
-    """Draw the best and, without a label, the median cost against the values of a column.
+def _curve(ax: Axes, curve: CostCurve) -> None:
+    """Draw the best and the median cost against the values of a column.
 
     Positive numbers have a logarithmic axis; others stand side by side. The larger dot is where
     the largest drop of the best cost ends, from one value to the next.
@@ -60,14 +60,13 @@ def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int
     numeric = all(isinstance(value, (int, float)) and value > 0 for value in curve.values)
     places = np.array(curve.values, np.float64) if numeric else np.arange(len(curve.values))
     best, median = (np.array(costs) * 1e6 for costs in (curve.best, curve.median))
-    if label is None:
-        ax.plot(places, median, "--", color=COLOURS[5], alpha=0.6, label="median")
-    ax.plot(places, best, "o-", color=COLOURS[colour], markersize=4, label=label or "best")
+    ax.plot(places, median, "--", color=COLOURS[5], alpha=0.6, label="median")
+    ax.plot(places, best, "o-", color=COLOURS[0], markersize=4, label="best")
     turn = curve.turning_point()
     if turn is not None and turn.factor >= _WORTH_A_DOT:
         at = curve.values.index(turn.after)
-        drop = "after the largest drop" if label is None else None
-        ax.plot(places[at], best[at], "o", color=COLOURS[colour], markersize=9, label=drop)
+        label = "after the largest drop"
+        ax.plot(places[at], best[at], "o", color=COLOURS[0], markersize=9, label=label)
     log_scale(ax)
     if numeric:
         ax.set_xscale("log", base=2)
@@ -79,7 +78,6 @@ def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int
     ax.set_title(curve.column, fontsize=9)
     ax.set_ylabel("time (us)")
     ax.grid(alpha=0.3)
-    return ax
 
 
 def _in_words(number: float) -> str:
@@ -94,7 +92,7 @@ def _progress(ax: Axes, table: Trials) -> None:
     numbers = np.arange(1, len(table) + 1)
     cost = table.column("cost") * 1e6
     if np.isfinite(cost).any():
-        ax.plot(numbers, cost, "o", color=COLOURS[1], alpha=0.45, markersize=3, label="measured")
+        ax.plot(numbers, cost, "o", color=COLOURS[5], alpha=0.45, markersize=3, label="measured")
         best_so_far({"best so far": table}, ax=ax)
     else:
         say(ax, "nothing was measured")

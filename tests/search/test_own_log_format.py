@@ -136,6 +136,8 @@ def test_pictures_of_runs_are_those_of_any_log(tmp_path):
     table = autotvm.records_to_table(tmp_path / "matmul.log")
     runs = {"templates": table, "a run": RunTable([FIRST, BEST])}
     assert len(search.plot.best_so_far(runs, against="seconds").lines) == 2
+    stages = [label.get_text() for label in search.plot.where_time_went(table).get_yticklabels()]
+    assert stages == ["build and measure", "search and wait"]
 
 
 def test_what_is_no_log_is_said(tmp_path):
