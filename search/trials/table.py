@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -23,7 +22,6 @@ Row = dict[str, Any]
 Value = Callable[[Trial], Any]
 
 _MOST_SHOWN: Final = 20
-_MOST_TEXT: Final = 120
 
 _FIRST: Final[dict[str, Value]] = {
     "task": attrgetter("task"),
@@ -59,14 +57,16 @@ class Trials(Sequence[Any]):
     `time` say, is `time (knob)`.
     """
 
-    def __init__(self, trials: Sequence[Trial], rows: list[Row] | None = None) -> None:
+    def __init__(self, trials: Sequence[Trial]) -> None:
         self.trials = list(trials)
-        if rows is not None:
-            self.rows = rows
+        self._part_of: tuple[Trials, Sequence[int]] | None = None
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The facts about each trial by column."""
+        """The facts about each trial by column; a part of a table has the rows of the whole."""
+        if self._part_of is not None:
+            whole, places = self._part_of
+            return [whole.rows[k] for k in places]
         columns = self._columns_of_knobs()
         start = min((trial.time for trial in self.trials), default=0.0)
         return [
@@ -85,8 +85,8 @@ class Trials(Sequence[Any]):
         best: dict[tuple[str, str, str], float] = {}
         for trial in self.trials:
             key = (trial.task, trial.workload, trial.target)
-            if trial.seconds is not None:
-                best[key] = min(best.get(key, math.inf), trial.seconds)
+            if (seconds := trial.seconds) is not None:
+                best[key] = min(best.get(key, math.inf), seconds)
             yield best.get(key)
 
     @cached_property
@@ -95,16 +95,15 @@ class Trials(Sequence[Any]):
 
         Columns are the fields of `Trial` that are numbers or short texts, and two more.
         `run_secs` is the mean in seconds, NaN for a trial without times; a `predicted` of NaN and a
-        `space` of -1 stand for None; of texts there is the first line, cut short. `best_so_far` is
-        the lowest mean of the same task, program and target up to this trial, NaN before the first;
+        `space` of -1 stand for None; `error` is the first line, cut short. `best_so_far` is the
+        lowest mean of the same task, program and target up to this trial, NaN before the first;
         `elapsed` the seconds since the first trial of the table began.
         """
-        dtypes = {name: READ_AS[kind][1] for name, kind in KINDS.items()}
-        columns: dict[str, NDArray[Any]] = {
-            name: np.array([_plain(getattr(trial, name), dtype) for trial in self.trials], dtype)
-            for name, dtype in dtypes.items()
-            if dtype is not None
-        }
+        columns: dict[str, NDArray[Any]] = {}
+        for name, (_, dtype, plain) in ((name, READ_AS[kind]) for name, kind in KINDS.items()):
+            if dtype is not None:
+                values = map(attrgetter(name), self.trials)
+                columns[name] = np.array(list(map(plain, values) if plain else values), dtype)
         start = min((trial.time - trial.spent for trial in self.trials), default=0.0)
         columns["best_so_far"] = np.array(list(map(_number, self._best_so_far())), np.float64)
         columns["elapsed"] = columns["time"] - start
@@ -116,7 +115,9 @@ class Trials(Sequence[Any]):
     # --------------------------------------------------------------------------------- rows of it
 
     def _part(self, places: Sequence[int]) -> Self:
-        return type(self)([self.trials[k] for k in places], [self.rows[k] for k in places])
+        part = type(self)([self.trials[k] for k in places])
+        part._part_of = (self, places)
+        return part
 
     @cached_property
     def _labels(self) -> list[str]:
@@ -297,13 +298,13 @@ class RunTable(Trials):
 
 def _summary(run: RunTable) -> tuple[str, ...]:
     stages = [trial.stage for trial in run.trials]
-    best = run.best()
+    best = min((one.seconds for one in run.trials if one.seconds is not None), default=None)
     return (
         str(len(run)),
         str(stages.count("done")),
         str(stages.count("stopped")),
         str(sum(trial.failed for trial in run.trials)),
-        "N/A" if best is None else f"{best['cost'] * 1e6:.4f}",
+        "N/A" if best is None else f"{best * 1e6:.4f}",
         f"{sum(trial.build_secs for trial in run.trials):.1f}",
         f"{sum(trial.measure_secs for trial in run.trials):.1f}",
     )
@@ -326,12 +327,3 @@ def _data_frame(rows: Sequence[Row], columns: Iterable[str], otherwise: str) -> 
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def _plain(value: Any, dtype: type[np.generic]) -> Any:
-    """Return a field of a trial as an array has it."""
-    if value is None or value == ():
-        return {np.str_: "", np.int64: -1, np.float64: math.nan}[dtype]
-    if isinstance(value, tuple):
-        return statistics.fmean(value)
-    return value.strip().partition("\n")[0][:_MOST_TEXT] if dtype is np.str_ else value

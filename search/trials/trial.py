@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -26,6 +26,7 @@ or `"stopped"` as soon as it was certain that it is not the best.
 
 NO_ERROR: Final = "NO_ERROR"
 STOPPED: Final = "STOPPED_EARLY"
+_MOST_TEXT: Final = 120
 
 
 def _as(meaning: str) -> dict[str, str]:
@@ -134,7 +135,7 @@ class Trial:
         for name, kind in KINDS.items():
             if name not in obj:
                 raise DatabaseError(f"field {name} is missing")
-            if not READ_AS[kind][0](obj[name]):
+            if not READ_AS[kind].holds(obj[name]):
                 raise DatabaseError(f"field {name} cannot be {obj[name]!r:.80}")
         known = {name: obj[name] for name in MEANINGS}
         return Trial(**{**known, "run_secs": tuple(map(float, known["run_secs"]))})
@@ -148,21 +149,47 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-READ_AS: Final[dict[str, tuple[Callable[[Any], bool], type[np.generic] | None]]] = {
-    "str": (lambda value: isinstance(value, str), np.str_),
-    "str | None": (lambda value: value is None or isinstance(value, str), np.str_),
-    "Stage": (lambda value: value in get_args(Stage), np.str_),
-    "int": (_is_count, np.int64),
-    "int | None": (lambda value: value is None or _is_count(value), np.int64),
-    "float": (_is_seconds, np.float64),
-    "float | None": (lambda value: value is None or is_number(value), np.float64),
-    "tuple[float, ...]": (
-        lambda value: isinstance(value, list) and all(map(_is_seconds, value)),
-        np.float64,
+def _first_line(text: str | None) -> str:
+    return "" if not text else text.strip().partition("\n")[0][:_MOST_TEXT]
+
+
+def _mean(seconds: tuple[float, ...]) -> float:
+    return statistics.fmean(seconds) if seconds else math.nan
+
+
+class Kind(NamedTuple):
+    """A type of fields that are written down."""
+
+    holds: Callable[[Any], bool]
+    """Says whether a value of JSON is of this type."""
+    dtype: type[np.generic] | None
+    """What an array of such fields has; None if there is none."""
+    plain: Callable[[Any], Any] | None = None
+    """Returns what stands for a value in an array, if that is not the value itself."""
+
+
+READ_AS: Final[dict[str, Kind]] = {
+    "str": Kind(lambda value: isinstance(value, str), np.str_),
+    "str | None": Kind(lambda value: value is None or isinstance(value, str), np.str_, _first_line),
+    "Stage": Kind(lambda value: value in get_args(Stage), np.str_),
+    "int": Kind(_is_count, np.int64),
+    "int | None": Kind(
+        lambda value: value is None or _is_count(value),
+        np.int64,
+        lambda value: -1 if value is None else value,
     ),
-    "list[Any] | None": (lambda value: value is None or isinstance(value, list), None),
+    "float": Kind(_is_seconds, np.float64),
+    "float | None": Kind(
+        lambda value: value is None or is_number(value),
+        np.float64,
+        lambda value: math.nan if value is None else value,
+    ),
+    "tuple[float, ...]": Kind(
+        lambda value: isinstance(value, list) and all(map(_is_seconds, value)), np.float64, _mean
+    ),
+    "list[Any] | None": Kind(lambda value: value is None or isinstance(value, list), None),
 }
-"""By the type of a field that is written down: the test of a JSON value, and what an array has."""
+"""By the type of a field that is written down, what it may hold."""
 
 _WRITTEN: Final = [one for one in dataclasses.fields(Trial) if one.metadata]
 KINDS: Final = {one.name: str(one.type) for one in _WRITTEN}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from schedule import BlockRV, LoopRV, Schedule
 from schedule.trace_json import TraceError
-from search.auto_scheduler.steps.state import Stage, State
+from search.auto_scheduler.steps.state import State
 from search.auto_scheduler.steps.step import StepError, TraceStep, blamed_on_step
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
@@ -137,41 +137,6 @@ class Replay:
                 "the range of one depends on another; steps on it cannot be replayed"
             )
         return loops[len(loops) - count :]
-
-    def rfactor(self, index: int, position: int, factor_axis: int) -> None:
-        """Factor a loop of the reduction of a stage, and give the partial results a stage."""
-        sch, stage = self.sch, self.state.stages[index]
-        block, loops = self.block(index), self.nest(index)
-        for change in stage.changes:
-            loops = change.says.replay(sch, block, loops)
-        partial = sch.rfactor(loops[position], factor_axis)
-        rank = len(stage.shape)
-        kept = [k for k in range(rank, len(loops)) if k != position]
-        order = [*range(factor_axis), position, *range(factor_axis, rank), *kept]
-        nest = sch.get_loops(partial)
-        ordered = [nest[k] for k in order]
-        if ordered != nest:
-            sch.reorder(*ordered)
-        self.insert(index, partial)
-        self._axes_in_order(stage, partial)
-        self._axes_in_order(stage, block)
-
-    def _axes_in_order(self, stage: Stage, block: BlockRV) -> None:
-        """Give a block its axes in the order of the loops, in which `compute_at` makes new ones."""
-        sch = self.sch
-        bound = list(sch.get_sref(block).block_realize.iter_values)
-        variables = [sch.get(loop).loop_var for loop in sch.get_loops(block)]
-        try:
-            order = [bound.index(var) for var in variables]
-        except ValueError:
-            order = []
-        if sorted(order) != list(range(len(bound))):
-            raise StepError(
-                f"the loops of the reduction {stage.name} that remain are not its axes; fuse all "
-                "of them before they are split"
-            )
-        if order != sorted(order):
-            sch.reorder_block_iter_var(block, order)
 
     # ------------------------------------------------------------------------------------ the state
 

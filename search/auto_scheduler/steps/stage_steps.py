@@ -9,6 +9,7 @@ from search.auto_scheduler.steps.state import Iterator, IterKind, Place, Stage, 
 from search.auto_scheduler.steps.step import StageStep, StepError
 
 if TYPE_CHECKING:
+    from schedule import BlockRV, Schedule
     from search.auto_scheduler.steps.replay import Replay
 
 
@@ -119,7 +120,13 @@ class CacheWriteStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Divide the stage, which must be as it was made."""
-        stage = _unchanged(state, self.stage)
+        stage = state.stage_with_loops(self.stage)
+        if stage.changes:
+            raise StepError(
+                f"the loops of {stage.name} were changed by step {stage.changes[0].step}; a stage "
+                "is divided before that"
+            )
+        _check_alone(state, self.stage)
         if not stage.shape or len(stage.axes) < len(stage.shape):
             raise StepError(f"{stage.name} has no loops over its elements to divide")
         rank = len(stage.shape)
@@ -182,19 +189,37 @@ class RfactorStep(StageStep):
 
     def restructure(self, program: Replay) -> None:
         """Bring the loops of the reduction into shape, and factor one."""
-        axis = self.factor_axis(program.state.stage(self.stage))
-        program.rfactor(self.stage, self.iterator, axis)
+        sch, stage = program.sch, program.state.stage(self.stage)
+        block, loops = program.block(self.stage), program.nest(self.stage)
+        for change in stage.changes:
+            loops = change.says.replay(sch, block, loops)
+        place, rank = self.factor_axis(stage), len(stage.shape)
+        partial = sch.rfactor(loops[self.iterator], place)
+        kept = [k for k in range(rank, len(loops)) if k != self.iterator]
+        nest = sch.get_loops(partial)
+        ordered = [nest[k] for k in (*range(place), self.iterator, *range(place, rank), *kept)]
+        if ordered != nest:
+            sch.reorder(*ordered)
+        program.insert(self.stage, partial)
+        for one in (partial, block):
+            _axes_in_order(sch, stage, one)
 
 
-def _unchanged(state: State, index: int) -> Stage:
-    stage = state.stage_with_loops(index)
-    if stage.changes:
+def _axes_in_order(sch: Schedule, stage: Stage, block: BlockRV) -> None:
+    """Give a block its axes in the order of the loops, in which `compute_at` makes new ones."""
+    bound = list(sch.get_sref(block).block_realize.iter_values)
+    variables = [sch.get(loop).loop_var for loop in sch.get_loops(block)]
+    try:
+        order = [bound.index(var) for var in variables]
+    except ValueError:
+        order = []
+    if sorted(order) != list(range(len(bound))):
         raise StepError(
-            f"the loops of {stage.name} were changed by step {stage.changes[0].step}; a stage is "
-            "divided before that"
+            f"the loops of the reduction {stage.name} that remain are not its axes; fuse all of "
+            "them before they are split"
         )
-    _check_alone(state, index)
-    return stage
+    if order != sorted(order):
+        sch.reorder_block_iter_var(block, order)
 
 
 def _check_alone(state: State, index: int) -> None:
