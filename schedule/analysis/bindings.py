@@ -7,11 +7,16 @@ from functools import lru_cache
 
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
-from tensorir.arith.mixed_radix import Digits, mixed_radix
+from tensorir.arith import (
+    Analyzer,
+    IterMapLevel,
+    IterSumExpr,
+    detect_iter_map,
+    iter_map_simplify,
+)
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import BufferLoad, Call, Cast, IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import is_const_int, logical_and
+from tensorir.nodes.ops import TRUE, logical_and
 from tensorir.nodes.stmt import (
     Allocate,
     AllocateConst,
@@ -43,25 +48,26 @@ def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
     return {axis.var: axis.dom for axis in axes if axis.dom is not None}
 
 
+def knowing(domain: Mapping[Var, Range]) -> Analyzer:
+    """Return an analyzer that knows the values which loops or axes take."""
+    analyzer = Analyzer()
+    for var, values in domain.items():
+        analyzer.bind(var, values)
+    return analyzer
+
+
 def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
     """Return the values that the axes of a block are bound to, each in the type of its axis."""
     bound = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     return {axis.var: value.astype(axis.var.dtype) for axis, value in bound}
 
 
-def plain_digits(values: tuple[PrimExpr, ...], loops: Sequence[For]) -> Sequence[Digits] | None:
-    """Return the digits by which bindings count through loops, None unless plain to see."""
-    return _plain_digits(values, *[(lp.loop_var, lp.min, lp.extent) for lp in loops])
-
-
-@lru_cache(maxsize=256)
-def _plain_digits(
-    values: tuple[PrimExpr, ...], *loops: tuple[Var, PrimExpr, PrimExpr]
-) -> Sequence[Digits] | None:
-    # Checks that do not know of one another ask this, in primitive after primitive, most of which
-    # change neither the bindings nor what the loops run over.
-    domain = {var: Range.from_min_extent(low, extent) for var, low, extent in loops}
-    return mixed_radix(values, domain, keep_unit=True)
+def affine_map(
+    values: tuple[PrimExpr, ...], loops: Sequence[For], predicate: PrimExpr = TRUE
+) -> tuple[IterSumExpr, ...]:
+    """Return bindings as independent pieces of loops, nothing where they are not found to be."""
+    domain = {lp.loop_var: lp for lp in loops}
+    return detect_iter_map(values, domain, predicate, simplify_trivial_iterators=False).indices
 
 
 def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
@@ -71,24 +77,15 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     found under the block's predicate.
     """
     realize = block.block_realize
-    loops = [sref.loop for sref in loops_above(block)]
     if block.parent is None:
         return not realize.iter_values
+    loops = [sref.loop for sref in loops_above(block)]
     if not loops:
         return True
-    runs_always = is_const_int(realize.predicate, 1)
-    if runs_always and plain_digits(realize.iter_values, loops) is not None:
-        return True
-    result = detect_iter_map(
-        realize.iter_values,
-        {loop.loop_var: loop for loop in loops},
-        realize.predicate,
-        IterMapLevel.SURJECTIVE,
-        simplify_trivial_iterators=False,
-    )
-    if len(result.indices) != len(realize.iter_values):
+    found = affine_map(realize.iter_values, loops, realize.predicate)
+    if len(found) != len(realize.iter_values):
         return False
-    return all(not s.args or s.args[0].scale == 1 for s in result.indices)
+    return all(not index.args or index.args[0].scale == 1 for index in found)
 
 
 def is_trivial_binding(block: StmtSRef) -> bool:

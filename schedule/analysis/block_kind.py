@@ -10,7 +10,7 @@ from collections.abc import Collection
 from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
-from schedule.analysis.known_cover import reads_covered
+from schedule.analysis.region_cover import reads_covered
 from schedule.analysis.surroundings import (
     check_dependencies_show,
     check_one_name,

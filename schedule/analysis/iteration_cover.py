@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.bindings import axis_domain
-from schedule.analysis.regions import path_domain, relax
-from schedule.analysis.whole_buffer import plainly_runs_everywhere
-from schedule.sref import StmtSRef
-from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, inverse_affine_iter_map
+from schedule.analysis.bindings import affine_map, axis_domain
+from schedule.analysis.regions import path_domain
+from schedule.analysis.surroundings import guards
+from schedule.sref import StmtSRef, loops_above, scope_root
+from tensorir.arith import (
+    Analyzer,
+    IterMapLevel,
+    IterSumExpr,
+    detect_iter_map,
+    inverse_affine_iter_map,
+)
+from tensorir.arith.linearize import Linearizer
+from tensorir.arith.size import linear_of
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr, Var
@@ -19,23 +27,49 @@ from tensorir.rewriting.visit import substitute, uses_var, walk
 def left_out(block: StmtSRef, axes: Sequence[IterVar]) -> IterVar | None:
     """Return one of some axes that may not take all its values, None if all surely do.
 
-    They take them whatever values the other axes of the block have.
+    They take them whatever values the other axes of the block have. Conditions around the block do
+    not count.
     """
-    if plainly_runs_everywhere(block):
-        return None
     realize = block.block_realize
-    points = [Range.point(value) for value in realize.iter_values]
-    analyzer = Analyzer()
-    box = relax(points, path_domain(block, None), realize.predicate, analyzer, upper=False)
+    loops = [sref.loop for sref in loops_above(block)]
+    indices = affine_map(realize.iter_values, loops, realize.predicate)
+    reader = Analyzer().linearizer
     for k, axis in enumerate(realize.block.iter_vars):
         if axis in axes and axis.dom is not None:
-            low, high = axis.dom.min, axis.dom.min + axis.dom.extent - 1
-            if box is None or not (
-                analyzer.can_prove(box[k].min_value <= low)
-                and analyzer.can_prove(high <= box[k].max_value)
-            ):
+            known = bool(indices) and _takes_all(indices[k], axis.dom, reader)
+            if not known:
                 return axis
     return None
+
+
+def runs_everywhere(block: StmtSRef) -> bool:
+    """Say whether the loops around a block in its scope surely give its axes all their values."""
+    if not is_const_int(block.block_realize.predicate, 1):
+        return False
+    scope = scope_root(block)
+    if scope is not None and guards(block, scope):
+        return False
+    axes = block.block.iter_vars
+    return all(axis.dom is not None for axis in axes) and left_out(block, axes) is None
+
+
+def _takes_all(index: IterSumExpr, domain: Range, reader: Linearizer) -> bool:
+    """Say whether an index that is one piece of loops takes all values of a domain."""
+    low, last = index.base, index.base
+    if index.args:
+        piece = index.args[0]
+        reach = linear_of(piece.extent - 1)
+        if piece.scale == 1:
+            last = low.plus(reach)
+        elif piece.scale == -1:
+            low = low.plus(reach, -1)
+        else:
+            return False
+    first = reader(domain.min)
+    end = first.plus(reader(domain.extent))
+    return reader.at_least_zero(first.plus(low, -1)) and reader.at_least_zero(
+        last.plus(end, -1).plus_const(1)
+    )
 
 
 def runs_where(block: StmtSRef) -> PrimExpr | None:
@@ -44,7 +78,7 @@ def runs_where(block: StmtSRef) -> PrimExpr | None:
     Values that lie outside of an axis's domain are not asked about. None where the loops around the
     block do not tell, which are then no affine map or read memory.
     """
-    if plainly_runs_everywhere(block):
+    if runs_everywhere(block):
         return TRUE
     realize = block.block_realize
     predicate = realize.predicate

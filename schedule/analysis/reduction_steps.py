@@ -15,13 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from schedule.analysis.bindings import loop_range, plain_digits
+from schedule.analysis.bindings import affine_map, loop_range
 from schedule.analysis.block_kind import blocks_in
 from schedule.sref import StmtSRef, loops_above, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, IterMark, IterSumExpr, detect_iter_map
-from tensorir.arith.coefficients import coefficients
-from tensorir.arith.mixed_radix import Digits, radix_span
-from tensorir.nodes.expr import GE, GT, LE, LT, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.expr import GE, GT, LE, LT, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
 from tensorir.rewriting.visit import children, collect_vars, substitute, uses_var
@@ -52,19 +50,13 @@ class Instances:
             logical_and(self.predicate, substitute(realize.predicate, bound)),
         )
 
-    def moved_by(self, digits: Sequence[Digits] | None = None) -> tuple[set[Var], set[Var]]:
-        """Return the variables that move data-parallel axes, and those that move others.
-
-        `digits` are those of the values, if they are known.
-        """
+    def moved_by(self) -> tuple[set[Var], set[Var]]:
+        """Return the variables that move data-parallel axes, and those that move others."""
         spatial: set[Var] = set()
         reduce: set[Var] = set()
-        for k, axis in enumerate(self.axes):
+        for axis, value in zip(self.axes, self.values, strict=True):
             moved = spatial if axis.iter_type == IterVar.DATA_PAR else reduce
-            if digits is None:
-                moved.update(collect_vars(self.values[k]))
-            else:
-                moved.update([var for var, _ in digits[k]])
+            moved.update(collect_vars(value))
         return spatial, reduce
 
 
@@ -105,19 +97,15 @@ class Steps:
     def __init__(self, instances: Instances, loops: Sequence[For]) -> None:
         """Take all the loops that the bindings use."""
         self._instances = instances
-        self._plain = plain_digits(instances.values, tuple(loops))
-        self.spatial, self.reduce = instances.moved_by(self._plain)
+        self._counted = _counted(affine_map(instances.values, loops))
+        self.spatial, self.reduce = instances.moved_by()
         self._late = self._late_start(loops)
 
     def _late_start(self, loops: Sequence[For]) -> str | None:
-        at_start: dict[Var, PrimExpr] | None = None
+        at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in self.reduce}
         for axis, value in zip(self._instances.axes, self._instances.values, strict=True):
-            if axis.iter_type == IterVar.DATA_PAR or axis.dom is None:
-                continue
-            first = axis.dom.min
-            if self._plain is None or not is_const_int(first, 0):
-                if at_start is None:
-                    at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in self.reduce}
+            if axis.iter_type != IterVar.DATA_PAR and axis.dom is not None:
+                first = axis.dom.min
                 if not Analyzer().can_prove_equal(substitute(value, at_start), first):
                     return f"reduction axis {axis.var.name} may not start at {first}"
         return None
@@ -140,10 +128,8 @@ class Steps:
                     if var not in reduce and var not in spatial:
                         return f"loop `{var.name}` runs the same steps several times"
                     inner.append(lp)
-        if self._late is not None or self._plain is not None:
+        if self._late is not None or self._counted:
             return self._late
-        if _plainly_apart(self._instances.values, inner):
-            return None
         used = [lp for lp in loops if lp.loop_var in spatial or lp.loop_var in reduce]
         pieces = _pieces(self._instances, used, inner)
         if pieces is None:
@@ -180,28 +166,13 @@ def left_out_first(
     return None
 
 
-def _plainly_apart(values: Sequence[PrimExpr], loops: Sequence[For]) -> bool:
-    """Say whether loops count through the axes, each through one, whatever else moves these.
-
-    Then they run no instance twice. False means that it is not plain to see.
-    """
-    extents = {lp.loop_var: lp.extent for lp in loops}
-    seen: set[Var] = set()
-    for value in values:
-        total = coefficients(value)
-        if any(uses_var(part, extents.__contains__) for part, _ in total.parts):
-            return False
-        terms: list[tuple[int, int]] = []
-        for var, scale in total.of.items():
-            extent = extents.get(var)
-            if extent is not None:
-                if var in seen or not isinstance(extent, IntImm):
-                    return False
-                seen.add(var)
-                terms.append((scale, extent.value))
-        if radix_span(terms) is None:
-            return False
-    return len(seen) == len(extents)
+def _counted(indices: Sequence[IterSumExpr]) -> bool:
+    """Say whether each index is a whole iterator, so that each loop moves one axis at most."""
+    return bool(indices) and all(
+        piece.is_whole and (isinstance(piece.source.source, Var) or _counted([piece.source.source]))
+        for index in indices
+        for piece in index.args
+    )
 
 
 def _pieces(

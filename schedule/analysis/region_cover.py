@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.dependency import BlockScope, Dependency, DepKind
+from schedule.analysis.iteration_cover import runs_everywhere
 from schedule.analysis.predicates import divided_by_use, without_variables
 from schedule.analysis.regions import Box, bound_region, path_domain, relax
 from schedule.analysis.sure_writes import holds, surely_written, written_within
@@ -16,7 +17,61 @@ from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, conjuncts, const, logical_and, max_, min_
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import TRUE, conjuncts, const, is_const_int, logical_and, max_, min_
+from tensorir.nodes.stmt import Block, BufferStore
+
+_LIMIT = 128
+"""The number of blocks that a schedule remembers; they keep old loop nests in memory."""
+
+
+def reads_covered(
+    state: ScheduleState,
+    consumer: StmtSRef,
+    graph: BlockScope,
+    buffers: Collection[Buffer] | None = None,
+) -> bool:
+    """Return the answer of `covers_reads` for all reads of a block, or for some buffers alone.
+
+    Producers in other loop nests that fill their buffers settle it. Else it depends on the loop
+    nests of the consumer and its producers, and on the loops around their scope. Statements are
+    immutable, so if all these are the same objects as before, so is the answer.
+    """
+    nest = _nest(consumer)
+    edges = flow_into(graph, consumer, buffers)
+    nests = [_nest(edge.src) for edge in edges]
+    if all(
+        other is not nest and fills_buffer(edge.src, edge.buffer)
+        for edge, other in zip(edges, nests, strict=True)
+    ):
+        return True
+    evidence = [_evidence(nest)]
+    for edge, other in zip(edges, nests, strict=True):
+        evidence += (_evidence(other), edge.src.block, edge.buffer)
+    outer = nest.parent
+    while outer is not None:
+        if not outer.is_block:
+            evidence.append(outer.loop)
+        outer = outer.parent
+    before, answer = state.covered.get(consumer.block, ([], False))
+    if len(before) == len(evidence) and all(a is b for a, b in zip(before, evidence, strict=True)):
+        return answer
+    answer = covers_reads(state, consumer, graph, buffers)
+    if len(state.covered) >= _LIMIT:
+        state.covered.clear()
+    state.covered[consumer.block] = evidence, answer
+    return answer
+
+
+def _nest(block: StmtSRef) -> StmtSRef:
+    """Return the outermost loop around a block in its scope, the block itself if there is none."""
+    while block.parent is not None and not block.parent.is_block:
+        block = block.parent
+    return block
+
+
+def _evidence(nest: StmtSRef) -> Node:
+    return nest.block_realize if nest.is_block else nest.loop
 
 
 def covers_reads(
@@ -55,6 +110,37 @@ def covers_reads(
                     ):
                         return False
     return True
+
+
+def fills_buffer(block: StmtSRef, buffer: Buffer) -> bool:
+    """Say whether the loops around a block in its scope surely make it write all of a buffer.
+
+    False means that it is not plain to see: only a single store at the block's axes is looked at,
+    whose axes run through the buffer's dimensions.
+    """
+    return _stores_everything(block.block, buffer) and runs_everywhere(block)
+
+
+def _stores_everything(block: Block, buffer: Buffer) -> bool:
+    """Say whether the instances of a block, taken together, store every element of a buffer."""
+    store = block.body
+    if type(store) is not BufferStore or store.buffer is not buffer or store.predicate is not None:
+        return False
+    domains = {axis.var: axis.dom for axis in block.iter_vars}
+    for index, size in zip(store.indices, buffer.shape, strict=True):
+        if type(size) is not IntImm:
+            return False
+        if size.value == 1 and is_const_int(index, 0):
+            continue
+        # Taken out of the table, so that a second index at the same axis is not accepted.
+        domain = domains.pop(index, None) if type(index) is Var else None
+        if not _counts_to(domain, size.value):
+            return False
+    return True
+
+
+def _counts_to(domain: Range | None, count: int) -> bool:
+    return domain is not None and is_const_int(domain.min, 0) and is_const_int(domain.extent, count)
 
 
 def flow_into(

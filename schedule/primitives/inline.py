@@ -15,7 +15,7 @@ from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
-from schedule.analysis.whole_buffer import fills_buffer
+from schedule.analysis.region_cover import fills_buffer
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef

@@ -10,10 +10,9 @@ from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.database import BestOfLogs
 from search.auto_scheduler.log.file import load_records, placed_records
 from search.database.module_equality import anchor_block
-from search.dispatch.find_schedule import FoundSchedule, find_schedule
+from search.dispatch.find_schedule import FoundSchedule, find_schedule, say_if_missing
 from search.dispatch.history import History
 from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
-from search.dispatch.what_is_missing import say_if_missing
 from search.errors import TuningError
 from search.records.appended_file import PathLike
 from search.records.record_files import Records

@@ -27,6 +27,9 @@ def explain(path: str | os.PathLike[str]) -> LogExplanation:
     place.stat()
     for kind in LogFormat.known:
         if (found := kind()).recognises(place):
-            return LogExplanation(path, found.read(place))
+            log = found.read(place)
+            if not log.trials:
+                raise TuningError(f"there are no trials in {os.fspath(path)}")
+            return LogExplanation(path, log)
     known = ", ".join(sorted(kind.__name__ for kind in LogFormat.known))
     raise TuningError(f"{os.fspath(path)} is no log of a known format; those are {known}")

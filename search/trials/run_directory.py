@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedule import Schedule
 from search.analysis.resources import resources_of
+from search.database.best_records import usable, with_traces
 from search.database.growing_file import GrowingFile, Line, json_line, json_of
 from search.database.in_directory import database_in
-from search.database.usable_records import usable, with_traces
 from search.errors import DatabaseError, TuningError
 from search.measuring.flops import estimate_tir_flops
-from search.spaces.decision_columns import decision_columns
-from search.spaces.decision_site import sites_of
+from search.spaces.decision_site import decision_columns, sites_of
 from search.spaces.design_space import DesignSpace
 from search.trials.log_format import (
     MOST_PROGRAMS,

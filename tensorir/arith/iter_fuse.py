@@ -55,7 +55,7 @@ class Fuser:
         self, terms: list[IterSplitExpr], extent: Size, base: Size, groups: tuple[Group, ...] = ()
     ) -> IterMark:
         """Return the iterator that stands for a sum of terms and a base."""
-        key = (extent, base, *groups, *[(s.key, s.scale) for s in terms])
+        key = (extent, base, *groups, *[(*s.key, s.scale) for s in terms])
         mark = self._marks.get(key)
         if mark is None:
             total = IterSumExpr(tuple(terms), linear_of(base) if base else ZERO)
@@ -91,9 +91,8 @@ class Fuser:
 
     def _order(self, terms: list[IterSplitExpr]) -> _Order:
         """Find in which order terms continue each other; NoIterMapError where they do not."""
-        left = list(terms)
-        start = _innermost(left)
-        scale = left[start].scale
+        left = _from_innermost(terms)
+        scale = left[0].scale
         if not is_positive(scale):
             if len(left) == 1:
                 return _Order(left, scale, left[0].extent, 0, [])
@@ -104,15 +103,13 @@ class Fuser:
         low: Size = 0
         slack: Size = 0
         while left:
-            following = _next(left, expected) if picked else start
-            overlap: Size = 0
-            if following is None:
-                following, overlap = self._overlapping(left, expected, scale)
-            term = left[following]
-            slack = slack + overlap
+            term = left[0]
+            if term.scale != expected:
+                term, overlap = self._following(left, expected, scale)
+                slack = slack + overlap
             group = self._group_ending_in(term, left) if self.groups else None
             if group is None:
-                left.pop(following)
+                left.remove(term)
                 picked.append(term)
                 expected = term.extent * term.scale
             else:
@@ -125,17 +122,17 @@ class Fuser:
         picked.reverse()
         return _Order(picked, scale, expected // scale + slack, low, groups)
 
-    def _overlapping(
+    def _following(
         self, left: list[IterSplitExpr], expected: Size, base_scale: Size
-    ) -> tuple[int, Size]:
-        """Return a term whose values overlap with those of the terms below, and by how much."""
+    ) -> tuple[IterSplitExpr, Size]:
+        """Return the term that continues at scale `expected`, or overlaps, and by how much."""
+        for term in left:
+            if term.scale == expected:
+                return term, 0
         if not self._strict and base_scale == 1:
-            candidates = [
-                k for k, s in enumerate(left) if is_positive(s.scale) and at_most(s.scale, expected)
-            ]
-            if candidates:
-                k = max(candidates, key=lambda c: size_rank(left[c].scale))
-                return k, expected - left[k].scale
+            for term in reversed(left):
+                if is_positive(term.scale) and at_most(term.scale, expected):
+                    return term, expected - term.scale
         raise NoIterMapError("the scales of added iterators leave gaps")
 
     def _group_ending_in(self, term: IterSplitExpr, left: list[IterSplitExpr]) -> Group | None:
@@ -165,34 +162,16 @@ class _Order:
     groups: list[Group]
 
 
-def _innermost(terms: list[IterSplitExpr]) -> int:
-    """Return the position of the term that a sum counts in units of.
+def _from_innermost(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
+    """Return terms in the order in which they may continue each other.
 
-    That is the one of the smallest scale, or of the fewest symbolic factors if no scale is
-    constant; of equal ones the last, but one of a single value before others.
+    Sums count in units of the first one: it has the smallest scale, or the fewest symbolic factors
+    if no scale is constant. Of equal ones the last comes first, but one of a single value before
+    others.
     """
-    start = len(terms) - 1
-    if start == 0:
-        return 0
-    least = size_rank(terms[start].scale)
-    for k in range(start - 1, -1, -1):
-        rank = size_rank(terms[k].scale)
-        if rank < least or (rank == least and terms[k].extent == 1 != terms[start].extent):
-            start, least = k, rank
-    return start
-
-
-def _next(left: list[IterSplitExpr], expected: Size) -> int | None:
-    """Return the position of the term that continues at scale `expected`."""
-    found: int | None = None
-    for k in range(len(left) - 1, -1, -1):
-        if left[k].scale != expected:
-            continue
-        if left[k].extent == 1:
-            return k
-        if found is None:
-            found = k
-    return found
+    left = terms[::-1]
+    left.sort(key=lambda s: (size_rank(s.scale), s.extent != 1))
+    return left
 
 
 def _merge_pieces(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:

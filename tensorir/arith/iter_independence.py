@@ -36,20 +36,23 @@ def check_pieces_fit(
     def note(splits: Iterable[IterSplitExpr]) -> None:
         for split in splits:
             mark = split.source
-            if mark in uses:
-                uses[mark].append(split)
-            else:
+            known = uses.get(mark)
+            if known is None:
                 uses[mark] = [split]
                 by_depth.setdefault(mark.depth, []).append(mark)
+            else:
+                known.append(split)
 
     for value in found:
         note(value.args)
     # What an iterator is made of is less deep, so all its pieces are known when it is its turn.
     for depth in range(max(by_depth, default=0), -1, -1):
         for mark in by_depth.get(depth, ()):
-            _check_mark(mark, uses[mark], level)
-            if isinstance(mark.source, IterSumExpr):
-                note(mark.source.args)
+            splits = uses[mark]
+            if len(splits) > 1 or mark.missing or not splits[0].is_whole:
+                _check_mark(mark, splits, level)
+            if depth:
+                note(mark.source.args)  # type: ignore[union-attr]
     if level is IterMapLevel.INJECTIVE:
         return set(uses)
     if not groups:
@@ -77,8 +80,6 @@ def _variables(mark: IterMark) -> Iterator[IterMark]:
 
 
 def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> None:
-    if len(splits) == 1 and splits[0].is_whole and not mark.missing:
-        return
     reached: Size = 1
     for split in sorted(splits, key=_position) if len(splits) > 1 else splits:
         skips = level is IterMapLevel.SURJECTIVE and split.lower_factor % reached == 0

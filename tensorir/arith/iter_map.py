@@ -9,9 +9,9 @@ divisors and factors may be symbolic: expressions without iterators, which are p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.const_interval import Interval
@@ -28,7 +28,6 @@ from tensorir.arith.iter_term import (
     widest,
 )
 from tensorir.arith.linear import ZERO, Linear
-from tensorir.arith.mixed_radix import Bounds, plainly_simplified
 from tensorir.arith.size import (
     Size,
     Sizes,
@@ -48,6 +47,18 @@ from tensorir.nodes.index_arithmetic import holds_indices
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import TRUE, is_const_int
 from tensorir.rewriting.visit import children, uses_var
+
+
+class Bounds(Protocol):
+    """The first value of a variable and the number of values: a `Range`, or a loop."""
+
+    @property
+    def min(self) -> PrimExpr:
+        """The least value."""
+
+    @property
+    def extent(self) -> PrimExpr:
+        """The number of values."""
 
 
 @dataclass(slots=True)
@@ -71,14 +82,56 @@ def detect_iter_map(
     Each index of the result is a sum of at most one piece and a base. Only points at which
     `predicate` holds count. Iterators of one value are left out if `simplify_trivial_iterators`.
     """
-    detector = _Detector(input_iters, check_level, simplify_trivial_iterators, analyzer)
+    options = check_level, simplify_trivial_iterators
+    if analyzer is not None:
+        return _detected(indices, input_iters, predicate, *options, analyzer)
+    key = _key(indices, input_iters, predicate, *options)
+    known = _KNOWN.get(key)
+    if known is None:
+        known = _detected(indices, input_iters, predicate, *options, Analyzer())
+        _remember(key, known)
+    return IterMapResult(known.indices, list(known.errors))
+
+
+def _detected(
+    indices: Sequence[PrimExpr],
+    domain: Mapping[Var, Bounds],
+    predicate: PrimExpr,
+    level: IterMapLevel,
+    simplify_trivial: bool,
+    analyzer: Analyzer,
+) -> IterMapResult:
+    detector = _Detector(domain, level, simplify_trivial, analyzer)
     try:
         detector.constrain(predicate)
-        found = tuple(detector.index(i) for i in indices)
+        found = tuple([detector.index(i) for i in indices])
         detector.check_independent(found)
     except NoIterMapError as error:
         return IterMapResult(errors=[str(error)])
     return IterMapResult(found)
+
+
+_KNOWN: Final[dict[tuple[object, ...], IterMapResult]] = {}
+"""What was detected where nothing was known but the indices: it is the same whenever it is asked.
+
+Checks that do not know of one another ask it, in primitive after primitive, most of which change
+neither bindings nor what loops run over.
+"""
+_LIMIT: Final = 512
+"""The number of results that are remembered; they keep old programs in memory."""
+
+
+def _key(
+    indices: Iterable[PrimExpr], domain: Mapping[Var, Bounds], *options: object
+) -> tuple[object, ...]:
+    ranges = [(var, values.min, values.extent) for var, values in domain.items()]
+    return (*indices, *options, *ranges)
+
+
+def _remember(key: tuple[object, ...], found: IterMapResult) -> None:
+    if len(_KNOWN) >= _LIMIT:
+        _KNOWN.clear()
+    _KNOWN[key] = found
 
 
 def iter_map_simplify(
@@ -95,26 +148,22 @@ def iter_map_simplify(
     """
     if all(type(i) in _TRIVIAL for i in indices) and not simplify_trivial_iterators:
         return tuple(indices)
-    trivial = is_const_int(predicate, 1)
-    if trivial and check_level is not IterMapLevel.BIJECTIVE:
-        plain = plainly_simplified(indices, input_iters, not simplify_trivial_iterators)
-        if plain is not None:
-            return plain
-    analyzer = analyzer or Analyzer()
-    options: dict[str, Any] = {
-        "check_level": check_level,
-        "simplify_trivial_iterators": simplify_trivial_iterators,
-        "analyzer": analyzer,
-    }
-    result = detect_iter_map(indices, input_iters, predicate, **options)
-    if not result.indices and not trivial and check_level is not IterMapLevel.BIJECTIVE:
-        result = detect_iter_map(indices, input_iters, TRUE, **options)
-    if not result.indices:
-        return tuple(indices)
-    return tuple(
-        normalize_iter_map_to_expr(s, i.dtype, analyzer)
-        for s, i in zip(result.indices, indices, strict=True)
-    )
+    options = check_level, simplify_trivial_iterators
+    conditions = [predicate]
+    if not is_const_int(predicate, 1) and check_level is not IterMapLevel.BIJECTIVE:
+        conditions.append(TRUE)
+    for condition in conditions:
+        result = detect_iter_map(indices, input_iters, condition, *options, analyzer)
+        if result.indices:
+            written = tuple(
+                normalize_iter_map_to_expr(s, i.dtype, analyzer)
+                for s, i in zip(result.indices, indices, strict=True)
+            )
+            if analyzer is None:
+                # These are what the next to look at the indices will ask for.
+                _remember(_key(written, input_iters, condition, *options), result)
+            return written
+    return tuple(indices)
 
 
 def normalize_iter_map_to_expr(
@@ -129,43 +178,11 @@ def normalize_iter_map_to_expr(
     if not holds_indices(dtype):
         for split in value.args:
             wide = widest(split.source, wide)
-    return IterWriter(linearizer, wide).sum(value).astype(dtype)
+    written = IterWriter(linearizer, wide).sum(value)
+    return written if written.dtype is dtype else written.astype(dtype)
 
 
 _TRIVIAL: Final = frozenset({Var, IntImm})
-
-
-class _Total:
-    """A sum of pieces and a base while it is added up."""
-
-    __slots__ = ("base", "parts")
-
-    def __init__(self) -> None:
-        self.parts: list[IterSplitExpr] = []
-        self.base = ZERO
-
-    def add(self, value: IterSumExpr, factor: int) -> None:
-        """Add `factor` times a sum."""
-        for split in value.args:
-            self.parts.append(split.scaled(factor * split.scale))
-        self.add_base(value.base, factor)
-
-    def add_base(self, base: Linear, factor: int) -> None:
-        """Add `factor` times what contains no iterator."""
-        if base.terms or base.const:
-            self.base = self.base.plus(base, factor)
-
-    def sum(self) -> IterSumExpr:
-        """Return the sum, with each piece once."""
-        parts = self.parts
-        if len(parts) > 1 and len({s.source for s in parts}) < len(parts):
-            by_key: dict[PieceKey, IterSplitExpr] = {}
-            for split in parts:
-                known = by_key.get(split.key)
-                scale = split.scale if known is None else known.scale + split.scale
-                by_key[split.key] = split.scaled(scale)
-            parts = [s for s in by_key.values() if s.scale != 0]
-        return IterSumExpr(tuple(parts), self.base)
 
 
 class _Detector:
@@ -174,44 +191,51 @@ class _Detector:
         domain: Mapping[Var, Bounds],
         level: IterMapLevel,
         simplify_trivial: bool,
-        analyzer: Analyzer | None,
+        analyzer: Analyzer,
     ) -> None:
         self._level = level
         self._simplify_trivial = simplify_trivial
-        self._linear = (analyzer or Analyzer()).linearizer
+        self._linear = analyzer.linearizer
         self._domain = domain
         self._sizes = Sizes(self._linear, (values.extent for values in domain.values()))
-        self._vars: dict[Var, tuple[IterMark | None, Linear]] = {}
+        self._vars: dict[Var, IterSumExpr] = {}
         self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
 
     # ---------------------------------------------------------------------------------- iterators
 
-    def _iterator(self, var: Var) -> tuple[IterMark | None, Linear]:
-        """Return the iterator that a variable is, None if it is none, and what it starts from."""
+    def _variable(self, var: Var) -> IterSumExpr:
+        """Return a variable as the iterator that it is, if it is one, and what it starts from."""
+        known = self._vars.get(var)
+        if known is not None:
+            return known
+        extent: Size = 1
         values = self._domain.get(var)
         if values is None:
-            return None, self._linear(var)
-        first, count = values.min, values.extent
-        if self._mentions_iterator(first) or self._mentions_iterator(count):
-            raise NoIterMapError(f"the range of {var.name} depends on another iterator")
-        low = self._linear(first)
-        extent = count.value if type(count) is IntImm else self._sizes.of(self._linear(count))
-        if var in self._tightened:
+            low = self._linear(var)
+        elif var in self._tightened:
             least, most = self._tightened[var]
             low, extent = linear_of(least), most - least + 1
-        if extent == 1 and self._simplify_trivial:
-            return None, low
-        return IterMark(var, extent, low if low.terms or low.const else None), low
+        else:
+            first, count = values.min, values.extent
+            low = ZERO if _is_zero(first) else self._linear(self._outside(first, var))
+            if type(count) is IntImm:
+                extent = count.value
+            else:
+                extent = self._sizes.of(self._linear(self._outside(count, var)))
+        if values is None or (extent == 1 and self._simplify_trivial):
+            found = IterSumExpr((), low)
+        else:
+            mark = IterMark(var, extent, low if low.terms or low.const else None)
+            found = IterSumExpr((mark.whole,), low)
+        self._vars[var] = found
+        return found
 
-    def _add_var(self, var: Var, factor: int, into: _Total) -> None:
-        known = self._vars.get(var)
-        if known is None:
-            known = self._vars[var] = self._iterator(var)
-        mark, low = known
-        if mark is not None:
-            into.parts.append(IterSplitExpr(mark, 1, mark.extent, factor))
-        into.add_base(low, factor)
+    def _outside(self, bound: PrimExpr, var: Var) -> PrimExpr:
+        """Return a bound of a variable; NoIterMapError if it depends on another iterator."""
+        if self._mentions_iterator(bound):
+            raise NoIterMapError(f"the range of {var.name} depends on another iterator")
+        return bound
 
     def _mentions_iterator(self, expr: PrimExpr) -> bool:
         return type(expr) is not IntImm and uses_var(expr, self._domain.__contains__)
@@ -224,33 +248,45 @@ class _Detector:
 
     def _rewrite(self, expr: PrimExpr) -> IterSumExpr:
         kind = type(expr)
-        if kind in _SUMS and (isinstance(expr, Var) or _is_scalar_int(expr.dtype)):
-            total = _Total()
-            self._collect(expr, 1, total)
-            return total.sum()
-        rule = _RULES.get(kind)
-        if rule is not None and _is_scalar_int(expr.dtype):
-            return rule(self, expr)
+        if kind is Var or kind is e.SizeVar:
+            return self._variable(expr)  # type: ignore[arg-type]
+        if _is_scalar_int(expr.dtype):
+            if kind in _SUMS:
+                parts: list[IterSplitExpr] = []
+                base = self._collect(expr, 1, parts)
+                return IterSumExpr(tuple(_added_up(parts)), base)
+            rule = _RULES.get(kind)
+            if rule is not None:
+                return rule(self, expr)
         if self._mentions_iterator(expr):
             raise NoIterMapError(f"`{expr}` is not affine")
         return IterSumExpr((), self._linear(expr))
 
-    def _collect(self, expr: PrimExpr, factor: int, into: _Total) -> None:
-        """Add `factor` times an integer expression to a total; sums are read in one go."""
+    def _collect(self, expr: PrimExpr, factor: int, parts: list[IterSplitExpr]) -> Linear:
+        """Add the pieces in `factor` times an integer to a list, and return the base.
+
+        A sum is read in one go, however deep it is.
+        """
+        base = ZERO
         kind = type(expr)
-        while kind is e.Add:
-            self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
-            expr = expr.b  # type: ignore[attr-defined]
+        while kind in _SUMS:
+            if kind is e.Mul:
+                if type(expr.b) is not IntImm or not expr.b.value:  # type: ignore[attr-defined]
+                    break
+                factor *= expr.b.value  # type: ignore[attr-defined]
+                expr = expr.a  # type: ignore[attr-defined]
+            else:
+                base = _plus(base, self._collect(expr.a, factor, parts), 1)  # type: ignore[attr-defined]
+                factor = factor if kind is e.Add else -factor
+                expr = expr.b  # type: ignore[attr-defined]
             kind = type(expr)
-        if kind is Var or kind is e.SizeVar:
-            self._add_var(expr, factor, into)  # type: ignore[arg-type]
-        elif kind is e.Mul and type(expr.b) is IntImm and expr.b.value:  # type: ignore[attr-defined]
-            self._collect(expr.a, factor * expr.b.value, into)  # type: ignore[attr-defined]
-        elif kind is e.Sub:
-            self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
-            self._collect(expr.b, -factor, into)  # type: ignore[attr-defined]
+        if kind is Var:
+            found = self._vars.get(expr) or self._variable(expr)  # type: ignore[arg-type, call-overload]
         else:
-            into.add(self._multiply(expr) if kind is e.Mul else self._rewrite(expr), factor)
+            found = self._multiply(expr) if kind is e.Mul else self._rewrite(expr)
+        for split in found.args:
+            parts.append(split if factor == 1 else split.scaled(factor * split.scale))
+        return _plus(base, found.base, factor)
 
     def _multiply(self, node: Any) -> IterSumExpr:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
@@ -414,6 +450,8 @@ class _Detector:
         What a division fuses is what is known of its operand by then, so that inequalities on sums
         come before those on quotients and remainders of sums.
         """
+        if predicate is TRUE:
+            return
         found = inequalities(predicate, self._mentions_iterator, self._linear, self._sizes)
         pending = [side for side in found if not self._tighten_var(*side)]
         if len(pending) < 2:
@@ -472,7 +510,7 @@ class _Detector:
             if is_const_int(values.extent, 1):
                 continue
             known = self._vars.get(var)
-            if known is None or (known[0] is not None and known[0] not in used):
+            if known is None or any(split.source not in used for split in known.args):
                 raise NoIterMapError(f"iterator {var.name} is not used")
 
 
@@ -486,7 +524,29 @@ def _is_scalar_int(dtype: DataType) -> bool:
     return dtype.is_int and dtype.lanes == 1
 
 
-_SUMS: Final = frozenset({Var, e.SizeVar, e.Add, e.Sub, e.Mul})
+def _is_zero(expr: PrimExpr) -> bool:
+    return type(expr) is IntImm and not expr.value
+
+
+def _plus(base: Linear, other: Linear, factor: int) -> Linear:
+    if not other.terms and not other.const:
+        return base
+    return base.plus(other, factor)
+
+
+def _added_up(parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
+    """Return the terms of a sum with each piece once."""
+    if len(parts) < 2 or len({s.source for s in parts}) == len(parts):
+        return parts
+    by_key: dict[PieceKey, IterSplitExpr] = {}
+    for split in parts:
+        known = by_key.get(split.key)
+        scale = split.scale if known is None else known.scale + split.scale
+        by_key[split.key] = split.scaled(scale)
+    return [s for s in by_key.values() if s.scale != 0]
+
+
+_SUMS: Final = frozenset({e.Add, e.Sub, e.Mul})
 _RULES: Final[dict[type, Callable[[_Detector, Any], IterSumExpr]]] = {
     e.FloorDiv: _Detector._divide,
     e.FloorMod: _Detector._divide,

@@ -47,7 +47,7 @@ class IterMark:
         self.padded = False
         self.missing = 0
         self.depth = 0
-        if isinstance(source, IterSumExpr):
+        if type(source) is IterSumExpr:
             self.depth = 1 + max([s.source.depth for s in source.args], default=0)
 
     @property
@@ -63,27 +63,24 @@ PieceKey: TypeAlias = "tuple[IterMark, Size, Size]"
 class IterSplitExpr:
     """The piece `(source // lower_factor) % extent * scale` of an iterator; immutable."""
 
-    __slots__ = ("extent", "key", "lower_factor", "scale", "source")
+    __slots__ = ("extent", "lower_factor", "scale", "source")
 
-    def __init__(
-        self,
-        source: IterMark,
-        lower_factor: Size,
-        extent: Size,
-        scale: Size,
-        key: PieceKey | None = None,
-    ) -> None:
+    def __init__(self, source: IterMark, lower_factor: Size, extent: Size, scale: Size) -> None:
         self.source = source
         self.lower_factor = lower_factor
         self.extent = extent
         self.scale = scale
-        self.key = key or (source, lower_factor, extent)
+
+    @property
+    def key(self) -> PieceKey:
+        """What it is a piece of, and which."""
+        return self.source, self.lower_factor, self.extent
 
     def scaled(self, scale: Size) -> IterSplitExpr:
         """Return the same piece with another scale."""
         if scale == self.scale:
             return self
-        return IterSplitExpr(self.source, self.lower_factor, self.extent, scale, self.key)
+        return IterSplitExpr(self.source, self.lower_factor, self.extent, scale)
 
     @property
     def is_whole(self) -> bool:
@@ -128,10 +125,11 @@ class IterWriter:
 
     def sum(self, value: IterSumExpr) -> PrimExpr:
         """Return a sum as an expression."""
+        terms: list[PrimExpr] = []
+        total = self._read(value, 1, terms)
         result: PrimExpr | None = None
-        for term in self._terms(value, 1):
+        for term in terms:
             result = term if result is None else Add(result, term)
-        total = self._base(value)
         if result is not None and not total.terms and not total.const:
             return result
         base = self._linearizer.write(total, self._dtype)
@@ -141,46 +139,45 @@ class IterWriter:
             return Sub(result, const(-base.value, self._dtype))
         return add(result, base)
 
-    def _base(self, value: IterSumExpr) -> Linear:
-        """Return the base, with the bases of whole fused iterators inside."""
-        base = value.base
+    def _read(self, value: IterSumExpr, scale: Size, terms: list[PrimExpr]) -> Linear:
+        """Add the terms of a multiple of a sum to a list, and return what is added to them.
+
+        That is its base, with the bases of the whole fused iterators in it.
+        """
+        base = times_size(value.base, scale)
         for split in value.args:
-            inner = split.source.source
-            if isinstance(inner, IterSumExpr) and split.is_whole:
-                base = base.plus(times_size(self._base(inner), split.scale))
-            elif split.is_whole and split.source.offset is not None:
-                base = base.plus(times_size(split.source.offset, split.scale), -1)
+            mark, factor = split.source, scale * split.scale
+            if not split.is_whole:
+                term = self._part(split, factor)
+                if not is_const_int(term, 0):
+                    terms.append(term)
+                continue
+            if isinstance(mark.source, IterSumExpr):
+                inner = self._read(mark.source, factor, terms)
+                base = base.plus(inner) if inner.terms or inner.const else base
+                continue
+            if mark.offset is not None:
+                base = base.plus(times_size(mark.offset, factor), -1)
+            var: PrimExpr = mark.source
+            if var.dtype is not self._dtype:
+                var = var.astype(self._dtype)
+            if type(factor) is not int:
+                var = mul(var, size_expr(factor, self._dtype))
+            elif factor != 1:
+                var = Mul(var, const(factor, self._dtype))
+            terms.append(var)
         return base
 
-    def _terms(self, value: IterSumExpr, scale: Size) -> list[PrimExpr]:
-        terms: list[PrimExpr] = []
-        for split in value.args:
-            inner = split.source.source
-            if isinstance(inner, IterSumExpr) and split.is_whole:
-                terms.extend(self._terms(inner, scale * split.scale))
-                continue
-            term = self._split(split, scale * split.scale)
-            if not is_const_int(term, 0):
-                terms.append(term)
-        return terms
-
-    def _split(self, split: IterSplitExpr, scale: Size) -> PrimExpr:
+    def _part(self, split: IterSplitExpr, scale: Size) -> PrimExpr:
+        """Return a piece that is not all of its iterator, with a scale."""
         mark, dtype = split.source, self._dtype
-        if split.is_whole:
-            assert isinstance(mark.source, Var)
-            value = mark.source if mark.source.dtype is dtype else mark.source.astype(dtype)
-            if scale == 1:
-                return value
-            if type(scale) is int:
-                return Mul(value, const(scale, dtype))
-            return mul(value, size_expr(scale, dtype))
         if split.extent == 1 and at_most(mark.extent, split.lower_factor) and mark.extent != 1:
             return const(0, dtype)
-        value = _part(split, self._linearizer, widest(mark, dtype))
+        value = _without_scale(split, self._linearizer, widest(mark, dtype))
         return mul(value.astype(dtype), size_expr(scale, dtype))
 
 
-def _part(split: IterSplitExpr, linearizer: Linearizer, dtype: DataType) -> PrimExpr:
+def _without_scale(split: IterSplitExpr, linearizer: Linearizer, dtype: DataType) -> PrimExpr:
     """Return a split without its scale, in a dtype that holds the whole iterator."""
     mark = split.source
     if isinstance(mark.source, IterSumExpr):

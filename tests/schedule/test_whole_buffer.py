@@ -4,9 +4,7 @@ import pytest
 
 from schedule import Schedule
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.known_cover import reads_covered
-from schedule.analysis.region_cover import covers_reads
-from schedule.analysis.whole_buffer import fills_buffer
+from schedule.analysis.region_cover import covers_reads, fills_buffer, reads_covered
 from tensorir import parse
 
 PROGRAM = """\

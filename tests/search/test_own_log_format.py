@@ -145,6 +145,9 @@ def test_what_is_no_log_is_said(tmp_path):
     path.write_text("hello\n" + json.dumps({"a": 1}))
     with pytest.raises(TuningError, match=r"notes\.txt is no log of a known format; .* Sweep"):
         search.explain(path)
+    (tmp_path / "empty.sweep").write_text("")
+    with pytest.raises(TuningError, match=r"there are no trials in .*empty\.sweep"):
+        search.explain(tmp_path / "empty.sweep")
     with pytest.raises(OSError, match="nowhere"):
         search.explain(tmp_path / "nowhere")
     with pytest.raises(DatabaseError, match="no run left trials"):

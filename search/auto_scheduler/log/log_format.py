@@ -8,15 +8,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from schedule import Schedule, Trace
-from schedule.trace_json import TraceError
+from schedule import Schedule, Trace, TraceError
 from search.analysis.resources import resources_of
 from search.auto_scheduler.log.file import LOGS, best_of_each, load_records
 from search.auto_scheduler.log.record import MeasureInput, MeasureRecord, dump_record_to_string
 from search.auto_scheduler.steps.step import KINDS
 from search.errors import TuningError
 from search.measuring.flops import estimate_tir_flops
-from search.spaces.decision_columns import decision_columns
+from search.spaces.decision_site import decision_columns
 from search.spaces.design_space import DesignSpace
 from search.trials.explanation import LogExplanation
 from search.trials.log_format import (

@@ -14,8 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from schedule import BlockRV, LoopRV, Schedule
-from schedule.trace_json import TraceError
+from schedule import BlockRV, LoopRV, Schedule, TraceError
 from search.auto_scheduler.steps.state import State
 from search.auto_scheduler.steps.step import StepError, TraceStep, blamed_on_step
 from search.postproc.rewrite_layout import RewriteLayout
