@@ -1,18 +1,6 @@
 """Formats of logs: which files have them, and how what they say becomes trials.
 
-A format is one class in one file. As soon as it is defined, `search.explain` asks it for each path:
-
-    class Tsv(LogFormat):
-        def recognises(self, path):
-            return path.suffix == ".tsv"
-
-        def read(self, path):
-            rows = [line.split("\\t") for line in path.read_text().splitlines()]
-            return Log([trial_of(number, *row) for number, row in enumerate(rows)])
-
-    def trial_of(number, task, tile, seconds):
-        seconds = (float(seconds),)
-        return Trial(task, "", "llvm", 0, number, "done", run_secs=seconds, knobs={"tile": tile})
+A format is one class in one file: as soon as it is defined, `search.explain` asks it for each path.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -22,6 +23,7 @@ Row = dict[str, Any]
 Value = Callable[[Trial], Any]
 
 _MOST_SHOWN: Final = 20
+_MOST_TEXT: Final = 120
 
 _FIRST: Final[dict[str, Value]] = {
     "task": attrgetter("task"),
@@ -100,10 +102,13 @@ class Trials(Sequence[Any]):
         `elapsed` the seconds since the first trial of the table began.
         """
         columns: dict[str, NDArray[Any]] = {}
-        for name, (_, dtype, plain) in ((name, READ_AS[kind]) for name, kind in KINDS.items()):
+        for name, (kind, may_be_none) in KINDS.items():
+            _, dtype, missing = READ_AS[kind]
+            values: Iterator[Any] = map(attrgetter(name), self.trials)
+            if may_be_none or kind.startswith("tuple"):
+                values = (_plain(value, missing) for value in values)
             if dtype is not None:
-                values = map(attrgetter(name), self.trials)
-                columns[name] = np.array(list(map(plain, values) if plain else values), dtype)
+                columns[name] = np.array(list(values), dtype)
         start = min((trial.time - trial.spent for trial in self.trials), default=0.0)
         columns["best_so_far"] = np.array(list(map(_number, self._best_so_far())), np.float64)
         columns["elapsed"] = columns["time"] - start
@@ -323,6 +328,15 @@ def _data_frame(rows: Sequence[Row], columns: Iterable[str], otherwise: str) -> 
     except ImportError as error:
         raise ImportError(f"{otherwise} needs nothing") from error
     return pandas.DataFrame(rows, columns=list(columns))
+
+
+def _plain(value: Any, missing: Any) -> Any:
+    """Return a field of a trial as an array has it."""
+    if value is None or value == ():
+        return missing
+    if isinstance(value, tuple):
+        return statistics.fmean(value)
+    return value.strip().partition("\n")[0][:_MOST_TEXT] if isinstance(value, str) else value
 
 
 def _number(value: float | None) -> float:

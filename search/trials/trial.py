@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -24,9 +24,11 @@ It failed in `"build"`, in `"run"` or in the `"check"` of its results; it was me
 or `"stopped"` as soon as it was certain that it is not the best.
 """
 
+Score = float
+"""A number of a cost model; others are seconds, and at least 0."""
+
 NO_ERROR: Final = "NO_ERROR"
 STOPPED: Final = "STOPPED_EARLY"
-_MOST_TEXT: Final = 120
 
 
 def _as(meaning: str) -> dict[str, str]:
@@ -60,7 +62,7 @@ class Trial:
     run_secs: tuple[float, ...] = field(
         default=(), metadata=_as("seconds per call; a lower bound where it was stopped")
     )
-    predicted: float | None = field(
+    predicted: Score | None = field(
         default=None, metadata=_as("what the cost model said before; higher is faster")
     )
     time: float = field(default=0.0, metadata=_as("when it ended, in seconds since 1970 (UTC)"))
@@ -132,10 +134,10 @@ class Trial:
         if not isinstance(obj, dict):
             names = ", ".join(MEANINGS)
             raise DatabaseError(f"a trial is an object with a field for each of {names}")
-        for name, kind in KINDS.items():
+        for name, (kind, may_be_none) in KINDS.items():
             if name not in obj:
                 raise DatabaseError(f"field {name} is missing")
-            if not READ_AS[kind].holds(obj[name]):
+            if not (obj[name] is None and may_be_none) and not READ_AS[kind][0](obj[name]):
                 raise DatabaseError(f"field {name} cannot be {obj[name]!r:.80}")
         known = {name: obj[name] for name in MEANINGS}
         return Trial(**{**known, "run_secs": tuple(map(float, known["run_secs"]))})
@@ -149,50 +151,27 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _first_line(text: str | None) -> str:
-    return "" if not text else text.strip().partition("\n")[0][:_MOST_TEXT]
-
-
-def _mean(seconds: tuple[float, ...]) -> float:
-    return statistics.fmean(seconds) if seconds else math.nan
-
-
-class Kind(NamedTuple):
-    """A type of fields that are written down."""
-
-    holds: Callable[[Any], bool]
-    """Says whether a value of JSON is of this type."""
-    dtype: type[np.generic] | None
-    """What an array of such fields has; None if there is none."""
-    plain: Callable[[Any], Any] | None = None
-    """Returns what stands for a value in an array, if that is not the value itself."""
-
-
-READ_AS: Final[dict[str, Kind]] = {
-    "str": Kind(lambda value: isinstance(value, str), np.str_),
-    "str | None": Kind(lambda value: value is None or isinstance(value, str), np.str_, _first_line),
-    "Stage": Kind(lambda value: value in get_args(Stage), np.str_),
-    "int": Kind(_is_count, np.int64),
-    "int | None": Kind(
-        lambda value: value is None or _is_count(value),
-        np.int64,
-        lambda value: -1 if value is None else value,
-    ),
-    "float": Kind(_is_seconds, np.float64),
-    "float | None": Kind(
-        lambda value: value is None or is_number(value),
+READ_AS: Final[dict[str, tuple[Callable[[Any], bool], type[np.generic] | None, Any]]] = {
+    "str": (lambda value: isinstance(value, str), np.str_, ""),
+    "Stage": (lambda value: value in get_args(Stage), np.str_, ""),
+    "int": (_is_count, np.int64, -1),
+    "float": (_is_seconds, np.float64, math.nan),
+    "Score": (is_number, np.float64, math.nan),
+    "tuple[float, ...]": (
+        lambda value: isinstance(value, list) and all(map(_is_seconds, value)),
         np.float64,
-        lambda value: math.nan if value is None else value,
+        math.nan,
     ),
-    "tuple[float, ...]": Kind(
-        lambda value: isinstance(value, list) and all(map(_is_seconds, value)), np.float64, _mean
-    ),
-    "list[Any] | None": Kind(lambda value: value is None or isinstance(value, list), None),
+    "list[Any]": (lambda value: isinstance(value, list), None, None),
 }
-"""By the type of a field that is written down, what it may hold."""
+"""By the type of a field that is written down: the test of a JSON value, and what an array has of
+such fields and of those that are None."""
 
 _WRITTEN: Final = [one for one in dataclasses.fields(Trial) if one.metadata]
-KINDS: Final = {one.name: str(one.type) for one in _WRITTEN}
-"""The types of the fields that are written down, by name."""
+KINDS: Final = {
+    one.name: (str(one.type).removesuffix(" | None"), str(one.type).endswith(" | None"))
+    for one in _WRITTEN
+}
+"""The types of the fields that are written down, by name, and whether they may be None."""
 MEANINGS: Final[dict[str, str]] = {one.name: one.metadata["meaning"] for one in _WRITTEN}
 """What these fields mean."""
