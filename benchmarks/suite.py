@@ -51,7 +51,7 @@ from benchmarks.suite_sides import (
 from search import plot
 from search.database.records import FAILED
 from search.measuring.flops import estimate_tir_flops
-from search.runs.trials import RunTable, Trial
+from search.trials import RunTable, Trial
 
 ROUNDS = 15
 """How often each kernel is timed, in turns with those of the other sides."""

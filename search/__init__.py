@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         task_scheduler,
         tir_integration,
         transform,
+        trials,
     )
     from search.builder import Builder
     from search.context import TuneContext, design_spaces
@@ -59,12 +60,13 @@ if TYPE_CHECKING:
     from search.random_search import random_search
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
-    from search.runs.trials import load_run
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
     from search.spaces.design_space import DesignSpace
     from search.task_scheduler import TaskScheduler
+    from search.trials.explain import explain
+    from search.trials.run_directory import load_run
     from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
     from search.tune_config import TuneConfig
 
@@ -105,6 +107,7 @@ __all__ = [
     "default_schedule",
     "derived_object",
     "design_spaces",
+    "explain",
     "feature_extractor",
     "find_schedule",
     "find_schedules",
@@ -124,6 +127,7 @@ __all__ = [
     "task_scheduler",
     "tir_integration",
     "transform",
+    "trials",
     "tune_module",
     "tune_tasks",
     "tune_tir",

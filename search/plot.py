@@ -3,11 +3,13 @@
     run = search.load_run("./tune_tmp")
     search.plot.best_so_far(run)
     search.plot.best_so_far({"64 trials": run, "16 trials": other}, against="seconds")
+    search.plot.best_so_far(search.explain("matmul.log").table())
 
-Each function takes the axes to draw on, makes them if there are none, and returns them. A trial
-that was stopped early has a lower bound in place of a time, and is drawn hollow: it lies where the
-triangle is or beyond it, where the tip points. One that failed has no time and no dot; the picture
-says how many did. ImportError without matplotlib says how to install it.
+What is drawn are trials, whichever log they come from. Each function takes the axes to draw on,
+makes them if there are none, and returns them. A trial that was stopped early has a lower bound in
+place of a time, and is drawn hollow: it lies where the triangle is or beyond it, where the tip
+points. One that failed has no time and no dot; the picture says how many did. ImportError without
+matplotlib says how to install it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from search.reports.drawing import (
     panels,
     say,
 )
-from search.runs.trials import RunTable, Trial
+from search.trials.cost_curve import order_of_value
+from search.trials.table import Trials
+from search.trials.trial import Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
     from search.reports.profiler import Profiler
     from search.spaces.design_space import DesignSpace
 
-Runs: TypeAlias = RunTable | Mapping[str, RunTable]
+Runs: TypeAlias = Trials | Mapping[str, Trials]
 """One run, or several with their labels."""
 
 _MOST_PANELS: Final = 24
@@ -57,11 +61,11 @@ class _Numbers:
     @property
     def present(self) -> list[Any]:
         """The numbers that occur, in their order."""
-        return sorted({value for value in self.values if value is not None})
+        return sorted({value for value in self.values if value is not None}, key=order_of_value)
 
 
 # A task of a run by the run's label; the label is empty for a single run of one task.
-_Part: TypeAlias = tuple[str, RunTable]
+_Part: TypeAlias = tuple[str, Trials]
 
 
 def best_so_far(
@@ -104,7 +108,7 @@ def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
     """
     ax = new_axes(ax)
     for k, (label, run) in enumerate(_parts(runs)):
-        predicted = [trial for trial in run if trial.predicted is not None]
+        predicted = [trial for trial in run.trials if trial.predicted is not None]
         done = [trial for trial in predicted if trial.seconds]
         if not done:
             continue
@@ -120,8 +124,8 @@ def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
         if stopped:
             label_of = f"{len(stopped)} stopped, this fast at most"
             ax.plot(*zip(*stopped, strict=True), "<", label=label_of, mfc="none", **style)
-        failed = sum(trial.failed for trial in run)
-        blind = sum(trial.predicted is None and not trial.failed for trial in run)
+        failed = sum(trial.failed for trial in run.trials)
+        blind = sum(trial.predicted is None and not trial.failed for trial in run.trials)
         for count, what in ((failed, "failed"), (blind, "had no prediction")):
             if count:
                 ax.plot([], [], " ", label=f"{count} {what}: no dot")
@@ -133,7 +137,7 @@ def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
 
 
 def cost_by_decision(
-    run: RunTable,
+    run: Trials,
     space: DesignSpace | None = None,
     *,
     sites: Sequence[int] | None = None,
@@ -149,12 +153,13 @@ def cost_by_decision(
     Returns the axes in a flat array. Raises TuningError if no measured trial has decisions of that
     space.
     """
-    decided = [t for t in run if t.decisions is not None]
+    decided = [t for t in run.trials if t.decisions is not None or t.knobs]
     measured = [t for t in decided if t.seconds]
     if measured:
         best = min(measured, key=lambda t: t.seconds or math.inf)
         index = best.space if space is None else space.index
-        decided = [t for t in decided if (t.task, t.workload, t.space) == (*_task(best), index)]
+        one = (best.task, best.workload, index)
+        decided = [t for t in decided if (t.task, t.workload, t.space) == one]
     trials = [t for t in decided if t.seconds or t.slower_than]
     if not any(t.seconds for t in trials):
         raise TuningError("no measured trial of the run has decisions of this design space")
@@ -189,12 +194,13 @@ def where_time_went(
 
     `measure` is the time on the measuring core. `build` adds up the building processes, which work
     beside each other and beside measuring, so that it may exceed the rest. `search and wait` is
-    what is left of the time from the first trial's start to the last one's end. With the Profiler
+    what is left of the time from the first trial's start to the last one's end. Logs that do not
+    tell building from measuring have one bar for both. With the Profiler
     that was entered during the run (`profilers`: one, or one for each label) it is told apart into
     `search`, `learn`, `wait for builds` and `other`.
     """
     ax = new_axes(ax)
-    named = {"": runs} if isinstance(runs, RunTable) else dict(runs)
+    named = {"": runs} if isinstance(runs, Trials) else dict(runs)
     of_run = profilers if isinstance(profilers, Mapping) else dict.fromkeys(named, profilers)
     stages = {label: _stages(run, of_run.get(label)) for label, run in named.items()}
     names = list(dict.fromkeys(name for seconds in stages.values() for name in seconds))
@@ -228,7 +234,7 @@ def right_pairs(
 
 def _parts(runs: Runs) -> Iterator[_Part]:
     """Yield each task of each run, with a label that tells it from the others."""
-    named = {"": runs} if isinstance(runs, RunTable) else runs
+    named = {"": runs} if isinstance(runs, Trials) else runs
     for label, run in named.items():
         tasks = run.tasks
         for task in tasks:
@@ -236,14 +242,15 @@ def _parts(runs: Runs) -> Iterator[_Part]:
             yield (several if len(tasks) > 1 else label), run.of_task(task)
 
 
-def _task(trial: Trial) -> tuple[str, str]:
-    return (trial.task, trial.workload)
-
-
 def _numbers(
     trials: Sequence[Trial], space: DesignSpace | None, sites: Sequence[int] | None
 ) -> Iterator[_Numbers]:
-    """Yield each number that is decided."""
+    """Yield each number that is decided; a log that has names for them tells each by its own."""
+    names = list(dict.fromkeys(name for trial in trials for name in trial.knobs))
+    if space is None and names:
+        for name in names if sites is None else [names[k] for k in sites]:
+            yield _Numbers(name, [trial.knobs.get(name) for trial in trials])
+        return
     points = [trial.decisions or () for trial in trials]
     for k in range(max(map(len, points))) if sites is None else sites:
         site = None if space is None else space.sites[k]
@@ -268,10 +275,13 @@ def _plain(decision: Any) -> tuple[Any, ...]:
     return tuple(decision) if isinstance(decision, (list, tuple)) else (decision,)
 
 
-def _stages(run: RunTable, profiler: Profiler | None) -> dict[str, float]:
+def _stages(run: Trials, profiler: Profiler | None) -> dict[str, float]:
     table = run.array
     measure = float(table["measure_secs"].sum())
     stages = {"build": float(table["build_secs"].sum()), "measure": measure}
+    if any(trial.total_secs is not None for trial in run.trials):
+        measure = math.fsum(trial.spent for trial in run.trials)
+        stages = {"build and measure": measure}
     if profiler is None:
         total = float(table["elapsed"].max()) if len(table) else 0.0
         return {**stages, "search and wait": max(total - measure, 0.0)}

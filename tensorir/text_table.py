@@ -6,7 +6,9 @@ import html
 from collections.abc import Collection, Sequence
 
 
-def aligned(rows: Sequence[Sequence[str]], right: Collection[str] | None = None) -> str:
+def aligned(
+    rows: Sequence[Sequence[str]], right: Collection[str] | None = None, between: str = "  "
+) -> str:
     """Return texts in columns; the first row is the heading.
 
     Columns whose headings are among `right` stand to the right, by default those of numbers.
@@ -16,7 +18,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[str] | None = None)
     if right is None:
         right = {column[0] for column in columns if all(map(_is_number, column[1:]))}
     return "\n".join(
-        "  ".join(
+        between.join(
             text.rjust(width) if heading in right else text.ljust(width)
             for text, width, heading in zip(row, widths, rows[0], strict=True)
         ).rstrip()

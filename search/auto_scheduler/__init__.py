@@ -43,7 +43,6 @@ from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.database import to_database
-from search.auto_scheduler.log.explain import explain_log, records_to_table
 from search.auto_scheduler.log.file import (
     RecordReader,
     distill_record_file,
@@ -51,6 +50,7 @@ from search.auto_scheduler.log.file import (
     load_records,
     save_records,
 )
+from search.auto_scheduler.log.log_format import explain_log, records_to_table
 from search.auto_scheduler.log.record import (
     MeasureInput,
     MeasureResult,
@@ -79,8 +79,7 @@ from search.auto_scheduler.steps.stage_steps import (
     RfactorStep,
 )
 from search.auto_scheduler.steps.state import State
-from search.auto_scheduler.steps.step import Step, StepError
-from search.auto_scheduler.steps.trace_step import TraceStep
+from search.auto_scheduler.steps.step import Step, StepError, TraceStep
 from search.auto_scheduler.tuning.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
 from search.auto_scheduler.tuning.cost_model import RandomModel, XGBModel
 from search.auto_scheduler.tuning.options import LocalBuilder, LocalRunner, TuningOptions

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from search.auto_scheduler.log.compatible_workload import compatible_factor
-from search.auto_scheduler.log.database import (
-    BestOfLogs,
-    Records,
-    is_record,
-    name_of,
-    no_log,
-    placed_records,
-)
-from search.auto_scheduler.log.file import RecordReader
-from search.auto_scheduler.log.record import MeasureInput, MeasureResult
+from search.auto_scheduler.log.database import BestOfLogs
+from search.auto_scheduler.log.file import load_records, placed_records
 from search.database.module_equality import anchor_block
 from search.dispatch.find_schedule import FoundSchedule, find_schedule, say_if_missing
 from search.dispatch.history import History
 from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
 from search.errors import TuningError
 from search.records.appended_file import PathLike
+from search.records.record_files import Records
 
 if TYPE_CHECKING:
     from codegen import Target
     from search.auto_scheduler.search_task import SearchTask
     from search.database import TuningRecord
     from tensorir.function import IRModule
-
-Logs: TypeAlias = "Records | Iterable[Records]"
-"""A log by name or opened, its records, or several of those."""
 
 
 class ApplyHistoryBest(History):
@@ -48,7 +38,7 @@ class ApplyHistoryBest(History):
 
     def __init__(
         self,
-        records: Logs,
+        records: Records,
         n_lines: int | None = None,
         include_compatible: bool = False,
         *,
@@ -60,10 +50,10 @@ class ApplyHistoryBest(History):
         )
         self.load(records, n_lines)
 
-    def load(self, records: Logs, n_lines: int | None = None) -> None:
+    def load(self, records: Records, n_lines: int | None = None) -> None:
         """Add logs to those that are looked up."""
-        for log in _one_by_one(records):
-            self._best.load(placed_records(log, n_lines), name_of(log))
+        for name, placed in placed_records(records, n_lines):
+            self._best.load(placed, name)
 
 
 class ApplyHistoryBestOrSample(ApplyHistoryBest):
@@ -77,7 +67,7 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
 
     def __init__(
         self,
-        records: Logs | None,
+        records: Records | None,
         sample_simple_workloads: bool = False,
         cost_model_file: PathLike | None = None,
         num_measure: int = -1,
@@ -110,12 +100,13 @@ def best_of_log(
     Records of other workloads are looked at for compatible ones only.
     """
     database = BestOfLogs()
-    wanted = (
-        (place, record)
-        for place, record in placed_records(log_file)
-        if include_compatible or record.input.task.workload_key == task.workload_key
-    )
-    database.load(wanted, log_file)
+    for name, placed in placed_records(log_file):
+        wanted = (
+            (place, record)
+            for place, record in placed
+            if include_compatible or record.input.task.workload_key == task.workload_key
+        )
+        database.load(wanted, name)
     found = find_schedule(
         database, task.mod, task.target, task.name, include_compatible=include_compatible
     )
@@ -126,7 +117,7 @@ def best_of_log(
 
 
 def _nothing_found(task: SearchTask, log_file: PathLike, include_compatible: bool) -> str:
-    keys = [record.input.task.workload_key for record in RecordReader(log_file)]
+    keys = [record.input.task.workload_key for record in load_records(log_file)]
     own = keys.count(task.workload_key)
     if own:
         there = f"none of its {own} record(s) is valid and applies; tune it for longer"
@@ -141,21 +132,3 @@ def _nothing_found(task: SearchTask, log_file: PathLike, include_compatible: boo
 
 def _compatible_keys(task: SearchTask, keys: Iterable[str]) -> list[str]:
     return [k for k in dict.fromkeys(keys) if compatible_factor(task.workload_key, k) is not None]
-
-
-def _one_by_one(records: Any) -> list[Records]:
-    """Return the logs that were given together, records that stand for themselves as one."""
-    if isinstance(records, (str, os.PathLike, RecordReader)) or hasattr(records, "readline"):
-        return [records]
-    if is_record(records):
-        return [[records]]
-    if not isinstance(records, Iterable):
-        raise no_log(records)
-    logs: list[Records] = []
-    own: list[tuple[MeasureInput, MeasureResult]] = []
-    for one in records:
-        if is_record(one):
-            own.append(one)
-        else:
-            logs += _one_by_one(one)
-    return [*logs, own] if own else logs

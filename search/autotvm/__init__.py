@@ -50,9 +50,7 @@ from search.autotvm.history import (
     apply_graph_best,
     apply_history_best,
 )
-from search.autotvm.log.compare import compare
-from search.autotvm.log.explain import explain_log
-from search.autotvm.log.rows import records_to_table
+from search.autotvm.log_format import compare, explain_log, records_to_table
 from search.autotvm.measure.builder import Builder, LocalBuilder
 from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult, SlowerThan
 from search.autotvm.measure.option import (

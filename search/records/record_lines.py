@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from codegen import Target
 from search.errors import TuningError
@@ -25,47 +25,41 @@ class LineError(TuningError, ValueError):
     """A line of a log is no record."""
 
 
-class CountedLines:
-    """The lines of an opened log, each read once; `last` is the one that was read last."""
-
-    def __init__(self, file: TextIO) -> None:
-        self.name = file.name
-        self.last = ""
-        self.count = 0
-        """The number of lines that should be records: neither blank nor comments."""
-        self._file = file
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._file:
-            self.last = line
-            self.count += _should_be_record(line)
-            yield line
-
-
-def numbered_records(
-    lines: Iterable[str], decode: Callable[[str], T], logger: logging.Logger
-) -> Iterator[tuple[int, T]]:
-    """Yield each line of an opened log as `decode` makes it, with its number from 1.
+class RecordLines(Generic[T]):
+    """The records of an opened log, each with the number of its line, from 1; they are read once.
 
     Blank lines and those that begin with # are passed over. Those that `decode` refuses by
     LineError, a last one that was cut short say, are left out; at the end one warning counts them
-    and names the first.
+    and names the first. None is what it returns for a line of AutoTVM's log format 0.1, which is
+    left out with a warning of its own.
     """
-    refused = []
-    for number, line in enumerate(lines, 1):
-        if not _should_be_record(line):
-            continue
-        try:
-            record = decode(line)
-        except LineError as error:
-            refused.append(f"line {number}: {error}")
-            continue
-        yield number, record
-    warn_of_left_out(getattr(lines, "name", "the log"), refused, logger)
 
+    def __init__(
+        self, lines: Iterable[str], decode: Callable[[str], T | None], logger: logging.Logger
+    ) -> None:
+        self.left_out = 0
+        self._lines, self._decode, self._logger = lines, decode, logger
 
-def _should_be_record(line: str) -> bool:
-    return bool(line.strip()) and not line.startswith("#")
+    def __iter__(self) -> Iterator[tuple[int, T]]:
+        refused = []
+        outdated = 0
+        for number, line in enumerate(self._lines, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            try:
+                record = self._decode(line)
+            except LineError as error:
+                refused.append(f"line {number}: {error}")
+                continue
+            if record is None:
+                outdated += 1
+            else:
+                yield number, record
+        self.left_out = len(refused) + outdated
+        name = getattr(self._lines, "name", "the log")
+        warn_of_left_out(name, refused, self._logger)
+        if outdated:
+            self._logger.warning("%s: left out %d line(s) of log format 0.1", name, outdated)
 
 
 def warn_of_left_out(

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Self
 
+from tensorir.text_table import aligned
+
 _stack: ContextVar[tuple[Profiler, ...]] = ContextVar("profilers", default=())
 
 
@@ -33,13 +35,9 @@ class Profiler:
         others.sort(key=lambda entry: -entry[1])
         rows = [("ID", "Name", "Time (min)", "Percentage"), _row("", "Total", total, total)]
         rows += [_row(str(k), name, s, total) for k, (name, s) in enumerate(others, start=1)]
-        widths = [max(len(row[k]) for row in rows) for k in range(4)]
-        lines = [
-            " | ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-            for row in rows
-        ]
-        rule = "-" * len(lines[0])
-        return "\n".join([lines[0], rule, *lines[1:], rule])
+        heading, *lines = aligned(rows, rows[0], " | ").split("\n")
+        rule = "-" * len(heading)
+        return "\n".join([heading, rule, *lines, rule])
 
     @staticmethod
     def current() -> Profiler | None:

@@ -30,8 +30,9 @@ from search.reports.progress import Progress
 from search.runner import Runner, RunnerResult
 from search.runs.name_winner import name_winner
 from search.runs.run_journal import RunJournal, differences, plan_of
-from search.runs.trials import Stage, Trial, TrialLog
 from search.task_scheduler import TaskScheduler
+from search.trials.run_directory import TrialLog
+from search.trials.trial import Stage, Trial
 from search.tune_config import TuneConfig
 
 PathLike: TypeAlias = "str | os.PathLike[str]"

@@ -22,6 +22,7 @@ from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.arguments import refuse_what_cannot_be_made_up
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
+from tensorir.text_table import aligned
 
 if TYPE_CHECKING:
     from search.runs.name_winner import Confirmation
@@ -156,20 +157,17 @@ class TaskRecord:
 def statistics_table(tasks: Sequence[TaskRecord]) -> str:
     """Return one row for each task, then the number of trials and the sum of latencies."""
     rows = [_HEADER, *(_row(k, task) for k, task in enumerate(tasks))]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(_HEADER))]
-    lines = [
-        "|".join(f" {cell:>{width}} " for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
-    rule = "-" * len(lines[0])
+    heading, *lines = aligned(rows, _HEADER, " | ").split("\n")
+    width = len(heading)
+    rule = "-" * (width + 2)
     measured = [task for task in tasks if task.best_ms is not None]
     trials = sum(task.trials for task in measured)
     latency = sum((task.best_ms or 0.0) * 1e3 * task.task_weight for task in measured)
     return "\n".join(
         [
-            lines[0],
+            f" {heading} ",
             rule,
-            *lines[1:],
+            *(f" {line:<{width}} " for line in lines),
             rule,
             f"Total trials: {trials}",
             f"Total latency (us): {latency:.6g}",

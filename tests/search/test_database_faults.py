@@ -16,7 +16,7 @@ import pytest
 from search import DatabaseError, load_run
 from search.database import Database, JSONDatabase, KeyedDatabase, SQLDatabase, TuningRecord
 from search.database.json_database import WORKLOAD_FILE
-from search.runs.trials import TrialLog
+from search.trials.run_directory import TrialLog
 from tests.search.programs import Matmul
 from tests.search.test_database import TARGET, commit, scheduled
 from tests.search.test_trials import FIRST

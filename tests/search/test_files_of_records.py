@@ -27,7 +27,7 @@ from search.database.growing_file import Line
 from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
 from search.database.sql_database import SQL_FILE
 from search.records.appended_file import append, append_lines, locked, replace_lines
-from search.runs.trials import TRIALS_FILE, TrialLog
+from search.trials.run_directory import TRIALS_FILE, TrialLog
 from tests.search.programs import Matmul
 from tests.search.test_database import TARGET, commit, scheduled
 from tests.search.test_trials import FIRST

@@ -18,7 +18,7 @@ from search.autotvm.record import load_from_file, pick_best
 from search.cost_model.measurements import Measurements, SavedModel
 from search.records.appended_file import append_lines
 from search.runs.run_journal import RunJournal
-from search.runs.trials import TrialLog
+from search.trials.run_directory import TrialLog
 from tests.search.test_trials import FIRST
 
 Write = Callable[[Path, int], None]

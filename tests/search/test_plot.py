@@ -10,8 +10,8 @@ from matplotlib import pyplot as plt
 from schedule import Schedule
 from search import plot
 from search.errors import TuningError
-from search.runs.trials import RunTable, Trial
 from search.spaces.design_space import DesignSpace
+from search.trials import RunTable, Trial
 from tensorir import T
 
 

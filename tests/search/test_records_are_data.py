@@ -17,7 +17,7 @@ from search.database import JSONDatabase
 from search.database.best_records import with_schedules
 from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
 from search.runs.run_journal import RunJournal
-from search.runs.trials import TRIALS_FILE, TrialLog
+from search.trials.run_directory import TRIALS_FILE, TrialLog
 from tensorir.errors import TensorIRError
 from tests.search.programs import Matmul
 from tests.search.test_database import TARGET, commit

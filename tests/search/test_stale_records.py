@@ -16,9 +16,9 @@ from search.cost_model import XGBModel
 from search.database import JSONDatabase, SQLDatabase
 from search.database.json_database import RECORD_FILE
 from search.database.sql_database import SQL_FILE
-from search.runs.trials import TRIALS_FILE
 from search.runs.tuning_run import TuningRun
 from search.task_scheduler.learn_from_records import learn_from_records
+from search.trials.run_directory import TRIALS_FILE
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts, task
 from tests.search.programs import Matmul
 

@@ -12,7 +12,8 @@ import pytest
 
 import search as ms
 from search import DatabaseError
-from search.runs.trials import TRIALS_FILE, RunTable, Trial, TrialLog
+from search.trials import RunTable, Trial
+from search.trials.run_directory import TRIALS_FILE, TrialLog
 
 FIRST = Trial(
     task="matmul",

@@ -21,9 +21,9 @@ from search.cost_model import RandomModel, XGBModel
 from search.database import JSONDatabase
 from search.measure_callback import MeasureCallback
 from search.runner import RunnerResult
-from search.runs.trials import TRIALS_FILE, load_run
 from search.runs.tuning_run import MODEL_FILE, TuningRun
 from search.search_strategy import EvolutionarySearch
+from search.trials.run_directory import TRIALS_FILE, load_run
 from tensorir.replaced_file import replaced_file
 from tests.search.compatible_programs import product
 from tests.search.made_up_runs import TARGET, LateFiles, ScriptFiles, TimesOfScripts, task

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING
 
 from schedule import Trace
 from search.arg_info import ArgInfo
-from search.auto_scheduler.log.file import RecordReader, best_first
-from search.auto_scheduler.log.record import (
-    MeasureInput,
-    MeasureRecord,
-    MeasureResult,
-    line_decoder,
-)
+from search.auto_scheduler.log.file import best_first, logger, placed_records
+from search.auto_scheduler.log.record import MeasureRecord
 from search.auto_scheduler.search_task import SearchTask
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
 from search.database.target_key import for_other_cores
-from search.errors import TuningError
-from search.records.record_lines import numbered_records, warn_of_left_out
+from search.records.record_files import Records
+from search.records.record_lines import warn_of_left_out
 from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
     from codegen import Target
-
-logger = logging.getLogger("auto_scheduler")
-
-Records: TypeAlias = (
-    "str | os.PathLike[str] | IO[str] | RecordReader | Iterable[tuple[MeasureInput, MeasureResult]]"
-)
-"""A log by name or opened, or its records."""
-
-Placed: TypeAlias = "tuple[str, MeasureRecord]"
-"""A record, and where it is: `line 3`."""
 
 
 def to_database(
@@ -50,14 +32,15 @@ def to_database(
     """
     made = Database.create(database)
     programs = _Programs()
-    found, refused = [], []
-    for place, record in placed_records(records, n_lines):
-        try:
-            found.append(programs.tuning_record(record))
-        except TensorIRError as error:
-            refused.append(f"{place}: {error}")
-    made.commit_records(found)
-    warn_of_left_out(name_of(records), refused, logger)
+    for name, placed in placed_records(records, n_lines):
+        found, refused = [], []
+        for place, record in placed:
+            try:
+                found.append(programs.tuning_record(record))
+            except TensorIRError as error:
+                refused.append(f"{place}: {error}")
+        made.commit_records(found)
+        warn_of_left_out(name, refused, logger)
     return made
 
 
@@ -82,7 +65,7 @@ class BestOfLogs(MemoryDatabase):
     none either, those for other CPUs: their steps are applied to the program anew.
     """
 
-    def load(self, records: Iterable[Placed], name: object = "the log") -> None:
+    def load(self, records: Iterable[tuple[str, MeasureRecord]], name: object = "the log") -> None:
         """Add what applies; where the best does not, the next one counts.
 
         One warning names what does not, and workloads that are not registered.
@@ -145,48 +128,3 @@ class _Programs:
         if isinstance(known, TensorIRError):
             raise known
         return known
-
-
-def placed_records(records: Records, n_lines: int | None = None) -> Iterator[Placed]:
-    """Yield the records of a log, the first `n_lines` (None: all), each with its place."""
-    if n_lines is not None and n_lines < 0:
-        raise TuningError(f"n_lines is at least 0, or None for all records, got {n_lines}")
-    if isinstance(records, (str, os.PathLike)):
-        records = RecordReader(records)
-    word = "line"
-    if isinstance(records, RecordReader):
-        numbered: Iterable[tuple[int, Any]] = records.numbered()
-    elif hasattr(records, "readline"):
-        numbered = numbered_records(cast("IO[str]", records), line_decoder(), logger)
-    else:
-        numbered = enumerate(records, 1)
-        word = "record"
-    for number, record in islice(numbered, n_lines):
-        if not is_record(record):
-            raise no_log(record)
-        yield f"{word} {number}", MeasureRecord(*record)
-
-
-def is_record(value: object) -> TypeGuard[tuple[MeasureInput, MeasureResult]]:
-    """Say whether a value is what was measured and the result."""
-    match value:
-        case (MeasureInput(), MeasureResult()):
-            return True
-    return False
-
-
-def no_log(given: object) -> TuningError:
-    """Return the error for what is neither a log nor records."""
-    return TuningError(
-        "logs are given as paths, or as records (MeasureInput, MeasureResult), got "
-        f"{type(given).__name__} {given!r}"
-    )
-
-
-def name_of(records: Records) -> str:
-    """Return the name of a log in messages."""
-    if isinstance(records, RecordReader):
-        return records.filename
-    if isinstance(records, (str, os.PathLike)):
-        return os.fspath(records)
-    return str(getattr(records, "name", "the records"))

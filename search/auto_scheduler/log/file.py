@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any, Final
 
 from codegen import Target
 from codegen.target import as_target
@@ -21,13 +22,25 @@ from search.auto_scheduler.log.record import (
 from search.database.best_records import winner_first
 from search.database.target_key import target_key
 from search.errors import TuningError
-from search.records.appended_file import PathLike, append_lines, locked, replace_lines
-from search.records.record_lines import numbered_records
+from search.records.appended_file import PathLike
+from search.records.record_files import RecordFiles
 
 logger = logging.getLogger("auto_scheduler")
 
 
-class RecordReader:
+def _no_log(given: object) -> TuningError:
+    return TuningError(
+        "logs are given as paths, or as records (MeasureInput, MeasureResult), got "
+        f"{type(given).__name__} {given!r}"
+    )
+
+
+LOGS: Final[RecordFiles[MeasureRecord]] = RecordFiles(
+    line_decoder, dump_record_to_string, (MeasureInput, MeasureResult), _no_log, logger
+)
+
+
+class RecordReader(os.PathLike[str]):
     """The records of a log, read anew each time.
 
     Lines that are no records, a last one that was cut short say, are left out, and a warning counts
@@ -37,14 +50,11 @@ class RecordReader:
     def __init__(self, filename: PathLike) -> None:
         self.filename = os.fspath(filename)
 
-    def __iter__(self) -> Iterator[MeasureRecord]:
-        for _, record in self.numbered():
-            yield record
+    def __fspath__(self) -> str:
+        return self.filename
 
-    def numbered(self) -> Iterator[tuple[int, MeasureRecord]]:
-        """Yield the records with the numbers of their lines, from 1."""
-        with open(self.filename, encoding="utf-8", errors="replace") as file:
-            yield from numbered_records(file, line_decoder(), logger)
+    def __iter__(self) -> Iterator[MeasureRecord]:
+        return LOGS.load(self.filename)
 
     def read_lines(
         self, max_lines: int | None = None, skip_lines: int = 0
@@ -57,7 +67,20 @@ class RecordReader:
 
 def load_records(filename: PathLike) -> Iterator[MeasureRecord]:
     """Yield the (input, result) of a log; see `RecordReader`."""
-    return iter(RecordReader(filename))
+    return LOGS.load(filename)
+
+
+def placed_records(
+    records: Any, n_lines: int | None = None
+) -> Iterator[tuple[str, Iterator[tuple[str, MeasureRecord]]]]:
+    """Yield each log by name with its records, the first `n_lines` (None: all), and their places.
+
+    TuningError for what is neither a log nor records.
+    """
+    if n_lines is not None and n_lines < 0:
+        raise TuningError(f"n_lines is at least 0, or None for all records, got {n_lines}")
+    for name, placed in LOGS.sources(records):
+        yield name, ((place, MeasureRecord(*one)) for place, one in islice(placed, n_lines))
 
 
 def save_records(
@@ -66,7 +89,7 @@ def save_records(
     """Append measurements to a log, each line in one write."""
     if len(inputs) != len(results):
         raise TuningError(f"got {len(inputs)} inputs but {len(results)} results")
-    append_lines(filename, map(dump_record_to_string, inputs, results))
+    LOGS.append(filename, zip(inputs, results, strict=True))
 
 
 def load_best_record(
@@ -84,12 +107,8 @@ def load_best_record(
     kind = None if target is None else as_target(target).kind
     best: MeasureRecord | None = None
     least = math.inf
-    factors: dict[str, float | None] = {}
     for record in best_of_each(load_records(filename)):
-        key = record.input.task.workload_key
-        if key not in factors:
-            factors[key] = _factor(workload_key, key, include_compatible)
-        factor = factors[key]
+        factor = _factor(workload_key, record.input.task.workload_key, include_compatible)
         if factor is None or kind not in (None, record.target.kind):
             continue
         if record.mean_seconds * factor < least:
@@ -100,17 +119,11 @@ def load_best_record(
 def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
     """Write the best record of each workload and target of a log to a file; return how many.
 
-    Records that the file has already compete, and nobody ever sees half of it. Nobody else writes
-    to it meanwhile: of several processes that distill into one file none loses what another one has
-    put there.
+    Records that the file has already compete, and nobody ever sees half of it.
     """
-    new = list(load_records(in_file))
-    with locked(out_file):
-        records = [*load_records(out_file), *new]
-        best = list(best_of_each(records))
-        replace_lines(out_file, (dump_record_to_string(*record) for record in best))
-    logger.info("kept %d best record(s) of %d in %s", len(best), len(records), out_file)
-    return len(best)
+    kept, given = LOGS.reduce(in_file, out_file, best_of_each)
+    logger.info("kept %d best record(s) of %d in %s", kept, given, out_file)
+    return kept
 
 
 def best_of_each(records: Iterable[MeasureRecord]) -> Iterator[MeasureRecord]:

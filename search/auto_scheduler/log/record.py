@@ -19,7 +19,7 @@ from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.steps.compute_dag import ComputeDAG
 from search.auto_scheduler.steps.state import State
-from search.auto_scheduler.steps.trace_step import TraceStep
+from search.auto_scheduler.steps.step import TraceStep
 from search.database.records import FAILED, digest
 from search.errors import TuningError
 from search.records.measure_error_no import MeasureErrorNo

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from schedule import Schedule
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
-from search.auto_scheduler.steps.print_dag import dag_text
-from search.auto_scheduler.steps.schedule_steps import schedule_of, with_extents
+from search.auto_scheduler.steps.replay import schedule_of, with_extents
 from search.auto_scheduler.steps.state import Iterator, IterKind, Stage, State
 from search.auto_scheduler.steps.step import Step
 from search.errors import TuningError
 from search.measuring.flops import OperationCounter
 from tensorir import te
-from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Reduce
+from tensorir.nodes.expr import Add, IntImm, IterVar, Max, Min, Mul, PrimExpr, Reduce
+from tensorir.nodes.ops import is_const_int
 from tensorir.te.create_prim_func import operations_in_order
 from tensorir.te.tensor import Operation
 
@@ -88,7 +88,12 @@ class ComputeDAG:
         return schedule_of(self, state, seed=seed, rewrite_layouts=layout_rewrite.postproc())
 
     def __str__(self) -> str:
-        return dag_text(self.ops)
+        """Return the definition of each operation.
+
+        `A = PLACEHOLDER [64, 32]` is an input, `C(i, j) += A[i, k] * B[k, j]` a sum over the axes
+        that are not on the left.
+        """
+        return "".join(f"{line}\n" for op in self.ops for line in _lines(op))
 
     __repr__ = __str__
 
@@ -181,3 +186,31 @@ def _flops(op: te.ComputeOp) -> float:
             break  # Each of several results has the whole reduction as its body.
         total += count(body)
     return elements * total
+
+
+# ------------------------------------------------------------------------------------------ as text
+
+_SIGNS: Final[dict[type[PrimExpr], str]] = {Add: "+=", Mul: "*=", Max: "max=", Min: "min="}
+
+
+def _lines(op: Operation) -> list[str]:
+    if isinstance(op, te.PlaceholderOp):
+        shape = ", ".join(map(str, op.outputs[0].shape))
+        return [f"{op.name} = PLACEHOLDER [{shape}]"]
+    if not isinstance(op, te.ComputeOp):
+        inputs = ", ".join(tensor.name for tensor in op.inputs)
+        return [f"{tensor.name} = EXTERN({inputs})" for tensor in op.outputs]
+    axes = ", ".join(axis.var.name for axis in op.axis)
+    pairs = zip(op.outputs, op.body, strict=True)
+    return [f"{tensor.name}({axes}) {_defined(body)}" for tensor, body in pairs]
+
+
+def _defined(body: PrimExpr) -> str:
+    if not isinstance(body, Reduce):
+        return f"= {body}"
+    source = body.source[body.value_index]
+    where = "" if is_const_int(body.condition, 1) else f" where {body.condition}"
+    # Several results at a time have no sign of their own.
+    result, *others = body.combiner.result
+    sign = "reduce=" if others else _SIGNS.get(type(result), "reduce=")
+    return f"{sign} {source}{where}"

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from search.auto_scheduler.steps.loop_changes import fuse, reorder, split
-from search.auto_scheduler.steps.state import Hint, State, iterator_at
+from search.auto_scheduler.steps.state import Iterator, IterKind, State, Taken
 from search.auto_scheduler.steps.step import StageStep, StepError
+from tensorir.nodes.expr import IntImm
 
 if TYPE_CHECKING:
     from schedule import BlockRV, LoopRV, Schedule
+
+
+class LoopStep(StageStep):
+    """A step that gives a stage other loops."""
+
+    def replay(self, sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
+        """Change the loops of a block, and return those that there are then, outermost first."""
+        raise NotImplementedError
 
 
 # ------------------------------------------------------------------------------------------- splits
 
 
 @dataclass(frozen=True)
-class SplitStep(StageStep):
+class SplitStep(LoopStep):
     """Split a loop in one part more than there are `lengths`.
 
     `lengths` are those of all parts but the outermost, or the innermost unless `inner_to_outer`,
@@ -33,9 +42,12 @@ class SplitStep(StageStep):
     inner_to_outer: bool
 
     def apply(self, state: State, at: int) -> State:
-        """Split; StepError where the step was made for a loop of another extent."""
+        """Split; StepError where the step was made for a loop of another extent.
+
+        Stages that are computed at the loop are so at its innermost part.
+        """
         stage = state.stage_with_loops(self.stage)
-        it = iterator_at(stage, self.iterator)
+        it = stage.iterator(self.iterator)
         # Only of an operation's own loop does the extent say what program the step was made for:
         # that of a part is not brought up to date when a search changes the split before it.
         if self.extent and it in stage.axes and it.extent not in (None, self.extent):
@@ -43,7 +55,34 @@ class SplitStep(StageStep):
                 f"it splits a loop of {self.extent} iterations, but {it.name} of {stage.name} has "
                 f"{it.extent}: the steps are those of another workload"
             )
-        return split(state, self.stage, self.iterator, self.lengths, self.inner_to_outer, at)
+        stage.free_iterator(self.iterator)
+        for length in self.lengths:
+            if length is not None and length < 1:
+                raise StepError(f"a length is {length}; lengths are at least 1")
+        length = _product(self.lengths)
+        rest = None if it.extent is None or length is None else -(-it.extent // length)
+        extents = [rest, *self.lengths] if self.inner_to_outer else [*self.lengths, rest]
+        parts = [Iterator(f"{it.name}.{k}", extent, it.kind) for k, extent in enumerate(extents)]
+        iters = [*stage.iters[: self.iterator], *parts, *stage.iters[self.iterator + 1 :]]
+        return state.with_loops(self.stage, iters, Taken(at, self), it.name, parts[-1].name)
+
+    def replay(self, sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
+        """Split the loop. Lengths beyond what there is to run are cut, from the inside out.
+
+        A stage that is computed in a loop of another runs over what is needed there, which may be
+        less than its steps expect.
+        """
+        if None in self.lengths:
+            raise StepError("its lengths are open: a sketch is no program before they are filled")
+        loop = loops[self.iterator]
+        lengths = [length for length in self.lengths if length is not None]
+        extent = sch.get(loop).extent
+        factors: list[int | None] = list(lengths)
+        if isinstance(extent, IntImm):
+            factors = list(_cut(lengths, extent.value, self.inner_to_outer))
+        open_at = 0 if self.inner_to_outer else len(factors)
+        parts = sch.split(loop, [*factors[:open_at], None, *factors[open_at:]])
+        return [*loops[: self.iterator], *parts, *loops[self.iterator + 1 :]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +103,7 @@ class FollowSplitStep(StageStep):
             )
         kept = self.n_split - 1
         followed = (*lengths[:kept], _product(lengths[kept:]))
-        return split(state, self.stage, self.iterator, followed, True, at)
+        return SplitStep(self.stage, self.iterator, 0, followed, True).apply(state, at)
 
 
 @dataclass(frozen=True)
@@ -91,7 +130,8 @@ class FollowFusedSplitStep(StageStep):
                     f"level is {self.level}, but step {source} has {len(of_source)} lengths"
                 )
             lengths.append(of_source[self.level])
-        return split(state, self.stage, self.iterator, [_product(lengths)], self.is_factor, at)
+        length = (_product(lengths),)
+        return SplitStep(self.stage, self.iterator, 0, length, self.is_factor).apply(state, at)
 
 
 def _split_at(state: State, index: int) -> SplitStep:
@@ -103,28 +143,71 @@ def _split_at(state: State, index: int) -> SplitStep:
     return step
 
 
-def _product(lengths: tuple[int | None, ...] | list[int | None]) -> int | None:
+def _product(lengths: Sequence[int | None]) -> int | None:
+    """Return the product of numbers, None where one is not known."""
     known = [length for length in lengths if length is not None]
     return prod(known) if len(known) == len(lengths) else None
+
+
+def _cut(lengths: Sequence[int], extent: int, inner_to_outer: bool) -> list[int]:
+    """Return lengths, each at most what those before it leave of an extent."""
+    cut: list[int] = []
+    for length in reversed(lengths) if inner_to_outer else lengths:
+        cut.append(max(1, min(length, extent)))
+        extent = -(-extent // cut[-1])
+    return cut[::-1] if inner_to_outer else cut
 
 
 # --------------------------------------------------------------------------------- fusion and order
 
 
 @dataclass(frozen=True)
-class FuseStep(StageStep):
-    """Make one loop of neighbouring ones."""
+class FuseStep(LoopStep):
+    """Make one loop of neighbouring ones; of none, a loop of one iteration."""
 
     code: ClassVar[str] = "FU"
     iterators: tuple[int, ...]
 
     def apply(self, state: State, at: int) -> State:
         """Fuse."""
-        return fuse(state, self.stage, self.iterators, at)
+        stage = state.stage_with_loops(self.stage)
+        old = [stage.iterator(position) for position in self.iterators]
+        if not old:
+            if stage.iters:
+                raise StepError(f"it fuses no loops; {stage.loops}")
+            unit = Iterator("unit", 1)
+            return state.with_loops(self.stage, [unit], Taken(at, self), unit.name, unit.name)
+        if any(b != a + 1 for a, b in pairwise(self.iterators)):
+            raise StepError(f"only loops that follow one another can be fused; {stage.loops}")
+        used = {place.iterator: k for k, place in state.attached_to(self.stage)}
+        for position, it in zip(self.iterators, old, strict=True):
+            stage.free_iterator(position)
+            if it.name in used and it is not old[-1]:
+                other = state.stages[used[it.name]].name
+                raise StepError(
+                    f"{other} is computed at loop {it.name}, which would no longer be there; fuse "
+                    "the loops inside or outside of it"
+                )
+        kinds = {it.kind for it in old}
+        fused = Iterator(
+            "".join(f"{it.name}@" for it in old),
+            _product([it.extent for it in old]),
+            kinds.pop() if len(kinds) == 1 else IterKind.MIXED,
+        )
+        first = self.iterators[0]
+        iters = [*stage.iters[:first], fused, *stage.iters[first + len(old) :]]
+        return state.with_loops(self.stage, iters, Taken(at, self), old[-1].name, fused.name)
+
+    def replay(self, sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
+        """Fuse the loops."""
+        if not self.iterators:
+            return [sch.add_unit_loop(block), *loops]
+        first, end = self.iterators[0], self.iterators[-1] + 1
+        return [*loops[:first], sch.fuse(*loops[first:end]), *loops[end:]]
 
 
 @dataclass(frozen=True)
-class ReorderStep(StageStep):
+class ReorderStep(LoopStep):
     """Order the loops of a stage; `order[k]` is the position of the one that comes to place k."""
 
     code: ClassVar[str] = "RE"
@@ -132,7 +215,21 @@ class ReorderStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Reorder."""
-        return reorder(state, self.stage, self.order, at)
+        stage = state.stage_with_loops(self.stage)
+        if sorted(self.order) != list(range(len(stage.iters))):
+            raise StepError(
+                f"the order {list(self.order)} does not name each of the {len(stage.iters)} loops "
+                f"once; {stage.loops}"
+            )
+        iters = [stage.iters[k] for k in self.order]
+        return state.with_loops(self.stage, iters, Taken(at, self), "", "")
+
+    def replay(self, sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
+        """Reorder the loops."""
+        ordered = [loops[k] for k in self.order]
+        if ordered != loops:
+            sch.reorder(*ordered)
+        return ordered
 
 
 # -------------------------------------------------------------------------------------------- marks
@@ -145,11 +242,6 @@ class HintOnLoop(StageStep):
     iterator: int
 
     @property
-    def binds_thread(self) -> bool:
-        """True if threads run the loop, which says what memory they share below it."""
-        return False
-
-    @property
     def mark_name(self) -> str:
         """The word that is printed in the place of `for`; empty for a loop without a mark."""
         return ""
@@ -158,6 +250,11 @@ class HintOnLoop(StageStep):
     def note(self) -> str:
         """The note that is printed of the stage; empty for none."""
         return ""
+
+    @property
+    def binds_thread(self) -> bool:
+        """True if threads run the loop, which says what memory they share below it."""
+        return self.mark_name.startswith(("vthread", "blockIdx", "threadIdx"))
 
     def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
         """Mark the loop of a schedule, or the block of its stage.
@@ -169,30 +266,15 @@ class HintOnLoop(StageStep):
     def apply(self, state: State, at: int) -> State:
         """Note the hint."""
         stage = state.stage_with_loops(self.stage)
-        it = iterator_at(stage, self.iterator)
-        hint = Hint(at, self, it.name)
+        hint = Taken(at, self, stage.iterator(self.iterator).name)
         return state.with_stage(self.stage, replace(stage, hints=(*stage.hints, hint)))
 
 
-def _bind(tag: str) -> tuple[str, Callable[[Schedule, LoopRV], None]]:
-    return tag, lambda sch, loop: sch.bind(loop, tag)
-
-
-_ANNOTATIONS: Final[tuple[tuple[str, Callable[[Schedule, LoopRV], None] | None], ...]] = (
-    ("for", None),
-    ("unroll", lambda sch, loop: sch.unroll(loop)),
-    ("vectorize", lambda sch, loop: sch.vectorize(loop)),
-    ("parallel", lambda sch, loop: sch.parallel(loop)),
-    _bind("vthread"),
-    _bind("blockIdx.x"),
-    _bind("threadIdx.x"),
-    _bind("blockIdx.y"),
-    _bind("threadIdx.y"),
-    _bind("blockIdx.z"),
-    _bind("threadIdx.z"),
-    ("tensorize", None),
+_ANNOTATIONS: Final = (
+    *("for", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x"),
+    *("blockIdx.y", "threadIdx.y", "blockIdx.z", "threadIdx.z", "tensorize"),
 )
-"""The word for each number of an annotation, and the call that does it; None if nothing is done."""
+"""The word for each number of an annotation."""
 
 
 @dataclass(frozen=True)
@@ -207,15 +289,15 @@ class AnnotateStep(HintOnLoop):
         if not 0 <= self.annotation < len(_ANNOTATIONS):
             raise StepError(
                 f"there is no annotation {self.annotation}; "
-                + ", ".join(f"{k} is {name}" for k, (name, _) in enumerate(_ANNOTATIONS))
+                + ", ".join(f"{k} is {name}" for k, name in enumerate(_ANNOTATIONS))
             )
-        if _ANNOTATIONS[self.annotation][0] == "tensorize":
+        if self.mark_name == "tensorize":
             raise StepError(
                 "tensorize is not replayed, because the step does not name its intrinsic; leave it "
                 "out, and call Schedule.tensorize"
             )
         stage = state.stage_with_loops(self.stage)
-        name = iterator_at(stage, self.iterator).name
+        name = stage.iterator(self.iterator).name
         if not self.mark_name:
             return state
         for hint in stage.hints:
@@ -224,20 +306,18 @@ class AnnotateStep(HintOnLoop):
         return super().apply(state, at)
 
     @property
-    def binds_thread(self) -> bool:
-        """True if the loop is bound to an axis of threads."""
-        return self.mark_name.startswith(("vthread", "blockIdx", "threadIdx"))
-
-    @property
     def mark_name(self) -> str:
         """The word for the annotation."""
-        return _ANNOTATIONS[self.annotation][0] if self.annotation else ""
+        return _ANNOTATIONS[self.annotation] if self.annotation else ""
 
     def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
         """Set the kind of the loop."""
-        do = _ANNOTATIONS[self.annotation][1]
-        assert do is not None
-        do(sch, loop)
+        if self.binds_thread:
+            sch.bind(loop, self.mark_name)
+        else:
+            {"unroll": sch.unroll, "vectorize": sch.vectorize, "parallel": sch.parallel}[
+                self.mark_name
+            ](loop)
 
 
 _UNROLL: Final = "auto_unroll_max_step"
@@ -251,27 +331,27 @@ class PragmaStep(HintOnLoop):
     pragma: str
 
     @property
+    def max_step(self) -> int:
+        """The number of copies; StepError for a pragma that is not known."""
+        name, _, number = self.pragma.partition("$")
+        if name != _UNROLL or not number.isdecimal():
+            raise StepError(f"the only pragma is {_UNROLL}$N with a number N, got {self.pragma!r}")
+        return int(number)
+
+    @property
     def note(self) -> str:
         """The number of copies."""
-        return f"auto_unroll: {_max_step(self.pragma)}"
+        return f"auto_unroll: {self.max_step}"
 
     def apply(self, state: State, at: int) -> State:
-        """Note the pragma."""
-        _max_step(self.pragma)
+        """Note the pragma, which must be known."""
+        self.max_step  # noqa: B018 - a pragma that is not known is refused here
         return super().apply(state, at)
 
     def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
         """Annotate the loop."""
-        sch.annotate(loop, f"pragma_{_UNROLL}", _max_step(self.pragma))
+        sch.annotate(loop, f"pragma_{_UNROLL}", self.max_step)
         sch.annotate(loop, "pragma_unroll_explicit", 1)
-
-
-def _max_step(pragma: str) -> int:
-    """Return the number of a pragma; StepError for one that is not known."""
-    name, _, number = pragma.partition("$")
-    if name != _UNROLL or not number.isdecimal():
-        raise StepError(f"the only pragma is {_UNROLL}$N with a number N, got {pragma!r}")
-    return int(number)
 
 
 @dataclass(frozen=True)
@@ -290,7 +370,7 @@ class StorageAlignStep(HintOnLoop):
     def apply(self, state: State, at: int) -> State:
         """Note the request; StepError where the loop does not run over a dimension."""
         stage = state.stage_with_loops(self.stage)
-        name = iterator_at(stage, self.iterator).name
+        name = stage.iterator(self.iterator).name
         if stage.dimension_of(name) is None:
             dimensions = ", ".join(it.name for it in stage.axes[: len(stage.shape)])
             raise StepError(

@@ -5,21 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from search.auto_scheduler.steps.state import (
-    ComputedAt,
-    Inlined,
-    Iterator,
-    IterKind,
-    Place,
-    Stage,
-    State,
-    iterator_at,
-    loops_of,
-)
+from search.auto_scheduler.steps.state import Iterator, IterKind, Place, Stage, State
 from search.auto_scheduler.steps.step import StageStep, StepError
 
 if TYPE_CHECKING:
-    from search.auto_scheduler.steps.staged_program import StagedProgram
+    from schedule import BlockRV, Schedule
+    from search.auto_scheduler.steps.replay import Replay
 
 
 # ------------------------------------------------------------------------------------------- places
@@ -42,8 +33,8 @@ class ComputeAtStep(StageStep):
                 f"stage {self.target}, {target.name}, comes before it; a stage is computed in a "
                 "loop of a later one, which reads it"
             )
-        name = iterator_at(target, self.iterator).name
-        return _placed(state, self.stage, ComputedAt(at, self.target, name))
+        name = target.iterator(self.iterator).name
+        return _placed(state, self.stage, Place(at, self.target, name))
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,7 @@ class ComputeInlineStep(StageStep):
             raise StepError(f"the loops of {stage.name} were changed, and would not be there")
         if any(it.kind is IterKind.REDUCE for it in stage.axes):
             raise StepError(f"{stage.name} is a reduction, which cannot be inlined")
-        return state.with_stage(self.stage, replace(stage, place=Inlined(at)))
+        return state.with_stage(self.stage, replace(stage, place=Place(at)))
 
 
 @dataclass(frozen=True)
@@ -77,7 +68,7 @@ class ComputeRootStep(StageStep):
         return _placed(state, self.stage, None)
 
 
-def _placed(state: State, index: int, place: Place) -> State:
+def _placed(state: State, index: int, place: Place | None) -> State:
     """Return a state with a stage elsewhere; only of a stage as it was made are extents known."""
     stage = state.stages[index]
     known = place is None and not stage.changes
@@ -109,10 +100,10 @@ class CacheReadStep(StageStep):
         copy = Stage.fresh(f"{stage.name}.{self.scope}", axes, stage.shape)
         return state.with_new_stage(self.stage + 1, copy)
 
-    def restructure(self, state: State, program: StagedProgram) -> None:
+    def restructure(self, program: Replay) -> None:
         """Copy what the first reader reads, for all readers."""
-        readers = [program.block(state, reader) for reader in self.readers]
-        buffer = program.buffer(state, self.stage)
+        readers = [program.block(reader) for reader in self.readers]
+        buffer = program.buffer(self.stage)
         copy = program.sch.cache_read(readers[0], buffer, self.scope, readers)
         program.insert(self.stage + 1, copy)
 
@@ -129,7 +120,13 @@ class CacheWriteStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Divide the stage, which must be as it was made."""
-        stage = _unchanged(state, self.stage)
+        stage = state.stage_with_loops(self.stage)
+        if stage.changes:
+            raise StepError(
+                f"the loops of {stage.name} were changed by step {stage.changes[0].step}; a stage "
+                "is divided before that"
+            )
+        _check_alone(state, self.stage)
         if not stage.shape or len(stage.axes) < len(stage.shape):
             raise StepError(f"{stage.name} has no loops over its elements to divide")
         rank = len(stage.shape)
@@ -140,10 +137,10 @@ class CacheWriteStep(StageStep):
         state = state.with_stage(self.stage, Stage.fresh(stage.name, spatial, stage.shape))
         return state.with_new_stage(self.stage, cache)
 
-    def restructure(self, state: State, program: StagedProgram) -> None:
+    def restructure(self, program: Replay) -> None:
         """Let the block write to the cache, so that the new block is the copy."""
-        block = program.block(state, self.stage)
-        copy = program.sch.cache_write(block, program.buffer(state, self.stage), self.scope)
+        block = program.block(self.stage)
+        copy = program.sch.cache_write(block, program.buffer(self.stage), self.scope)
         program.insert(self.stage + 1, copy)
 
 
@@ -163,9 +160,9 @@ class RfactorStep(StageStep):
         """Divide the stage, of which only loops of the reduction may have been changed."""
         stage = state.stage_with_loops(self.stage)
         rank = len(stage.shape)
-        loop = iterator_at(stage, self.iterator)
+        loop = stage.iterator(self.iterator)
         if loop.kind is not IterKind.REDUCE:
-            raise StepError(f"loop {loop.name} is no loop of the reduction; {loops_of(stage)}")
+            raise StepError(f"loop {loop.name} is no loop of the reduction; {stage.loops}")
         _check_alone(state, self.stage)
         if stage.iters[:rank] != stage.axes[:rank]:
             raise StepError(
@@ -190,20 +187,39 @@ class RfactorStep(StageStep):
         """Return the dimension that the partial results of a stage have more."""
         return self.position if self.position >= 0 else len(stage.shape)
 
-    def restructure(self, state: State, program: StagedProgram) -> None:
+    def restructure(self, program: Replay) -> None:
         """Bring the loops of the reduction into shape, and factor one."""
-        program.rfactor(state, self.stage, self.iterator, self.factor_axis(state.stage(self.stage)))
+        sch, stage = program.sch, program.state.stage(self.stage)
+        block, loops = program.block(self.stage), program.nest(self.stage)
+        for change in stage.changes:
+            loops = change.says.replay(sch, block, loops)
+        place, rank = self.factor_axis(stage), len(stage.shape)
+        partial = sch.rfactor(loops[self.iterator], place)
+        kept = [k for k in range(rank, len(loops)) if k != self.iterator]
+        nest = sch.get_loops(partial)
+        ordered = [nest[k] for k in (*range(place), self.iterator, *range(place, rank), *kept)]
+        if ordered != nest:
+            sch.reorder(*ordered)
+        program.insert(self.stage, partial)
+        for one in (partial, block):
+            _axes_in_order(sch, stage, one)
 
 
-def _unchanged(state: State, index: int) -> Stage:
-    stage = state.stage_with_loops(index)
-    if stage.changes:
+def _axes_in_order(sch: Schedule, stage: Stage, block: BlockRV) -> None:
+    """Give a block its axes in the order of the loops, in which `compute_at` makes new ones."""
+    bound = list(sch.get_sref(block).block_realize.iter_values)
+    variables = [sch.get(loop).loop_var for loop in sch.get_loops(block)]
+    try:
+        order = [bound.index(var) for var in variables]
+    except ValueError:
+        order = []
+    if sorted(order) != list(range(len(bound))):
         raise StepError(
-            f"the loops of {stage.name} were changed by step {stage.changes[0].step}; a stage is "
-            "divided before that"
+            f"the loops of the reduction {stage.name} that remain are not its axes; fuse all of "
+            "them before they are split"
         )
-    _check_alone(state, index)
-    return stage
+    if order != sorted(order):
+        sch.reorder_block_iter_var(block, order)
 
 
 def _check_alone(state: State, index: int) -> None:

@@ -1,7 +1,7 @@
 """The states that steps make of the operations of a graph: stages, with their loops and places.
 
 A state is a value: a step gives another one. It only keeps books, so that a sketch, whose lengths
-are open, is a state as well; `schedule_steps` makes the program.
+are open, is a state as well; `replay` makes the program.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from search.auto_scheduler.steps.print_state import state_text
 from search.auto_scheduler.steps.step import Step, StepError, blamed_on_step
 
 if TYPE_CHECKING:
-    from schedule import BlockRV, LoopRV, Schedule
-    from search.auto_scheduler.steps.loop_steps import HintOnLoop
+    from search.auto_scheduler.steps.loop_steps import HintOnLoop, LoopStep
+
+S = TypeVar("S")
+
+_INDENT: Final = "  "
 
 
 class IterKind(Enum):
@@ -37,43 +39,24 @@ class Iterator:
 
 
 @dataclass(frozen=True, slots=True)
-class Inlined:
-    """Computed wherever it is read; `step` is the number of the step that says so."""
+class Place:
+    """The place of a stage that is not outside of all others: in a loop of a stage that needs it.
+
+    A `target` of None is wherever it is read; `step` is the number of the step that says so.
+    """
 
     step: int
+    target: int | None = None
+    iterator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedAt:
-    """Computed in a loop of a stage that needs it."""
+class Taken(Generic[S]):
+    """A step that was taken on a stage, with its number and, if it is of one, the loop's name."""
 
     step: int
-    target: int
-    iterator: str
-
-
-Place: TypeAlias = Inlined | ComputedAt | None
-"""The place where a stage is computed; None is outside of all others."""
-
-
-class LoopChange(Protocol):
-    """A split, a fusion or a reordering of the loops of one stage."""
-
-    @property
-    def step(self) -> int:
-        """The number of the step."""
-
-    def replay(self, sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
-        """Change the loops of a block, and return those that there are then, outermost first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """A remark of a step on the loop of this name."""
-
-    step: int
-    says: HintOnLoop
-    iterator: str
+    says: S
+    iterator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +71,9 @@ class Stage:
     axes: tuple[Iterator, ...]
     iters: tuple[Iterator, ...]
     shape: tuple[int | None, ...]
-    place: Place = None
-    changes: tuple[LoopChange, ...] = ()
-    hints: tuple[Hint, ...] = ()
+    place: Place | None = None
+    changes: tuple[Taken[LoopStep], ...] = ()
+    hints: tuple[Taken[HintOnLoop], ...] = ()
 
     @staticmethod
     def fresh(
@@ -105,9 +88,32 @@ class Stage:
         return Stage(name, is_placeholder, own, own, tuple(shape))
 
     @property
-    def is_fresh(self) -> bool:
-        """True if no step has changed the stage."""
-        return self.place is None and not self.changes and not self.hints
+    def is_inlined(self) -> bool:
+        """True if the stage is computed wherever it is read."""
+        return self.place is not None and self.place.target is None
+
+    @property
+    def loops(self) -> str:
+        """A sentence on the loops, by position."""
+        names = ", ".join(f"{k} {it.name}" for k, it in enumerate(self.iters))
+        return f"its loops are {names}" if names else "it has no loops"
+
+    def iterator(self, index: int) -> Iterator:
+        """Return a loop; StepError if there is none."""
+        if not 0 <= index < len(self.iters):
+            raise StepError(f"{self.name} has no loop {index}; {self.loops}")
+        return self.iters[index]
+
+    def free_iterator(self, index: int) -> Iterator:
+        """Return a loop that can be changed; StepError if there is none, or it was marked."""
+        it = self.iterator(index)
+        for hint in self.hints:
+            if hint.iterator == it.name:
+                raise StepError(
+                    f"loop {it.name} of {self.name} was marked by step {hint.step}; mark it after "
+                    "it is split and fused"
+                )
+        return it
 
     def index_of(self, iterator: str) -> int:
         """Return the position of the loop of this name."""
@@ -159,7 +165,7 @@ class State:
     def stage_with_loops(self, index: int) -> Stage:
         """Return a stage whose loops can be changed; StepError for an input, or an inlined one."""
         found = self.computed_stage(index)
-        if isinstance(found.place, Inlined):
+        if found.is_inlined:
             raise StepError(f"stage {index}, {found.name}, is inlined and has no loops")
         return found
 
@@ -172,17 +178,58 @@ class State:
         moved = [_moved_up(old, index) for old in self.stages]
         return replace(self, stages=(*moved[:index], stage, *moved[index:]))
 
-    def attached_to(self, index: int) -> list[tuple[int, ComputedAt]]:
+    def with_loops(
+        self, index: int, iters: Sequence[Iterator], change: Taken[LoopStep], old: str, new: str
+    ) -> State:
+        """Return the state where a stage has other loops; what is computed at `old` is at `new`."""
+        stage = self.stages[index]
+        state = self.with_stage(
+            index, replace(stage, iters=tuple(iters), changes=(*stage.changes, change))
+        )
+        for k, place in self.attached_to(index):
+            if place.iterator == old:
+                moved = replace(self.stages[k], place=replace(place, iterator=new))
+                state = state.with_stage(k, moved)
+        return state
+
+    def attached_to(self, index: int) -> list[tuple[int, Place]]:
         """Return the stages that are computed in loops of a stage, with their places, in order."""
         return [
             (k, stage.place)
             for k, stage in enumerate(self.stages)
-            if isinstance(stage.place, ComputedAt) and stage.place.target == index
+            if stage.place is not None and stage.place.target == index
         ]
 
     def to_str(self, delete_trivial_loop: bool = True) -> str:
-        """Return the loop nests, without loops of one iteration unless these are asked for."""
-        return state_text(self, unit_loops=not delete_trivial_loop)
+        """Return a line for the inputs and the loops of each stage, attached ones where they run.
+
+        A loop is written `<mark> <name> (0,<extent>)`, with `(None)` where the extent is not known.
+        Loops of one iteration are left out unless they are asked for, and so are inlined stages.
+        """
+        inputs = [stage.name for stage in self.stages if stage.is_placeholder]
+        lines = [f"Placeholder: {', '.join(inputs)}"] if inputs else []
+        for index, stage in enumerate(self.stages):
+            if stage.place is None and not stage.is_placeholder:
+                lines += self._nest(index, 0, not delete_trivial_loop)
+        if self.is_trace:
+            lines += ["Scheduled by a trace:", *str(self.transform_steps[-1]).splitlines()]
+        return "\n".join(lines) + "\n"
+
+    def _nest(self, index: int, depth: int, unit_loops: bool) -> list[str]:
+        stage = self.stages[index]
+        notes = [hint.says.note for hint in stage.hints if hint.says.note]
+        lines = [f"{_INDENT * depth}{stage.name} {note}" for note in notes]
+        for it in stage.iters:
+            if unit_loops or it.extent != 1:
+                marks = [hint.says.mark_name for hint in stage.hints if hint.iterator == it.name]
+                mark = next((mark for mark in reversed(marks) if mark), "for")
+                extent = "(None)" if it.extent is None else f"(0,{it.extent})"
+                lines.append(f"{_INDENT * depth}{mark} {it.name} {extent}")
+                depth += 1
+            for other, place in self.attached_to(index):
+                if place.iterator == it.name:
+                    lines += self._nest(other, depth, unit_loops)
+        return [*lines, f"{_INDENT * depth}{stage.name} = ..."]
 
     def __str__(self) -> str:
         return self.to_str()
@@ -190,21 +237,8 @@ class State:
     __repr__ = __str__
 
 
-def iterator_at(stage: Stage, index: int) -> Iterator:
-    """Return a loop of a stage; StepError if there is none."""
-    if not 0 <= index < len(stage.iters):
-        raise StepError(f"{stage.name} has no loop {index}; {loops_of(stage)}")
-    return stage.iters[index]
-
-
-def loops_of(stage: Stage) -> str:
-    """Return a sentence on the loops of a stage, by position."""
-    names = ", ".join(f"{k} {it.name}" for k, it in enumerate(stage.iters))
-    return f"its loops are {names}" if names else "it has no loops"
-
-
 def _moved_up(stage: Stage, index: int) -> Stage:
     place = stage.place
-    if not isinstance(place, ComputedAt) or place.target < index:
+    if place is None or place.target is None or place.target < index:
         return stage
     return replace(stage, place=replace(place, target=place.target + 1))

@@ -1,8 +1,8 @@
 """One step of a state's history: a code and its fields, as logs have them.
 
 A kind of step is a frozen dataclass below `Step`. It says what the step means for a state (`apply`)
-and, where it makes a stage, for the program (`restructure`); reading and writing JSON is the same
-for all of them.
+and for the program: `restructure` makes a stage, `replay` changes loops, `mark` marks one. Reading
+and writing JSON is the same for all of them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from schedule import ScheduleError
+from schedule import ScheduleError, Trace
 from search.errors import TuningError
 
 if TYPE_CHECKING:
-    from search.auto_scheduler.steps.staged_program import StagedProgram
+    from search.auto_scheduler.steps.replay import Replay
     from search.auto_scheduler.steps.state import State
 
 
@@ -72,8 +72,8 @@ class Step:
         """
         raise NotImplementedError
 
-    def restructure(self, state: State, program: StagedProgram) -> None:
-        """Add to the program of a state the stage that the step adds; most steps add none."""
+    def restructure(self, program: Replay) -> None:
+        """Add to a program, which has the state before, the stage that the step adds, if any."""
 
     def __str__(self) -> str:
         return self.code
@@ -87,6 +87,31 @@ class StageStep(Step):
 
     def __str__(self) -> str:
         return f"{self.code}, stage {self.stage}"
+
+
+@dataclass(frozen=True)
+class TraceStep(Step):
+    """A whole schedule as the JSON of its trace; no other step stands beside it."""
+
+    code: ClassVar[str] = "TR"
+    trace_json: list[Any] = dataclasses.field(hash=False)
+
+    @property
+    def trace(self) -> Trace:
+        """The trace; StepError for text that is none."""
+        try:
+            return Trace.from_json(self.trace_json)
+        except ValueError as error:
+            raise StepError(f"its trace cannot be read: {error}") from error
+
+    def apply(self, state: State, at: int) -> State:
+        """Let the trace be the schedule."""
+        if at:
+            raise StepError("a trace is a whole schedule; no steps come before it")
+        return dataclasses.replace(state, is_trace=True)
+
+    def __str__(self) -> str:
+        return self.code
 
 
 @contextmanager

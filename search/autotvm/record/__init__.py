@@ -8,14 +8,16 @@ from search.autotvm.record.encoding import (
     encode,
 )
 from search.autotvm.record.log_file import (
-    Records,
     append_to_file,
     load_from_buffer,
     load_from_file,
+    measure_str_key,
+    pick_best,
     records_of,
+    split_workload,
 )
-from search.autotvm.record.picking import measure_str_key, pick_best, split_workload
 from search.records.appended_file import PathLike
+from search.records.record_files import Records
 from search.records.record_lines import LineError
 
 __all__ = [

@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from search.explanation.field import ERROR_MEANINGS, Field, utc
-from search.explanation.table import NO_ERROR, LogTable
+from search.trials.log_format import ERROR_MEANINGS, MOST_PROGRAMS, Field, Log, utc
+from search.trials.table import LogTable
+from search.trials.trial import NO_ERROR
 from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
@@ -17,29 +18,21 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[str, ...]]
 
-MOST_PROGRAMS: Final = 1000
-"""The most measurements whose programs are made for their resources: some milliseconds each."""
 _LONGEST: Final = 50
 _WIDEST: Final = 76
 _SHARES: Final = (8, 4, 2, 1)
 
 
 class LogExplanation:
-    """The findings of `explain_log`."""
+    """The findings of `explain`; it prints, and in a notebook it shows tables."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        table: LogTable,
-        fields: Sequence[Field],
-        left_out: int = 0,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], log: Log) -> None:
         self.path = path
-        self.fields = tuple(fields)
-        """The line of the fastest measurement, taken apart."""
-        self.left_out = left_out
+        self.fields = tuple(log.fields)
+        """The line of the best trial, taken apart."""
+        self.left_out = log.left_out
         """The number of lines that are no records."""
-        self._table = table
+        self._table = LogTable(log.trials)
 
     def table(self) -> LogTable:
         """Return the measurements: a row for each, with knobs, resources and costs."""
@@ -47,9 +40,9 @@ class LogExplanation:
 
     def plot(self, task: str | int = 0) -> NDArray[Any]:
         """Draw progress, errors, time, and the cost against each knob; return the axes."""
-        from search.explanation.plot import plot_log  # noqa: PLC0415 - needs matplotlib
+        from search.trials.overview import overview  # noqa: PLC0415 - pictures are optional
 
-        return plot_log(self._table.of_task(task))
+        return overview(self._table.of_task(task))
 
     # --------------------------------------------------------------------------------------- parts
 
@@ -67,7 +60,8 @@ class LogExplanation:
 
     def sections(self) -> Iterator[tuple[str, Rows]]:
         """Yield the title and the table of each part; the first row of a table is its heading."""
-        yield "One line taken apart", [Field("field", "value", "meaning"), *self.fields]
+        if self.fields:
+            yield "One line taken apart", [Field("field", "value", "meaning"), *self.fields]
         yield "Best of each task", list(self._best())
         yield "How measurements ended", list(self._errors())
         for task in self._table.tasks:

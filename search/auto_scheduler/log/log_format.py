@@ -1,34 +1,59 @@
-"""The explanation of a log: its measurements as a table, the best of them, what matters."""
+"""Logs of Ansor as tables and explanations: their measurements, the best of them, what matters."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from schedule import Schedule, Trace, TraceError
 from search.analysis.resources import resources_of
-from search.auto_scheduler.log.file import RecordReader, best_of_each, logger
-from search.auto_scheduler.log.record import (
-    MeasureInput,
-    MeasureRecord,
-    MeasureResult,
-    dump_record_to_string,
-    line_decoder,
-)
+from search.auto_scheduler.log.file import LOGS, best_of_each, load_records
+from search.auto_scheduler.log.record import MeasureInput, MeasureRecord, dump_record_to_string
 from search.auto_scheduler.steps.step import KINDS
-from search.database.records import FAILED
 from search.errors import TuningError
-from search.explanation.explanation import MOST_PROGRAMS, LogExplanation
-from search.explanation.field import ERROR_MEANINGS, Field, utc
-from search.explanation.table import STOPPED, LogTable, Measurement, spread_out
 from search.measuring.flops import estimate_tir_flops
-from search.records.measure_error_no import MeasureErrorNo
-from search.records.record_lines import CountedLines, numbered_records
 from search.spaces.decision_site import decision_columns
 from search.spaces.design_space import DesignSpace
+from search.trials.explanation import LogExplanation
+from search.trials.log_format import (
+    MOST_PROGRAMS,
+    Field,
+    Log,
+    LogFormat,
+    fields_of_result,
+    first_fields,
+    spread_out,
+    trial_of_result,
+)
+from search.trials.table import LogTable
+from search.trials.trial import Trial
 from tensorir.errors import TensorIRError
+
+
+class StepsLog(LogFormat):
+    """A log in Ansor's format."""
+
+    def recognises(self, path: Path) -> bool:
+        """Say whether a line has an input, a result and a version."""
+        return {"i", "r", "v"} <= first_fields(path).keys()
+
+    def read(self, path: Path) -> Log:
+        """Return the measurements; TuningError if no line is a record.
+
+        The line that is taken apart is the best, as `load_best_record` has it.
+        """
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = LOGS.lines(file)
+            records = [record for _, record in lines]
+        if not records:
+            raise TuningError(f"no line of {path} is a record")
+        trials = _trials(records, MOST_PROGRAMS)
+        best = min(best_of_each(records), key=lambda one: one.mean_seconds, default=records[0])
+        trial = next(one for one, record in zip(trials, records, strict=True) if record is best)
+        return Log(trials, list(_fields(best, trial)), lines.left_out)
 
 
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
@@ -46,14 +71,7 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
             f"{os.fspath(path)} is a directory, and a log of Ansor is a file; what a run left in a "
             "directory is explained by search.autotvm.explain_log"
         )
-    with open(os.fspath(path), encoding="utf-8", errors="replace") as file:
-        lines = CountedLines(file)
-        records = [record for _, record in numbered_records(lines, line_decoder(), logger)]
-    if not records:
-        raise TuningError(f"no line of {os.fspath(path)} is a record")
-    best = min(best_of_each(records), key=_mean_seconds, default=records[0])
-    table = records_to_table(records, MOST_PROGRAMS)
-    return LogExplanation(path, table, list(_fields(best)), lines.count - len(records))
+    return LogExplanation(path, StepsLog().read(Path(os.fspath(path))))
 
 
 def records_to_table(
@@ -65,40 +83,31 @@ def records_to_table(
     of workloads that are registered here are made again, a few milliseconds each: they tell what
     they take, and what the decisions of traces stand for. A number is the most that are made.
     """
-    known = list(RecordReader(log) if isinstance(log, (str, os.PathLike)) else log)
-    return LogTable.of(list(_measurements(known, spread_out(len(known), resources))))
+    known = load_records(log) if isinstance(log, (str, os.PathLike)) else log
+    return LogTable(_trials(list(known), resources))
 
 
-def _measurements(records: Iterable[MeasureRecord], made: Container[int]) -> Iterator[Measurement]:
+def _trials(records: list[MeasureRecord], resources: bool | int) -> list[Trial]:
+    return list(_measured(records, spread_out(len(records), resources)))
+
+
+def _measured(records: Iterable[MeasureRecord], made: Container[int]) -> Iterator[Trial]:
     flops: dict[str, float | None] = {}
-    for place, record in enumerate(records):
-        inp, result = record
+    for place, (inp, result) in enumerate(records):
         task = inp.task
         if task.workload_key not in flops:
             flops[task.workload_key] = _flop(inp)
         flop = flops[task.workload_key]
         sch = _schedule(inp) if place in made and flop is not None else None
-        yield Measurement(
+        yield trial_of_result(
+            result,
+            place,
             task=str(task),
             target=str(task.target),
-            index=None,
             knobs=_knobs(inp, sch),
             resources=None if sch is None else resources_of(sch.mod),
             flop=flop,
-            cost=result.mean_cost if record.is_valid else None,
-            slower_than=result.slower_than,
-            error=_error_of(result),
-            all_cost=result.all_cost,
-            time=result.timestamp,
         )
-
-
-def _mean_seconds(record: MeasureRecord) -> float:
-    return record.mean_seconds
-
-
-def _error_of(result: MeasureResult) -> str:
-    return MeasureErrorNo(result.error_no).name if result.slower_than is None else STOPPED
 
 
 def _flop(inp: MeasureInput) -> float | None:
@@ -149,11 +158,10 @@ def _cell(value: Any) -> Any:
     return value if isinstance(value, (int, str)) else json.dumps(value)
 
 
-def _fields(record: MeasureRecord) -> Iterator[Field]:
+def _fields(record: MeasureRecord, trial: Trial) -> Iterator[Field]:
     """Yield the fields of the line of a record, with what they mean."""
     line = json.loads(dump_record_to_string(*record))
     (key, target, numbers, host, layout, inputs), (_, steps) = line["i"]
-    costs, error_no, all_cost, timestamp = line["r"]
     option = record.input.task.layout_rewrite_option.name
     yield Field("i[0][0]", key, "the workload: a registered function, and what it is called with")
     yield Field("i[0][1]", target, "the target it was compiled for")
@@ -167,21 +175,8 @@ def _fields(record: MeasureRecord) -> Iterator[Field]:
     else:
         for k, step in enumerate(steps):
             yield Field(f"i[1][1][{k}]", json.dumps(step), _meaning_of_step(step[0]))
-    meaning = (
-        f"seconds per run, one for each repeat; the mean is {record.mean_seconds * 1e6:.1f} us"
-    )
-    if not record.is_valid:
-        meaning = f"after an error there are no costs, and {FAILED:g} stands for them"
-    yield Field("r[0]", json.dumps(costs), meaning)
-    name = MeasureErrorNo(error_no).name
-    meaning = ERROR_MEANINGS[_error_of(record.result)]
-    yield Field("r[1]", str(error_no), f"{name}: {meaning}")
-    yield Field("r[2]", f"{all_cost:.6g}", "wall time in seconds of building and running together")
-    yield Field("r[3]", str(timestamp), f"when it ended: {utc(timestamp)}")
+    yield from fields_of_result("r", line["r"], trial)
     yield Field("v", line["v"], "the version of this format")
-    if record.result.slower_than is not None:
-        meaning = "seconds that a run takes at least: it was ended early"
-        yield Field("slower_than", f"{record.result.slower_than:.6g}", meaning)
 
 
 def _said_of_trace(trace_json: Any) -> str:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from search.explanation.table import CostCurve, LogTable
+from search.plot import best_so_far
 from search.reports.drawing import COLOURS, finished, log_scale, pyplot, say
+from search.trials.cost_curve import CostCurve
+from search.trials.table import Trials
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +21,12 @@ _CROWDED: Final = 30
 _WORTH_A_DOT: Final = 1.05
 
 
-def plot_log(table: LogTable) -> NDArray[Any]:
+def overview(table: Trials) -> NDArray[Any]:
     """Draw the log of one task and return the axes in a flat array.
 
     The first three panels are progress, endings and time; then each knob and resource that varied
     has one, at most 15. Costs are in microseconds on a logarithmic axis.
-    TemplateError for a table of several tasks.
+    TuningError for a table of several tasks.
     """
     curves = [table.group_by(name) for name in (*table.knobs, *table.resources)]
     curves = [curve for curve in curves if len(curve.values) > 1][:_MOST_CURVES]
@@ -38,7 +40,7 @@ def plot_log(table: LogTable) -> NDArray[Any]:
     _endings(axes[1], table)
     _time(axes[2], table)
     for ax, curve in zip(axes[3:], curves, strict=False):
-        draw_curve(curve, ax)
+        _curve(ax, curve)
     if curves:
         fullest = max(
             axes[3 : 3 + len(curves)], key=lambda ax: len(ax.get_legend_handles_labels()[1])
@@ -49,8 +51,8 @@ def plot_log(table: LogTable) -> NDArray[Any]:
     return axes
 
 
-def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int = 0) -> Axes:
-    """Draw the best and, without a label, the median cost against the values of a column.
+def _curve(ax: Axes, curve: CostCurve) -> None:
+    """Draw the best and the median cost against the values of a column.
 
     Positive numbers have a logarithmic axis; others stand side by side. The larger dot is where
     the largest drop of the best cost ends, from one value to the next.
@@ -58,14 +60,13 @@ def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int
     numeric = all(isinstance(value, (int, float)) and value > 0 for value in curve.values)
     places = np.array(curve.values, np.float64) if numeric else np.arange(len(curve.values))
     best, median = (np.array(costs) * 1e6 for costs in (curve.best, curve.median))
-    if label is None:
-        ax.plot(places, median, "--", color=COLOURS[5], alpha=0.6, label="median")
-    ax.plot(places, best, "o-", color=COLOURS[colour], markersize=4, label=label or "best")
+    ax.plot(places, median, "--", color=COLOURS[5], alpha=0.6, label="median")
+    ax.plot(places, best, "o-", color=COLOURS[0], markersize=4, label="best")
     turn = curve.turning_point()
     if turn is not None and turn.factor >= _WORTH_A_DOT:
         at = curve.values.index(turn.after)
-        drop = "after the largest drop" if label is None else None
-        ax.plot(places[at], best[at], "o", color=COLOURS[colour], markersize=9, label=drop)
+        label = "after the largest drop"
+        ax.plot(places[at], best[at], "o", color=COLOURS[0], markersize=9, label=label)
     log_scale(ax)
     if numeric:
         ax.set_xscale("log", base=2)
@@ -77,7 +78,6 @@ def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int
     ax.set_title(curve.column, fontsize=9)
     ax.set_ylabel("time (us)")
     ax.grid(alpha=0.3)
-    return ax
 
 
 def _in_words(number: float) -> str:
@@ -88,13 +88,12 @@ def _in_words(number: float) -> str:
     return f"{number:g}"
 
 
-def _progress(ax: Axes, table: LogTable) -> None:
+def _progress(ax: Axes, table: Trials) -> None:
     numbers = np.arange(1, len(table) + 1)
-    cost, best = (table.column(name) * 1e6 for name in ("cost", "best_so_far"))
+    cost = table.column("cost") * 1e6
     if np.isfinite(cost).any():
-        ax.plot(numbers, cost, "o", color=COLOURS[0], alpha=0.45, markersize=3, label="measured")
-        ax.step(numbers, best, where="post", color=COLOURS[5], linewidth=2, label="best so far")
-        log_scale(ax)
+        ax.plot(numbers, cost, "o", color=COLOURS[5], alpha=0.45, markersize=3, label="measured")
+        best_so_far({"best so far": table}, ax=ax)
     else:
         say(ax, "nothing was measured")
     ax.set_title("progress", fontsize=9)
@@ -103,7 +102,7 @@ def _progress(ax: Axes, table: LogTable) -> None:
     finished(ax)
 
 
-def _endings(ax: Axes, table: LogTable) -> None:
+def _endings(ax: Axes, table: Trials) -> None:
     counts = table.errors()
     bars = ax.barh(list(counts), list(counts.values()), color=COLOURS[0])
     ax.bar_label(bars, fmt=" %d", fontsize=9)
@@ -115,7 +114,7 @@ def _endings(ax: Axes, table: LogTable) -> None:
     finished(ax)
 
 
-def _time(ax: Axes, table: LogTable) -> None:
+def _time(ax: Axes, table: Trials) -> None:
     """Draw the seconds spent so far, stage by stage where that is known."""
     numbers = np.arange(1, len(table) + 1)
     stages = {"building": "build_seconds", "running": "run_seconds"}

@@ -1,48 +1,37 @@
-"""Two logs side by side: the same configurations on two targets."""
+"""Two tables of trials side by side: the same configurations on two targets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from search.autotvm.log.rows import LogSource, records_to_table
-from search.explanation.table import LogTable
-from search.reports.drawing import COLOURS, finished, log_scale, new_axes, say
+from search.reports.drawing import colour, finished, log_scale, new_axes, say
+from search.trials.table import Trials
 from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A configuration of a task, and its best cost in seconds in each of two logs."""
-
-    task: str
-    setting: str
-    cost_a: float
-    cost_b: float
-
-
 class LogComparison:
-    """The pairs of records in two logs of the same tasks and configurations; targets may differ."""
+    """The costs in two logs of the same tasks and configurations; targets may differ."""
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        self.pairs = tuple(pairs)
+    def __init__(self, costs: Mapping[str, list[tuple[float, float]]]) -> None:
+        self._costs = costs
 
     @property
     def tasks(self) -> list[str]:
         """The tasks that both logs have measured configurations of."""
-        return list(dict.fromkeys(pair.task for pair in self.pairs))
+        return list(self._costs)
 
     def costs(self, task: str | None = None) -> NDArray[np.float64]:
         """Return the costs in both logs, [configurations, 2], of a task or of all."""
-        rows = [(p.cost_a, p.cost_b) for p in self.pairs if task in (None, p.task)]
+        chosen = self.tasks if task is None else [task]
+        rows = [pair for one in chosen for pair in self._costs.get(one, ())]
         return np.array(rows, np.float64).reshape(-1, 2)
 
     def rank_correlation(self, task: str) -> float:
@@ -86,8 +75,8 @@ class LogComparison:
         ax = new_axes(ax)
         for k, task in enumerate(self.tasks):
             a, b = self.costs(task).T * 1e6
-            ax.plot(a, b, "o", color=COLOURS[k % len(COLOURS)], alpha=0.6, label=task)
-        if self.pairs:
+            ax.plot(a, b, "o", color=colour(k), alpha=0.6, label=task)
+        if self.tasks:
             log_scale(ax)
             ax.set_xscale("log")
             ends = [self.costs().min() * 1e6, self.costs().max() * 1e6]
@@ -99,7 +88,7 @@ class LogComparison:
         return finished(ax)
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return len(self.costs())
 
     def __str__(self) -> str:
         return aligned(self.summary())
@@ -110,23 +99,23 @@ class LogComparison:
         return html_table(self.summary())
 
 
-def compare(log_a: LogSource, log_b: LogSource) -> LogComparison:
-    """Compare two logs, or working directories, on the same tasks and configurations.
+def compare_tables(table_a: Trials, table_b: Trials) -> LogComparison:
+    """Compare two tables on the same tasks and configurations.
 
     Joined are rows of the same task with the same values of all knobs, whatever their targets;
     of several measurements the best counts. What has no cost in one of them is left out.
     """
-    costs_a, costs_b = (
-        _best_costs(records_to_table(log, resources=False)) for log in (log_a, log_b)
-    )
-    return LogComparison(
-        [Pair(*key, cost, costs_b[key]) for key, cost in costs_a.items() if key in costs_b]
-    )
+    in_a, in_b = map(_best_costs, (table_a, table_b))
+    costs: dict[str, list[tuple[float, float]]] = {}
+    for key, cost in in_a.items():
+        if key in in_b:
+            costs.setdefault(key[0], []).append((cost, in_b[key]))
+    return LogComparison(costs)
 
 
-def _best_costs(table: LogTable) -> dict[tuple[str, str], float]:
+def _best_costs(table: Trials) -> dict[tuple[str, str], float]:
     best: dict[tuple[str, str], float] = {}
-    for row in table:
+    for row in table.rows:
         if row["cost"] is not None:
             key = (row["task"], table.setting(row))
             best[key] = min(best.get(key, row["cost"]), row["cost"])

@@ -1,1 +1,0 @@
-"""Logs of templates, explained: their lines, their tables, two of them side by side."""

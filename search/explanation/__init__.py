@@ -1,1 +1,0 @@
-"""Explanations of logs of measurements, whichever tool wrote them: tables, pictures, reports."""

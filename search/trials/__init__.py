@@ -1,0 +1,7 @@
+"""Trials, whichever tool wrote them down: one table, formats of logs, explanations, comparisons."""
+
+from search.trials.log_format import Field, Log, LogFormat
+from search.trials.table import LogTable, RunTable, Trials
+from search.trials.trial import Stage, Trial
+
+__all__ = ["Field", "Log", "LogFormat", "LogTable", "RunTable", "Stage", "Trial", "Trials"]

@@ -1,0 +1,35 @@
+"""The explanation of any log, whichever tool wrote it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import search.auto_scheduler.log.log_format
+import search.autotvm.log_format
+import search.trials.run_directory  # noqa: F401 - formats are known once they are defined
+from search.errors import TuningError
+from search.trials.explanation import LogExplanation
+from search.trials.log_format import LogFormat
+
+
+def explain(path: str | os.PathLike[str]) -> LogExplanation:
+    """Return the explanation of a log: of a working directory, of AutoTVM or Ansor, or one's own.
+
+    It prints; in a notebook it shows tables. `.table()` are the trials, `.plot()` is a picture.
+    Formats are those of `LogFormat`. Of a log of more than a thousand trials, programs are made
+    for a thousand of them.
+
+    OSError for a path where nothing is, DatabaseError for a directory without trials, TuningError
+    for a log in which no line is a record, or whose format nobody knows.
+    """
+    place = Path(path)
+    place.stat()
+    for kind in LogFormat.known:
+        if (found := kind()).recognises(place):
+            log = found.read(place)
+            if not log.trials:
+                raise TuningError(f"there are no trials in {os.fspath(path)}")
+            return LogExplanation(path, log)
+    known = ", ".join(sorted(kind.__name__ for kind in LogFormat.known))
+    raise TuningError(f"{os.fspath(path)} is no log of a known format; those are {known}")
