@@ -112,7 +112,7 @@ class Analyzer:
         facts = [this.plus(low, -1), end.plus(this, -1).plus_const(-1)]
         facts.extend(
             Linear({symbol: 1}, -least)
-            for symbol, least in least_values(extent, context.term_bound)
+            for symbol, least in least_values(extent, context.piece_bound)
             if isinstance(symbol, Var)
         )
         return Context(context, Statement(_lasting(facts), var, origin, interval))

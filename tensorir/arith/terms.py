@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorir.arith.linear import (
-    Atom,
-    Extremum,
-    Linear,
-    Opaque,
-    Product,
-    Quotient,
-    SymbolicQuotient,
-    Term,
-    TruncatedQuotient,
-    Wrapped,
-)
+from tensorir.arith.linear import Atom, Linear, Opaque, Product, Term
 from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import walk
@@ -39,13 +28,7 @@ def parts_of(term: Atom) -> list[Term]:
     """Return the terms that a term which is not linear contains."""
     if type(term) is Product:
         return list(term.factors)
-    if type(term) is Quotient or type(term) is Wrapped:
-        return list(term.index.terms)
-    if isinstance(term, (SymbolicQuotient, TruncatedQuotient)):
-        return [*term.index.terms, *term.divisor.terms]
-    if type(term) is Extremum:
-        return [part for arg in term.args for part in arg.terms]
-    return []
+    return [part for operand in term.operands for part in operand.terms]
 
 
 def variables_of(term: Term) -> list[Var]:
