@@ -26,8 +26,7 @@ from tensorir.arith.linear import (
 )
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.pieces import Pieces, pieces
-from tensorir.arith.terms import variables_of
-from tensorir.nodes import expr as e
+from tensorir.arith.terms import choice_of, variables_of
 from tensorir.nodes.expr import PrimExpr, Var, integer_limits
 from tensorir.nodes.index_arithmetic import holds_indices
 
@@ -241,9 +240,9 @@ class Span:
 
     def opaque(self, term: Opaque) -> Ends:
         """Return the ends of what is not linear."""
-        branches = _branches(term.expr)
-        if branches:
-            spans = [self(self._reader(branch)) for branch in branches]
+        choice = choice_of(term.expr)
+        if choice is not None:
+            spans = [self(self._reader(value)) for value in choice[1:]]
             return self._around(spans, False, True)
         found = value_interval(term.expr, self._operand)
         return UNLIMITED if found is None else _constant(found, term.expr)
@@ -289,15 +288,6 @@ def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | No
         add_terms(terms, part.terms, coefficient)
         constant += coefficient * part.const
     return Linear(without_zeros(terms), constant)
-
-
-def _branches(expr: PrimExpr) -> tuple[PrimExpr, ...]:
-    """Return the values one of which an expression has, none if it does not choose."""
-    if isinstance(expr, e.Select):
-        return expr.true_value, expr.false_value
-    if isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") == "if_then_else":
-        return expr.args[1], expr.args[2]
-    return ()
 
 
 def _constant(found: Interval, expr: PrimExpr) -> Ends:

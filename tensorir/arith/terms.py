@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorir.arith.linear import Atom, Linear, Opaque, Product, Term
-from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
+from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Select, Var
 from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import walk
 
@@ -52,6 +52,16 @@ def reads_memory(term: Term) -> bool:
     if type(term) is Opaque:
         return has_loads(term.expr)
     return any(reads_memory(part) for part in parts_of(term))
+
+
+def choice_of(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
+    """Return the condition and the two values of a choice, None for anything else."""
+    if isinstance(expr, Select):
+        return expr.condition, expr.true_value, expr.false_value
+    if isinstance(expr, Call) and getattr(expr.op, "short_name", "") == "if_then_else":
+        condition, value, other = expr.args
+        return condition, value, other
+    return None
 
 
 def has_loads(expr: PrimExpr) -> bool:
