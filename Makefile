@@ -33,7 +33,7 @@ test-made-up-host: $(VENV)/.installed-test  ## run the tests as on a smaller mac
 	TENSORIR_HOST=$(MADE_UP_HOST) $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 PACKAGES := tensorir schedule codegen search
-CHECKED := $(PACKAGES) tests benchmarks notebooks
+CHECKED := $(PACKAGES) tests benchmarks notebooks docs
 
 lint: $(VENV)/.installed-lint  ## style, types, layers
 	$(BIN)/ruff format --check $(CHECKED)

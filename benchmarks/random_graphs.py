@@ -38,7 +38,6 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tensorir.relax.visit import merged_blocks
 from tensorir.rewriting.visit import collect_vars, substitute, walk
 
 __all__ = ["LIBRARY", "RandomGraph", "random_graph"]
@@ -167,7 +166,7 @@ class _Maker:
         self._values = list(params)
         blocks = self._blocks(steps, depth=2)
         result = self._result(blocks)
-        return self._made(name, params, g.SeqExpr(merged_blocks(blocks), result))
+        return self._made(name, params, g.SeqExpr.rebuilt(blocks, result))
 
     def _made(self, name: str, params: list[g.GraphVar], body: g.SeqExpr) -> Function:
         known = self._module.functions
@@ -262,7 +261,7 @@ class _Maker:
         branches = []
         for _ in range(2):
             blocks = self._blocks(self._rng.randint(0, 3), depth - 1)
-            branches.append(g.SeqExpr(merged_blocks(blocks), self._like(kind)))
+            branches.append(g.SeqExpr.rebuilt(blocks, self._like(kind)))
             self._values, self._sizes, self._kinds = list(outside), list(sizes), list(kinds)
         self._bindings = []
         self._bind(g.If(condition, branches[0], branches[1]))
@@ -475,7 +474,7 @@ class _Loop(_Maker):
         args = [self._values[-1], self._like(kind)]
         self._bind(_call(name, args, kind))
         blocks.append(g.BindingBlock(self._bindings))
-        again = g.SeqExpr(merged_blocks(blocks), self._like(kind))
+        again = g.SeqExpr.rebuilt(blocks, self._like(kind))
         result = g.GraphVar("result", kind)
         chosen = g.VarBinding(result, g.If(count, again, g.SeqExpr([], x)))
         return self._made(name, [count, x], g.SeqExpr([g.BindingBlock([chosen])], result))

@@ -36,7 +36,7 @@ from benchmarks.matmul import TARGET
 from benchmarks.suite_programs import program
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.cost_model import CostModel, RandomModel, XGBModel
-from search.cost_model.ranking_loss import pairwise_accuracy
+from search.cost_model.tree_ensemble import pairwise_accuracy
 from search.database import JSONDatabase
 from search.feature_extractor import FeatureExtractor, PackedFeatures
 from search.measuring.measure_candidate import MeasureCandidate

@@ -22,9 +22,8 @@ from schedule.random_state import RandomState
 from search.cost_model import CostModel, XGBModel
 from search.runner import RunnerResult
 from search.search_strategy.breeding import Breeding
-from search.search_strategy.evolution import Evolution
+from search.search_strategy.evolution import Evolution, Scoring
 from search.search_strategy.individual import Individual
-from search.search_strategy.scoring import Scoring
 from search.search_strategy.trace_application import TraceApplication
 from search.spaces.design_space import DesignSpace
 

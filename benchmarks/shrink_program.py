@@ -101,7 +101,7 @@ def _smaller_functions(func: PrimFunc) -> Iterator[Callable[[], PrimFunc]]:
 
             def replaced(node: Node = node, other: Callable[[], Node] = other) -> PrimFunc:
                 new = other()
-                body = rewrite(func.body, lambda n: new if n is node else None)
+                body = rewrite(func.body, {Node: lambda n: new if n is node else None})
                 return func.with_(body=body)
 
             yield replaced

@@ -18,7 +18,7 @@ from codegen.target import Target, as_target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.recursion import any_depth
 
-Program = IRModule | PrimFunc | Mapping[str, PrimFunc]
+Compilable = IRModule | PrimFunc | Mapping[str, PrimFunc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,9 @@ class Compiled:
 
 
 @any_depth
-def llvm_source(program: Program, target: str | Mapping[str, Any] | Target | None = None) -> Source:
+def llvm_source(
+    program: Compilable, target: str | Mapping[str, Any] | Target | None = None
+) -> Source:
     """Lower a program and write it as LLVM IR."""
     chosen = as_target(target)
     return Source.of(chosen, _kernels(_Lowered(functions_of(program), chosen), chosen))
@@ -105,7 +107,7 @@ def compile_functions(functions: Mapping[str, PrimFunc], target: Target) -> Comp
 
 
 def compile_object(
-    program: Program, target: str | Mapping[str, Any] | Target | None = None
+    program: Compilable, target: str | Mapping[str, Any] | Target | None = None
 ) -> bytes:
     """Return a program compiled to machine code that `Module.from_object` loads.
 
@@ -150,7 +152,7 @@ def _kernels(lowered: Mapping[str, PrimFunc], target: Target) -> Iterator[Kernel
         yield kernel
 
 
-def functions_by_name(program: Program) -> Mapping[str, BaseFunc]:
+def functions_by_name(program: Compilable) -> Mapping[str, BaseFunc]:
     """Return the functions of a program, a lone one by its name; CodegenError for no program."""
     if isinstance(program, BaseFunc):
         program = IRModule.from_expr(program)
@@ -164,7 +166,7 @@ def functions_by_name(program: Program) -> Mapping[str, BaseFunc]:
     return functions
 
 
-def functions_of(program: Program) -> dict[str, PrimFunc]:
+def functions_of(program: Compilable) -> dict[str, PrimFunc]:
     """Return the functions of a program by name.
 
     Raises CodegenError if there are none or graph functions among them, and for no program.

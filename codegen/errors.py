@@ -17,6 +17,10 @@ class CodegenError(TensorIRError):
     """A program cannot be turned into machine code."""
 
 
+class LoweringError(CodegenError):
+    """A program asks for something that a CPU does not have or that lowering cannot give."""
+
+
 class LinkError(CodegenError):
     """Compiled code cannot be linked or loaded: a symbol, a linker or a file is missing."""
 

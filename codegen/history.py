@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Final
 
-from codegen.compile import Program, functions_by_name
+from codegen.compile import Compilable, functions_by_name
 from codegen.target import Target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.stmt import Block, BlockRealize
@@ -48,7 +48,7 @@ def without_history() -> Iterator[None]:
         _consulted.reset(token)
 
 
-def with_history(program: Program, target: Target) -> Program:
+def with_history(program: Compilable, target: Target) -> Compilable:
     """Return a program with the schedules that are known of its functions.
 
     It is the program itself if there are none. Functions of a graph stay as they are.

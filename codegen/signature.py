@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from codegen.errors import CodegenError, LinkError
@@ -106,22 +106,8 @@ class ModuleInfo:
 
     def to_json(self) -> str:
         """Return the description as JSON."""
-        return json.dumps(
-            {
-                "version": FORMAT_VERSION,
-                "target": self.target,
-                "architecture": self.architecture,
-                "functions": [_to_data(s) for s in self.functions],
-                "messages": self.messages,
-                "externs": self.externs,
-                "needed_features": self.needed_features,
-                "library": {
-                    name: [call_to_data(call) for call in calls]
-                    for name, calls in self.library.items()
-                },
-            },
-            separators=(",", ":"),
-        )
+        data = {"version": FORMAT_VERSION, **_by_name(self)}
+        return json.dumps(data, default=_plain, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> ModuleInfo:
@@ -254,18 +240,15 @@ def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
 # --------------------------------------------------------------------------------------------- JSON
 
 
-def _to_data(signature: Signature) -> dict[str, Any]:
-    return {
-        "name": signature.name,
-        "c_name": signature.c_name,
-        "parameters": [
-            [p.name, p.kind, p.dtype, p.shape, p.strides, p.elem_offset, p.written]
-            for p in signature.parameters
-        ],
-        "symbols": signature.symbols,
-        "result": signature.result,
-        "noalias": signature.noalias,
-    }
+def _by_name(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has for a part of a description."""
+    if isinstance(value, LibraryCall):
+        return call_to_data(value)
+    return [*_by_name(value).values()] if isinstance(value, Parameter) else _by_name(value)
 
 
 def _from_data(data: dict[str, Any]) -> Signature:

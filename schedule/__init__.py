@@ -5,15 +5,14 @@ registers a new one.
 """
 
 from schedule import primitives
-from schedule.decision_domain import ChoiceDomain, Decision, DecisionDomain
-from schedule.errors import Problem, ScheduleError, check, fail
+from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
+from schedule.errors import Problem, ScheduleError, TraceError, check, fail
 from schedule.handles import BlockRV, ExprRV, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled, primitive
 from schedule.schedule import ExpiredHandleError, Schedule, UnknownHandleError
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from schedule.trace import Trace
-from schedule.trace_json import TraceError
 
 __all__ = [
     "BlockRV",

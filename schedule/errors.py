@@ -1,4 +1,4 @@
-"""The errors of primitives whose preconditions do not hold.
+"""The errors of primitives whose preconditions do not hold, and of traces that cannot be read.
 
 A `Problem` is declared once, beside the primitive that checks it: a stable code, a sentence and a
 hint. `fail` raises it for particular loops and blocks. The text is put together only when somebody
@@ -155,3 +155,15 @@ ROOT_BLOCK: Final = Problem(
     "the primitive does not work on the root block, but {0} is one",
     "name a block inside it",
 )
+
+
+class TraceError(TensorIRError, ValueError):
+    """A saved trace is malformed, or was recorded on another program."""
+
+
+class TraceTypeError(TraceError, TypeError):
+    """A saved trace has a value of a type that cannot be where it is."""
+
+
+class TraceIndexError(TraceError, IndexError):
+    """A trace uses a handle or a number that no instruction before gave."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule.handles import Handle
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from schedule.trace import Trace
-from schedule.trace_names import Names
+from schedule.trace.names import Names
 from tensorir.nodes.stmt import Block, For, sequence
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -24,62 +25,51 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+from weakref import ReferenceType
 
-from schedule.decision_domain import DecisionDomain
-from schedule.handles import RandomVariable
+from schedule.decisions.domain import DecisionDomain
+from schedule.handles import BlockRV, LoopRV, RandomVariable
+from schedule.operands.buffers import BufferIndexOperand, BufferOperand, BufferSideOperand
+from schedule.operands.handles import (
+    BlockOperand,
+    BlockOrLoopOperand,
+    BlocksOrLoopOperand,
+    LoopOperand,
+)
+from schedule.operands.index_maps import IndexMapOperand, PadValueOperand, RangesOperand
+from schedule.operands.operand import Operand, Parameter
+from schedule.operands.values import AnnotationOperand, IntsOperand, NumbersOperand, PlainOperand
 from schedule.sref import StmtSRef
+from tensorir.nodes.expr import Var
+
+if TYPE_CHECKING:
+    from schedule.schedule import Schedule
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """The form in which an instruction stores one parameter of a primitive.
-
-    `kind`: `block`, `loop`, `block_or_loop`, `expr` (a number, sampled or not), `annotation`,
-    `ints`, `index_map`, `pad_value` (a number, or an index map that gives one), `ranges` (an index
-    map that gives begins and ends), `buffer` (an index and whether it counts reads or writes),
-    `buffer_side` (`read` or `write`), `buffer_index`, `block_list_or_loop` or `plain`.
-    """
-
-    kind: str
-    role: str = "input"
-    """`input` or `attr`."""
-    many: bool = False
-    """The parameter is a sequence of such values."""
-    spread: bool = False
-    """A sequence is stored element by element, not as one list."""
-    unnamed: bool = False
-    """The printed call shows the value without `name=`."""
-    omit_empty: bool = False
-    """The printed call leaves an empty sequence out."""
-    takes_marks: bool = False
-    """The loop may be the mark "inline" or "root" of a compute location."""
-    side: str = ""
-    """For an index of a buffer: whether it counts the block's `read` or `write` regions."""
-
-
-BlockArg: TypeAlias = Annotated[StmtSRef, Operand("block")]
-LoopArg: TypeAlias = Annotated[StmtSRef, Operand("loop")]
-LocationArg: TypeAlias = Annotated[StmtSRef, Operand("loop", takes_marks=True)]
-BlockOrLoopArg: TypeAlias = Annotated[StmtSRef, Operand("block_or_loop")]
-UnnamedBlockOrLoopArg: TypeAlias = Annotated[StmtSRef, Operand("block_or_loop", unnamed=True)]
+BlockArg: TypeAlias = Annotated[StmtSRef, BlockOperand()]
+LoopArg: TypeAlias = Annotated[StmtSRef, LoopOperand()]
+LoopsArg: TypeAlias = Annotated[Sequence[StmtSRef], LoopOperand(many=True)]
+LocationArg: TypeAlias = Annotated[StmtSRef, LoopOperand(takes_marks=True)]
+BlockOrLoopArg: TypeAlias = Annotated[StmtSRef, BlockOrLoopOperand()]
+UnnamedBlockOrLoopArg: TypeAlias = Annotated[StmtSRef, BlockOrLoopOperand(unnamed=True)]
 ConsumersArg: TypeAlias = Annotated[
-    Sequence[StmtSRef] | None, Operand("block", many=True, omit_empty=True)
+    Sequence[StmtSRef] | None, BlockOperand(many=True, omit_empty=True)
 ]
-FactorsArg: TypeAlias = Annotated[Sequence[int | None], Operand("expr", many=True, spread=True)]
-AnnotationArg: TypeAlias = Annotated[Any, Operand("annotation")]
-IntsInput: TypeAlias = Annotated[Sequence[int], Operand("ints")]
-IndexMapArg: TypeAlias = Annotated[Any, Operand("index_map")]
-IndexMapAttr: TypeAlias = Annotated[Any, Operand("index_map", role="attr")]
-PadValueAttr: TypeAlias = Annotated[Any, Operand("pad_value", role="attr")]
-IntInput: TypeAlias = Annotated[int, Operand("plain")]
-BufferSideInput: TypeAlias = Annotated[str, Operand("buffer_side")]
-RangesInput: TypeAlias = Annotated[Any, Operand("ranges")]
-BufferArg: TypeAlias = Annotated[tuple[str, int], Operand("buffer", role="attr")]
-ReadIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="read")]
-WriteIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="write")]
-BlocksOrLoopArg: TypeAlias = Annotated[StmtSRef | Sequence[StmtSRef], Operand("block_list_or_loop")]
+FactorsArg: TypeAlias = Annotated[Sequence[int | None], NumbersOperand(many=True, spread=True)]
+AnnotationArg: TypeAlias = Annotated[Any, AnnotationOperand()]
+IntsInput: TypeAlias = Annotated[Sequence[int], IntsOperand()]
+IndexMapArg: TypeAlias = Annotated[Any, IndexMapOperand()]
+IndexMapAttr: TypeAlias = Annotated[Any, IndexMapOperand("attr")]
+PadValueAttr: TypeAlias = Annotated[Any, PadValueOperand("attr")]
+IntInput: TypeAlias = Annotated[int, PlainOperand()]
+BufferSideInput: TypeAlias = Annotated[str, BufferSideOperand()]
+RangesInput: TypeAlias = Annotated[Any, RangesOperand()]
+BufferArg: TypeAlias = Annotated[tuple[str, int], BufferOperand("attr")]
+ReadIndex: TypeAlias = Annotated[int, BufferIndexOperand("attr", side="read")]
+WriteIndex: TypeAlias = Annotated[int, BufferIndexOperand("attr", side="write")]
+BlocksOrLoopArg: TypeAlias = Annotated[StmtSRef | Sequence[StmtSRef], BlocksOrLoopOperand()]
 
 NewBlock: TypeAlias = Annotated[StmtSRef, "block"]
 NewBlocks: TypeAlias = Annotated[Sequence[StmtSRef], "blocks"]
@@ -99,26 +89,6 @@ Number: TypeAlias = Annotated[Sampled[int], "expr"]
 Numbers: TypeAlias = Annotated[Sampled[Sequence[int | None]], "exprs"]
 SampledLoop: TypeAlias = Annotated[Sampled[StmtSRef], "loop"]
 
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a primitive."""
-
-    name: str
-    operand: Operand
-    default: Any
-    annotation: Any
-    variadic: bool
-    keyword_only: bool
-
-    @property
-    def required(self) -> bool:
-        """True if a call must give it."""
-        return self.default is inspect.Parameter.empty and not self.variadic
-
-
-CONSTANTS: Final = frozenset({"plain", "buffer", "buffer_side", "buffer_index", "ints"})
-"""The kinds of operand that are passed to a primitive as they are recorded."""
 
 _DOMAIN_PARAMS: Final = ("domain", "find_domain")
 
@@ -160,14 +130,14 @@ class InstructionKind:
             for p in parameters
             if p.name != "decision" and p.name not in self.injected
         )
-        self.varies = tuple(p.operand.kind not in CONSTANTS for p in self.params)
+        self.varies = tuple(p.operand.varies for p in self.params)
         """For each parameter whether its value may have random variables in it."""
         self.result = _result(hints.get("return"))
         """`""`, `block`, `blocks`, `loop`, `loops`, `expr` or `exprs`."""
+        self.several = self.result.endswith("s")
+        """True if the outputs are a list."""
         self.summary = (inspect.getdoc(function) or "").split("\n", 1)[0]
         """The first line of the primitive's docstring."""
-        self.inputs = tuple(p for p in self.params if p.operand.role == "input")
-        self.attrs = tuple(p for p in self.params if p.operand.role == "attr")
 
     @staticmethod
     def get(name: str) -> InstructionKind:
@@ -248,20 +218,10 @@ class InstructionKind:
 
     def pack(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the arguments of a call as the inputs and attributes of an instruction."""
-        inputs: list[Any] = []
-        attrs: list[Any] = []
+        entries: dict[str, list[Any]] = {"input": [], "attr": []}
         for param, value in zip(self.params, values, strict=True):
-            operand = param.operand
-            target = inputs if operand.role == "input" else attrs
-            if operand.kind == "buffer":
-                target.extend((value[1], 0 if value[0] == "read" else 1))
-            elif operand.kind == "buffer_side":
-                target.append(0 if value == "read" else 1)
-            elif operand.spread:
-                target.extend(value)
-            else:
-                target.append(value)
-        return inputs, attrs
+            entries[param.operand.role] += param.operand.stored(value)
+        return entries["input"], entries["attr"]
 
     def unpack(self, inputs: Sequence[Any], attrs: Sequence[Any]) -> list[Any]:
         """Return the arguments that `pack` stored.
@@ -269,52 +229,34 @@ class InstructionKind:
         Missing trailing values, as older traces have them, get the parameters' defaults.
         Raises ValueError naming the kind for a count that does not fit.
         """
-        given_inputs, given_attrs = list(inputs), list(attrs)
+        entries = {"input": list(inputs), "attr": list(attrs)}
         values: list[Any] = []
         for param in self.params:
-            operand = param.operand
-            source = given_inputs if operand.role == "input" else given_attrs
-            if operand.kind == "buffer":
-                if len(source) < 2:
-                    raise ValueError(self._missing(param))
-                if type(source[0]) is not int or source[1] not in (0, 1):
-                    raise TypeError(
-                        f"{self.name}: TypeError: `{param.name}` is {source[:2]!r}; a buffer is "
-                        "given by its index, and 0 if it is read or 1 if it is written"
-                    )
-                values.append(("write" if source.pop(1) else "read", source.pop(0)))
-            elif operand.spread:
-                values.append(tuple(source))
-                source.clear()
-            elif source and operand.kind == "buffer_side":
-                values.append("write" if int(source.pop(0)) else "read")
-            elif source:
-                values.append(source.pop(0))
+            operand, source = param.operand, entries[param.operand.role]
+            if operand.spread or len(source) >= operand.width:
+                try:
+                    values.append(operand.taken(param, source))
+                except TypeError as error:
+                    raise TypeError(f"{self.name}: TypeError: {error}") from None
             elif param.required:
-                raise ValueError(self._missing(param))
+                raise ValueError(self._wrong_count(operand.role, f"`{param.name}` is missing"))
             else:
                 values.append(() if operand.many else param.default)
-        if given_inputs or given_attrs:
-            count = "kNumInputs" if given_inputs else "kNumAttrs"
-            extra = len(given_inputs or given_attrs)
-            raise ValueError(
-                f"{self.name}: ValueError: {count}: {extra} too many, "
-                f"it takes {self._names('input' if given_inputs else 'attr')}"
-            )
+        for role, left in entries.items():
+            if left:
+                raise ValueError(self._wrong_count(role, f"{len(left)} too many"))
         return values
 
-    def _missing(self, param: Parameter) -> str:
-        role = param.operand.role
+    def _wrong_count(self, role: str, what: str) -> str:
         count = "kNumInputs" if role == "input" else "kNumAttrs"
-        return (
-            f"{self.name}: ValueError: {count}: `{param.name}` is missing, "
-            f"it takes {self._names(role)}"
-        )
+        names = [f"`{p.name}`" for p in self.params if p.operand.role == role]
+        return f"{self.name}: ValueError: {count}: {what}, it takes {', '.join(names) or 'nothing'}"
 
-    def _names(self, role: str) -> str:
-        """Return the names of the inputs, or of the attributes, of an instruction."""
-        params = self.inputs if role == "input" else self.attrs
-        return ", ".join(f"`{p.name}`" for p in params) or "nothing"
+    def output(self, name: str, maker: ReferenceType[Schedule] | None = None) -> RandomVariable:
+        """Return a new random variable for an output; `name` is that of a number."""
+        if self.result.startswith("block"):
+            return BlockRV(maker)
+        return LoopRV(maker) if self.result.startswith("loop") else Var(name)
 
     def __repr__(self) -> str:
         return f"InstructionKind({self.name})"
@@ -410,16 +352,16 @@ def on_register(listener: Callable[[InstructionKind], None]) -> None:
         listener(kind)
 
 
-_PLAIN: Final = Operand("plain", role="attr")
+_PLAIN: Final = PlainOperand("attr")
 
 
 def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
-    operand = _PLAIN
+    operand: Operand = _PLAIN
     if get_origin(annotation) is Annotated:
         operand = next((m for m in get_args(annotation)[1:] if isinstance(m, Operand)), _PLAIN)
     variadic = parameter.kind is inspect.Parameter.VAR_POSITIONAL
     if variadic:
-        operand = Operand(operand.kind, operand.role, many=True, spread=True, unnamed=True)
+        operand = replace(operand, many=True, spread=True, unnamed=True)
     keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
     return Parameter(parameter.name, operand, parameter.default, annotation, variadic, keyword_only)
 

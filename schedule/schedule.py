@@ -7,14 +7,15 @@ from functools import partial
 from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet, ref
 
-from schedule.arguments import Arguments, resolve
-from schedule.decision_domain import DecisionDomain
+from schedule.decisions.domain import DecisionDomain
 from schedule.errors import ArgumentTypeError, Problem, RenderLevel, ScheduleError, fail
 from schedule.handle_text import handle_text
 from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
-from schedule.operand_types import matches, type_text
+from schedule.operands.operand import Call
+from schedule.operands.recorded import substituted, variables_of
+from schedule.operands.values import matches, type_text
 from schedule.primitives.decompose_padding import decompose_padding
 from schedule.primitives.lookup import get_block
 from schedule.random_state import RandomState, normalize_seed
@@ -254,18 +255,10 @@ class Schedule(PrimitiveMethods):
 
     def bind_index_map(self, index_map: IndexMap) -> IndexMap:
         """Return `index_map` with the sampled numbers in it filled in."""
-        own = set(index_map.initial_indices)
-        free = {
-            v: self._evaluate(v)
-            for e in index_map.final_indices
-            for v in collect_vars(e)
-            if v not in own and v in self._table
-        }
-        if not free:
-            return index_map
-        values = {v: n for v, n in free.items() if n is not None}
-        final = [substitute(e, values) for e in index_map.final_indices]
-        return IndexMap(index_map.initial_indices, final, index_map.inverse_index_map)
+        known = [v for v in variables_of(index_map) if v in self._table]
+        values = {v: n for v in known if (n := self._evaluate(v)) is not None}
+        bound: IndexMap = substituted(index_map, values) if values else index_map
+        return bound
 
     def _evaluate(self, expr: PrimExpr) -> int | None:
         if type(expr) is Var:
@@ -289,7 +282,7 @@ class Schedule(PrimitiveMethods):
         """Run a primitive on a user's arguments: check them, apply, record."""
         length = len(self.trace.insts)
         try:
-            call = Arguments(self, kind.method)
+            call = Call(self, kind.method)
             decision = kwargs.pop("decision", None) if kind.has_decision else None
             given = kind.bind(args, kwargs)
             if len(given) > len(kind.params):
@@ -304,7 +297,7 @@ class Schedule(PrimitiveMethods):
             self.trace.truncate(length)
             self._raise_refusal(error, kind)
             raise
-        if kind.result in ("blocks", "loops", "exprs"):
+        if kind.several:
             return outputs
         return outputs[0] if kind.result else None
 
@@ -323,7 +316,9 @@ class Schedule(PrimitiveMethods):
             operands: list[Any] = []
             options: dict[str, Any] = {}
             for param, value, varies in zip(kind.params, values, kind.varies, strict=True):
-                operand = resolve(self, kind.method, param, value) if varies else value
+                operand = value
+                if varies:
+                    operand = param.operand.resolve(self, kind.method, param, value)
                 if param.variadic:
                     operands.extend(operand)
                 elif param.keyword_only:
@@ -360,27 +355,19 @@ class Schedule(PrimitiveMethods):
             self._raise_refusal(error, kind)
             raise
         state.commit()
-        outputs = self._outputs(kind.result, result)
+        outputs = self._outputs(kind, result)
         domain = found[0] if found else None
         self.trace.append(Instruction(kind, values, outputs, domain), decision)
         return outputs
 
-    def _outputs(self, result_kind: str, result: Any) -> list[Any]:
-        if not result_kind:
-            return []
-        made = list(result) if result_kind in ("blocks", "loops", "exprs") else [result]
+    def _outputs(self, kind: InstructionKind, result: Any) -> list[Any]:
         table, maker = self._table, ref(self)
         outputs: list[Any] = []
-        for value in made:
-            if result_kind.startswith("block"):
-                rv: Any = BlockRV(maker)
-            elif result_kind.startswith("loop"):
-                rv = LoopRV(maker)
-            elif value is None:
+        for value in result if kind.several else [result] if kind.result else ():
+            if value is None:
                 outputs.append(None)
                 continue
-            else:
-                rv = Var(f"v{len(table) - len(_MARKS)}")
+            rv = kind.output(f"v{len(table) - len(_MARKS)}", maker)
             table[rv] = value
             outputs.append(rv)
         return outputs

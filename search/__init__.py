@@ -41,15 +41,14 @@ if TYPE_CHECKING:
     from search.cost_model import CostModel
     from search.database import Database, compatible_factor
     from search.dispatch.anchor_trace import schedule_using_anchor_trace
-    from search.dispatch.apply_database import (
+    from search.dispatch.find_schedule import FoundSchedule, find_schedule
+    from search.dispatch.history import (
+        History,
         apply_database,
         apply_default_schedules,
         find_schedules,
     )
-    from search.dispatch.default_schedules import default_schedule
-    from search.dispatch.find_schedule import FoundSchedule, find_schedule
-    from search.dispatch.history import History
-    from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
+    from search.dispatch.sample_on_miss import SampleOnMiss, Sampler, default_schedule
     from search.errors import DatabaseError, TuningError, WorkerError
     from search.feature_extractor import FeatureExtractor
     from search.kinds import derived_object

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from search.errors import TuningError
-from search.measuring.remove_layout_rewrite import without_layout_rewrite
+from search.measuring.measure_candidate import without_layout_rewrite
 from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm
@@ -16,12 +15,29 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule, PrimFunc
 
 
-class ArgInfo(ABC):
-    """The description of one argument."""
+class ArgInfo:
+    """The description of one argument, a tensor: its dtype and extents."""
 
-    @abstractmethod
-    def as_json(self) -> Any:
-        """Return the argument as plain data."""
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, dtype: str, shape: Sequence[int]) -> None:
+        self.dtype = DataType(dtype)
+        self.shape = tuple(int(extent) for extent in shape)
+
+    def as_json(self) -> list[Any]:
+        """Return `["TENSOR", dtype, [extents]]`."""
+        return ["TENSOR", str(self.dtype), list(self.shape)]
+
+    def __str__(self) -> str:
+        return f'TensorInfo("{self.dtype}", {list(self.shape)})'
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArgInfo) and self.as_json() == other.as_json()
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
 
     @staticmethod
     def from_json(json_obj: Any) -> ArgInfo:
@@ -35,7 +51,7 @@ class ArgInfo(ABC):
             and all(type(extent) is int for extent in json_obj[2])
         ):
             try:
-                return TensorInfo(json_obj[1], json_obj[2])
+                return ArgInfo(json_obj[1], json_obj[2])
             except ValueError as error:
                 raise IRValueError(f"no argument description: {error}") from error
         raise IRValueError(
@@ -64,7 +80,7 @@ class ArgInfo(ABC):
                     "give it extents with PrimFunc.specialize before tuning"
                 )
             shape = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
-            infos.append(TensorInfo(buffer.dtype, shape))
+            infos.append(ArgInfo(buffer.dtype, shape))
         return infos
 
     @staticmethod
@@ -79,31 +95,7 @@ class ArgInfo(ABC):
         return ArgInfo.from_prim_func(mod.prim_func(entry_name(mod)))
 
 
-class TensorInfo(ArgInfo):
-    """A tensor argument: its dtype and extents."""
-
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, dtype: str, shape: Sequence[int]) -> None:
-        self.dtype = DataType(dtype)
-        self.shape = tuple(int(extent) for extent in shape)
-
-    def as_json(self) -> list[Any]:
-        """Return `["TENSOR", dtype, [extents]]`."""
-        return ["TENSOR", str(self.dtype), list(self.shape)]
-
-    def __str__(self) -> str:
-        return f'TensorInfo("{self.dtype}", {list(self.shape)})'
-
-    __repr__ = __str__
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TensorInfo) and self.as_json() == other.as_json()
-
-    def __hash__(self) -> int:
-        return hash((self.dtype, self.shape))
-
-
+TensorInfo = ArgInfo
 PyArgInfo = ArgInfo
 
 

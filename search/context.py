@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from codegen import Target, host
 from codegen.history import IS_SCHEDULED
 from schedule.random_state import RandomState
-from search.cost_model.random_model import RandomModel
-from search.database.memory_database import MemoryDatabase
+from search.cost_model.cost_model import RandomModel
+from search.database.keyed_database import MemoryDatabase
 from search.errors import TuningError
 from search.reports.progress import Progress
-from search.runner.input_data import InputData, checked_input_data
+from search.runner.arguments import InputData, checked_input_data
 from search.search_strategy.search_strategy import SearchStrategy
 from search.space_generator.space_generator import SpaceGenerator
 from tensorir.errors import IRTypeError

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from tensorir.errors import IRValueError, TensorIRError
+
+if TYPE_CHECKING:
+    from schedule import ScheduleError
 
 
 class TuningError(TensorIRError):
@@ -35,3 +39,9 @@ def blamed_on(part: object, candidate: Callable[[], str]) -> Iterator[None]:
         raise TuningError(
             f"{part} raised {type(error).__name__}: {error}\nIt was given {candidate()}"
         ) from error
+
+
+def refusal_reason(error: ScheduleError) -> str:
+    """Return why a block could not become an intrinsic, without the programs that errors show."""
+    reason = error.values.get("reason")
+    return reason if isinstance(reason, str) else error.message

@@ -1,20 +1,65 @@
-"""Parts by short name: `Builder.create("local")`, and the marks that TVM's users put on theirs."""
+"""The parts of a search: by short name (`Builder.create("local")`), and each for its task."""
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from codegen.target import as_target
+from search.errors import TuningError
 from tensorir.errors import IRValueError
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.context import TuneContext
 
 T = TypeVar("T")
 C = TypeVar("C")
 
 
+class Named:
+    """Something that is called by the name of its class in messages."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class TaskPart(Named):
+    """A part that works on one task, of which it knows nothing until it is initialised with it."""
+
+    context: TuneContext | None = None
+    """The task, from initialisation on."""
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take from the context what the part needs; called once before the first use."""
+        self.context = context
+
+    def _task_target(self) -> Target:
+        """Return the target of the task, the current one where there is none."""
+        return as_target(None if self.context is None else self.context.target)
+
+    def _task_cores(self) -> int:
+        """Return the `num-cores` of the target of the task; TuningError if it does not say."""
+        target = None if self.context is None else self.context.target
+        if target is None or target.num_cores is None:
+            raise TuningError(
+                f"the target {target} does not say how many cores it has; "
+                'add num-cores, as in "llvm -num-cores=8"'
+            )
+        return target.num_cores
+
+    def clone(self) -> Self:
+        """Return a part with the same parameters for another task, to be initialised again."""
+        twin = copy.copy(self)
+        twin.context = None
+        return twin
+
+
 class Kinds(Generic[T]):
-    """The makers of one sort of part, by short name.
+    """The makers of one sort of part, by short name: an attribute of the class of these parts.
 
     A maker is a class or a function that returns what `T` says. Dashes and underscores in names
     are the same (`"replay-trace"`, `"replay_trace"`).
@@ -24,6 +69,10 @@ class Kinds(Generic[T]):
         self.what = what
         """The name of the part in error messages."""
         self._makers: dict[str, Callable[..., T]] = {}
+        self._base: type[Any] = object
+
+    def __set_name__(self, base: type[Any], _: str) -> None:
+        self._base = base
 
     def register(self, *names: str) -> Callable[[C], C]:
         """Register the decorated class or function under `names`; a taken name is an error."""
@@ -38,13 +87,14 @@ class Kinds(Generic[T]):
 
         return add
 
-    def part(self, base: type[Any], kind: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return a part of class `base` that is given itself, by its class or by its short name.
+    def part(self, kind: Any, *args: Any, **kwargs: Any) -> T:
+        """Return a part that is given itself, by its class or by its short name.
 
         IRValueError for anything else, and for a class that needs other arguments.
         """
+        base = self._base
         if isinstance(kind, base):
-            return kind
+            return kind  # type: ignore[no-any-return]
         if not isinstance(kind, type):
             return self.make(kind, *args, **kwargs)
         refused = f"a {self.what} cannot be made of the class {kind.__name__}: "
@@ -56,7 +106,7 @@ class Kinds(Generic[T]):
             inspect.signature(kind).bind(*args, **kwargs)
         except TypeError as error:
             raise IRValueError(f"{refused}{error}; give an instance") from error
-        return kind(*args, **kwargs)
+        return kind(*args, **kwargs)  # type: ignore[no-any-return]
 
     def make(self, kind: str, *args: Any, **kwargs: Any) -> T:
         """Return an instance from the maker called `kind`; IRValueError lists the known names."""

@@ -13,8 +13,8 @@ from schedule import Schedule
 from search.arg_info import ArgInfo
 from search.context import normalize_mod
 from search.errors import TuningError
+from search.runner.arguments import random_arrays
 from search.runner.program_facts import ProgramFacts
-from search.runner.random_fill import random_arrays
 from tensorir.function import IRModule, PrimFunc
 
 

@@ -1,4 +1,4 @@
-"""The passes of the search: functions from module to module with a name."""
+"""The passes of the search, over modules."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Unpack
 
 from search.builder import Builder
 from search.database import Database
-from search.dispatch.apply_database import HistoryOptions, apply_history
-from search.dispatch.history import History
+from search.dispatch.history import History, HistoryOptions, apply_history
 from search.errors import TuningError
 from search.graph_tuner import Measure, tune_layouts
 from search.runner import Runner
+from tensorir.transform import ModulePass, PassContext
 
 if TYPE_CHECKING:
     from codegen import Target
     from tensorir.function import IRModule
 
 
-class ApplyDatabase:
+class ApplyDatabase(ModulePass):
     """Puts the best schedules that are known in the place of functions; see `apply_database`.
 
     Without `database` the current one is taken when the pass is called, with the options that it
     was entered with if none are given here; TuningError if there is none. Without `target` it is
     the current one.
     """
-
-    name = "ApplyDatabase"
 
     def __init__(
         self,
@@ -38,7 +36,7 @@ class ApplyDatabase:
         self.target = target
         self.options = options
 
-    def __call__(self, mod: IRModule) -> IRModule:
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with scheduled functions."""
         history = self.history or History.current()
         if history is None:
@@ -50,14 +48,12 @@ class ApplyDatabase:
         return apply_history(mod, history, self.target)
 
 
-class TuneLayouts:
+class TuneLayouts(ModulePass):
     """Chooses the layouts of the tensors between kernels; see `graph_tuner.tune_layouts`.
 
     Without `database` or `target` the current ones are taken when the pass is called; without a
     current database, kernels are considered as they are.
     """
-
-    name = "TuneLayouts"
 
     def __init__(
         self,
@@ -78,7 +74,7 @@ class TuneLayouts:
         self.runner = runner
         self.measure = measure
 
-    def __call__(self, mod: IRModule) -> IRModule:
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the layouts that were chosen, and schedules applied."""
         return tune_layouts(
             mod,

@@ -17,22 +17,21 @@ from search.builder import Builder
 from search.context import TuneContext, functions_to_tune
 from search.cost_model.cost_model import CostModel
 from search.database import Database
-from search.dispatch.find_schedule import find_schedule
-from search.dispatch.what_is_missing import say_if_missing
+from search.dispatch.find_schedule import find_schedule, say_if_missing
 from search.errors import TuningError
 from search.kinds import nearest
 from search.measure_callback import MeasureCallback
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import Runner
-from search.runner.input_data import InputData
+from search.runner.arguments import InputData
 from search.runs.tuning_run import PathLike, TuningRun, open_database
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
-from search.space_generator.space_from_parts import (
+from search.space_generator.space_generator import (
     MutatorProbs,
     Postprocs,
     Rules,
-    Space,
+    SpaceArg,
     space_from_parts,
 )
 from search.task_scheduler import TaskScheduler
@@ -53,7 +52,7 @@ class ModuleOptions(TypedDict, total=False):
     strategy: str | SearchStrategy
     num_tuning_cores: int | str
     module_equality: str
-    special_space: Mapping[str, Space | None] | None
+    special_space: Mapping[str, SpaceArg | None] | None
     num_confirmed: int
     early_stopping: int | None
     early_stopping_per_task: int | None
@@ -73,7 +72,7 @@ def tune_tir(
     database: str | Database = "json",
     cost_model: str | CostModel = "xgb",
     measure_callbacks: str | Sequence[MeasureCallback] = "default",
-    space: Space | None = None,
+    space: SpaceArg | None = None,
     blocks: Sequence[str] | None = None,
     sch_rules: Rules | None = None,
     postprocs: Postprocs | None = None,
@@ -221,7 +220,7 @@ def _call_of_tune_module(
 
 def _space(
     mod: IRModule | PrimFunc,
-    space: Space | None,
+    space: SpaceArg | None,
     blocks: Sequence[str] | None,
     sch_rules: Rules | None,
     postprocs: Postprocs | None,
@@ -268,12 +267,12 @@ def tune_module(
     cost_model: str | CostModel = "xgb",
     measure_callbacks: str | Sequence[MeasureCallback] = "default",
     task_scheduler: str | TaskScheduler = "gradient",
-    space: Space = "post-order-apply",
+    space: SpaceArg = "post-order-apply",
     strategy: str | SearchStrategy = "evolutionary",
     num_tuning_cores: int | str = "physical",
     seed: int | None = None,
     module_equality: str = "structural",
-    special_space: Mapping[str, Space | None] | None = None,
+    special_space: Mapping[str, SpaceArg | None] | None = None,
     num_confirmed: int = 4,
     early_stopping: int | None = None,
     early_stopping_per_task: int | None = None,

@@ -2,6 +2,13 @@
 
 `T`, `R` and `I` are the namespaces of the script dialect, `parse` reads scripts from text, and
 `structural_equal`, `structural_hash`, `simplify` and `verify_well_formed` work on what they give.
+
+The rooms, from the floor up: `nodes` and what their operations mean (`semantics`), walking them
+(`rewriting`), integer analysis (`arith`), maps of indices (`indices`), what programs touch
+(`memory`), when two are the same (`comparison`), their text (`script`), and what they compute
+(`interp`). Formulas (`te`) write programs, `workloads` are such programs, and `tensor_intrin` has
+those that hardware computes at once. Graph functions are `relax`; `transform` rewrites modules with
+them. docs/programs.md follows one program through the first of these.
 """
 
 from tensorir import arith

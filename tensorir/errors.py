@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 
@@ -74,3 +76,13 @@ class WellFormedError(IRValueError):
     def __init__(self, message: str, node: object = None) -> None:
         super().__init__(message)
         self.node = node
+
+
+@contextmanager
+def noting(place: str) -> Iterator[None]:
+    """Let errors say where they arose: `place` becomes a note of theirs."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(place)
+        raise

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.dtype import HANDLE, DataType
 from tensorir.nodes.expr import Call, GlobalVar, PrimExpr, PrimType, TupleType, Type, Var
 from tensorir.nodes.intrin import Op
-from tensorir.nodes.node import Attrs, Node
+from tensorir.nodes.node import Attrs, Node, body, definitions, value
 from tensorir.nodes.stmt import BufferStore, Evaluate, Stmt, normalize_annotations
 from tensorir.rewriting.visit import pre_order_visit
 from tensorir.specialize import specialize
@@ -19,29 +19,22 @@ VOID_TYPE = TupleType()
 _RET: Final = Op.get("ret")
 
 
-F = TypeVar("F", bound="BaseFunc")
-
-
 class BaseFunc(Node):
     """A function of a module; `attrs` are its attributes, `fields` what it is built from."""
 
     __slots__ = ("attrs",)
     attrs: Attrs
 
-    def with_(self: F, **changes: Any) -> F:
-        """Return a function that differs in the named fields."""
-        return type(self)(**{**{name: getattr(self, name) for name in self.fields}, **changes})
-
-    def with_attr(self: F, key: str | Mapping[str, Any], value: Any = None) -> F:
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Self:
         """Return a function with one attribute (or all of a mapping) set."""
         added = {key: value} if isinstance(key, str) else dict(key)
         return self.with_(attrs={**self.attrs, **added})
 
-    def with_attrs(self: F, attrs: Mapping[str, Any]) -> F:
+    def with_attrs(self, attrs: Mapping[str, Any]) -> Self:
         """Return a function with all attributes of a mapping set."""
         return self.with_attr(attrs)
 
-    def without_attr(self: F, key: str) -> F:
+    def without_attr(self, key: str) -> Self:
         """Return a function without the attribute `key`."""
         return self.with_(attrs=self.attrs.without(key))
 
@@ -54,8 +47,8 @@ class PrimFunc(BaseFunc):
     `layout_free_buffers`, `tir.no_contraction` (every product and sum of floats is rounded).
     """
 
-    __slots__ = ("body", "buffer_map", "params", "ret_type")
-    fields = ("params", "buffer_map", "ret_type", "body", "attrs")
+    fields = (definitions("params"), value("buffer_map"), "ret_type", body("body"), value("attrs"))
+    __slots__ = fields[:-1]
 
     def __init__(
         self,
@@ -135,8 +128,8 @@ class IRModule(Node):
     The one container that changes in place: everything that takes a module copies it first.
     """
 
-    __slots__ = ("attrs", "functions")
     fields = ("functions", "attrs")
+    __slots__ = fields
 
     def __init__(
         self,

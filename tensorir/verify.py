@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
 from tensorir.errors import WellFormedError
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Let, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, IterVar, Let, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.recursion import endless_chain
 from tensorir.relax.verify import verify_graph_function
-from tensorir.rewriting.visit import children
+from tensorir.rewriting.visit import defined, inside, outside, used_buffers
 
 
 @any_depth
@@ -148,44 +151,43 @@ class _Verifier:
                 self._visit(size)
 
     def _visit(self, node: Node) -> None:
-        kind = type(node)
-        if kind is IntImm:
-            return
-        if isinstance(node, Var):
+        special = _SPECIAL.get(type(node))
+        if special is not None:
+            special(self, node)
+        elif isinstance(node, Var):
             self._use(node)
-        elif kind is s.For:
-            self._loop(node)  # type: ignore[arg-type]
-        elif kind is s.BlockRealize:
-            self._realize(node)  # type: ignore[arg-type]
-        elif kind is s.Block:
-            self._block(node)  # type: ignore[arg-type]
-        elif isinstance(node, s.LetStmt):
-            self._visit(node.value)
-            self._scoped([node.var], node.body)
-        elif isinstance(node, Let):
-            self._visit(node.value)
-            # Copies of an expression bind the same variable, each for itself.
-            if node.var not in self._live:
-                self._everywhere.discard(node.var)
-            self._scoped([node.var], node.body)
-        elif isinstance(node, (s.Allocate, s.AllocateConst)):
-            for extent in node.extents:
-                self._visit(extent)
-            if isinstance(node, s.Allocate):
-                self._visit(node.condition)
-            self._scoped([node.buffer_var], node.body)
-        elif isinstance(node, s.DeclBuffer):
-            self._use_layout(node.buffer)
-            self._declare(node.buffer, "T.decl_buffer")
-            self._visit(node.body)
-            self._live_buffers.discard(node.buffer)
-        elif isinstance(node, s.AttrStmt):
-            self._attribute(node)
         else:
-            if isinstance(node, (BufferLoad, s.BufferStore)):
-                self._use_buffer(node.buffer)
-            for child in children(node):
-                self._visit(child)
+            self._fields(node)
+
+    def _fields(self, node: Node) -> None:
+        """Verify the parts of a node; what it defines may be used in its bodies."""
+        for buffer in used_buffers(node):
+            self._use_buffer(buffer)
+        self._visit_each(outside(node))
+        variables = defined(node)
+        for var in variables:
+            self._define(var)
+        self._visit_each(inside(node))
+        self._live.difference_update(variables)
+
+    def _visit_each(self, parts: Iterable[Node]) -> None:
+        for part in parts:
+            self._visit(part)
+
+    def _constant(self, node: IntImm) -> None:
+        pass
+
+    def _let(self, node: Let) -> None:
+        # Copies of an expression bind the same variable, each for itself.
+        if node.var not in self._live:
+            self._everywhere.discard(node.var)
+        self._fields(node)
+
+    def _decl_buffer(self, node: s.DeclBuffer) -> None:
+        self._use_layout(node.buffer)
+        self._declare(node.buffer, "T.decl_buffer")
+        self._visit(node.body)
+        self._live_buffers.discard(node.buffer)
 
     def _attribute(self, node: s.AttrStmt) -> None:
         of = node.node
@@ -194,7 +196,9 @@ class _Verifier:
             # All axes of one thread may have one variable.
             if of.var not in self._live:
                 self._everywhere.discard(of.var)
-                self._scoped([of.var], node.body)
+                self._define(of.var)
+                self._visit(node.body)
+                self._live.discard(of.var)
                 return
         elif isinstance(of, Buffer):
             self._use_buffer(of)
@@ -202,52 +206,41 @@ class _Verifier:
             self._visit(of)
         self._visit(node.body)
 
-    def _scoped(self, variables: list[Var], body: Node) -> None:
-        for var in variables:
-            self._define(var)
-        self._visit(body)
-        self._live.difference_update(variables)
-
     def _loop(self, node: s.For) -> None:
-        self._visit(node.min)
-        self._visit(node.extent)
         self._loop_depth[node.loop_var] = len(self._blocks)
-        self._scoped([node.loop_var], node.body)
-
-    def _realize(self, node: s.BlockRealize) -> None:
-        for value in (*node.iter_values, node.predicate):
-            self._visit(value)
-        self._block(node.block)
+        self._fields(node)
 
     def _block(self, node: s.Block) -> None:
         before, buffers_before = set(self._live), set(self._live_buffers)
         for axis in node.iter_vars:
-            if axis.dom is not None:
-                self._visit(axis.dom)
+            self._visit_each(outside(axis))
             self._define(axis.var)
         if node.iter_vars:
             self._blocks.append(node.name_hint)
-        for region in (*node.reads, *node.writes):
-            self._use_buffer(region.buffer)
-            for dim in region.region:
-                self._visit(dim)
+        self._visit_each((*node.reads, *node.writes))
         for buffer in node.alloc_buffers:
             self._define(buffer.data)
             self._use_layout(buffer)
             self._declare(buffer, "T.alloc_buffer")
-        for view in node.match_buffers:
-            self._use_buffer(view.source.buffer)
-            for dim in view.source.region:
-                self._visit(dim)
+        self._visit_each(view.source for view in node.match_buffers)
         for view in node.match_buffers:
             self._introduce(view.buffer)
             self._declare(view.buffer, "T.match_buffer")
-        if node.init is not None:
-            self._visit(node.init)
-        self._visit(node.body)
+        self._visit_each(inside(node))
         if node.iter_vars:
             self._blocks.pop()
         self._live, self._live_buffers = before, buffers_before
+
+
+_SPECIAL: Final[dict[type, Callable[[_Verifier, Any], None]]] = {
+    IntImm: _Verifier._constant,
+    Let: _Verifier._let,
+    s.For: _Verifier._loop,
+    s.Block: _Verifier._block,
+    s.DeclBuffer: _Verifier._decl_buffer,
+    s.AttrStmt: _Verifier._attribute,
+}
+"""What fields do not tell of a node: views, threads, and how deep in blocks loops are."""
 
 
 def verify_ssa(func: PrimFunc) -> bool:

@@ -19,7 +19,6 @@ from codegen.emit.library_call import reaches_library, refuse_in_parallel
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import is_half, memory_type, register_type
 from codegen.emit.memory import element_address, flat_index
-from codegen.emit.parallel import check_status
 from codegen.signature import symbolic_vars
 from tensorir.arith.const_interval import exact_interval
 from tensorir.function import PrimFunc
@@ -73,7 +72,8 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
         types = ", ".join(argument.rsplit(" ", 1)[0] for argument in arguments)
         f.module.text.declare(symbol, f"declare i32 {symbol}({types})")
     f.called()
-    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)})"))
+    status = f.op(f"call i32 {symbol}({', '.join(arguments)})")
+    f.leave_unless(f.op(f"icmp eq i32 {status}, 0"), status)
     return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
 
 
@@ -95,7 +95,7 @@ def _typed_argument(f: FunctionEmitter, arg: PrimExpr) -> str:
     return f"{register_type(arg.dtype)}{extension} {f.expr(arg)}"
 
 
-@emits_call("call_extern call_pure_extern")
+@emits_call("call_extern", "call_pure_extern")
 def _extern(f: FunctionEmitter, node: Call) -> str:
     name = node.args[0]
     if not isinstance(name, StringImm):
@@ -117,7 +117,7 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
     return f.op(call)
 
 
-@emits_call("call_llvm_intrin call_llvm_pure_intrin")
+@emits_call("call_llvm_intrin", "call_llvm_pure_intrin")
 def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
     name, operands = node.args[0], list(node.args[1:])
     if not isinstance(name, StringImm):
@@ -178,11 +178,6 @@ def _if_then_else(f: FunctionEmitter, node: Call) -> str:
     return f.op(f"phi {kind} [{first}, %{first_end}], [{second}, %{second_end}]")
 
 
-@emits_call("likely")
-def _likely(f: FunctionEmitter, node: Call) -> str:
-    return f.expr(node.args[0])
-
-
 @emits_call("assume")
 def _assume(f: FunctionEmitter, node: Call) -> str:
     condition = f.expr(node.args[0])
@@ -190,14 +185,15 @@ def _assume(f: FunctionEmitter, node: Call) -> str:
     return condition
 
 
-@emits_call("undef")
-def _undef(f: FunctionEmitter, node: Call) -> str:
-    return f.op(f"freeze {register_type(node.dtype)} poison")
-
-
-@emits_call("ret")
-def _misplaced_return(f: FunctionEmitter, node: Call) -> str:
-    f.fail("T.ret is a statement, not a part of an expression")
+INTRINSICS.update(
+    {
+        "likely": lambda f, node: f.expr(node.args[0]),
+        "undef": lambda f, node: f.op(f"freeze {register_type(node.dtype)} poison"),
+        "ret": lambda f, _: f.fail("T.ret is a statement, not a part of an expression"),
+        "isnullptr": lambda f, node: f.op(f"icmp eq ptr {f.expr(node.args[0])}, null"),
+        "popcount": lambda f, n: f.math_intrinsic("ctpop", n.dtype, f.expr(n.args[0])),
+    }
+)
 
 
 # ----------------------------------------------------------------------------------- pointers
@@ -222,11 +218,6 @@ def _access_pointer(f: FunctionEmitter, node: Call) -> str:
     element = memory_type(kind.dtype.element)
     start = f.index(offset)
     return f.op(f"getelementptr inbounds {element}, ptr {f.expr(data)}, i64 {start}")
-
-
-@emits_call("isnullptr")
-def _is_null(f: FunctionEmitter, node: Call) -> str:
-    return f.op(f"icmp eq ptr {f.expr(node.args[0])}, null")
 
 
 @emits_call("reinterpret")
@@ -258,7 +249,7 @@ def _reinterpreted(f: FunctionEmitter, value: str, source: DataType, target: Dat
 # -------------------------------------------------------------------------------- bits, lanes
 
 
-@emits_call("bitwise_and bitwise_or bitwise_xor")
+@emits_call("bitwise_and", "bitwise_or", "bitwise_xor")
 def _bitwise(f: FunctionEmitter, node: Call) -> str:
     assert isinstance(node.op, Op)
     left = f.expr(node.args[0])
@@ -273,18 +264,13 @@ def _bitwise_not(f: FunctionEmitter, node: Call) -> str:
     return f.op(f"xor {register_type(node.dtype)} {f.expr(node.args[0])}, {ones}")
 
 
-@emits_call("shift_left shift_right")
+@emits_call("shift_left", "shift_right")
 def _shift(f: FunctionEmitter, node: Call) -> str:
     assert isinstance(node.op, Op)
     value, amount = node.args
     left = f.expr(value)
     amounts = exact_interval(amount, f.ranges)
     return shift(f, node.op.short_name, node.dtype, left, f.expr(amount), amounts)
-
-
-@emits_call("popcount")
-def _popcount(f: FunctionEmitter, node: Call) -> str:
-    return f.math_intrinsic("ctpop", node.dtype, f.expr(node.args[0]))
 
 
 @emits_call("clz")
@@ -321,24 +307,20 @@ def _large_uint(f: FunctionEmitter, node: Call) -> str:
     return str(value - (1 << 64) if value >> 63 else value)
 
 
-@emits_call("vectorlow vectorhigh")
+@emits_call("vectorlow", "vectorhigh")
 def _half_vector(f: FunctionEmitter, node: Call) -> str:
     assert isinstance(node.op, Op)
     source, lanes = node.args[0].dtype, node.dtype.lanes
     start = source.lanes - lanes if node.op.short_name == "vectorhigh" else 0
     kind = register_type(source)
-    picked = ", ".join(f"i32 {start + k}" for k in range(lanes))
-    value = f.expr(node.args[0])
-    return f.op(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{picked}>")
+    return f.shuffle(kind, f.expr(node.args[0]), "poison", range(start, start + lanes))
 
 
 @emits_call("vectorcombine")
 def _combine_vectors(f: FunctionEmitter, node: Call) -> str:
-    kind, lanes = register_type(node.args[0].dtype), node.dtype.lanes
-    picked = ", ".join(f"i32 {k}" for k in range(lanes))
-    left = f.expr(node.args[0])
-    right = f.expr(node.args[1])
-    return f.op(f"shufflevector {kind} {left}, {kind} {right}, <{lanes} x i32> <{picked}>")
+    kind = register_type(node.args[0].dtype)
+    left, right = map(f.expr, node.args)
+    return f.shuffle(kind, left, right, range(node.dtype.lanes))
 
 
 @emits_call("q_multiply_shift")

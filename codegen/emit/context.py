@@ -6,7 +6,7 @@ emitter looks a node up by its class, so handlers reach one another without impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from codegen.abi import status_of
@@ -59,32 +59,6 @@ class ModuleEmitter:
 
 class FunctionEmitter(FunctionText):
     """The LLVM function being written, and the values of its variables."""
-
-    __slots__ = (
-        "cleanups",
-        "contracts",
-        "in_loop",
-        "in_parallel",
-        "index_values",
-        "inside",
-        "load_mask",
-        "loaded",
-        "local_pointers",
-        "loops",
-        "module",
-        "name",
-        "numbered",
-        "parallel_bodies",
-        "ranges",
-        "repeated",
-        "result",
-        "stack_bytes",
-        "value_variables",
-        "values",
-        "vector_ops",
-        "wide",
-        "written",
-    )
 
     def __init__(self, module: ModuleEmitter, name: str) -> None:
         super().__init__()
@@ -211,6 +185,12 @@ class FunctionEmitter(FunctionText):
             f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer"
         )
 
+    def shuffle(self, kind: str, a: str, b: str, lanes: Iterable[int | None]) -> str:
+        """Return the picked lanes of two vectors of type `kind`; None for one of any value."""
+        picked = ["i32 poison" if lane is None else f"i32 {lane}" for lane in lanes]
+        mask = f"<{len(picked)} x i32> <{', '.join(picked)}>"
+        return self.pure(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
+
     def call_intrinsic(self, name: str, result: str, args: list[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic with `(type, value)` arguments, declaring it on first use."""
         types = ", ".join(kind for kind, _ in args)
@@ -228,6 +208,14 @@ class FunctionEmitter(FunctionText):
         return self.call_intrinsic(
             f"llvm.{name}.{mangled(dtype)}", kind, [(kind, arg) for arg in args]
         )
+
+    def leave_unless(self, condition: str, status: str) -> None:
+        """Return a status where a condition does not hold."""
+        holds, fails = self.new_label("holds"), self.new_label("fails")
+        self.branch_if(condition, holds, fails)
+        self.start(fails)
+        self.return_status(status)
+        self.start(holds)
 
     def return_status(self, status: str) -> None:
         """Free the memory on the heap and return."""
@@ -256,36 +244,23 @@ STATEMENTS: Final[dict[type, StmtHandler]] = {}
 INTRINSICS: Final[dict[str, CallHandler]] = {}
 INDEX: Final[list[ExprHandler]] = []
 
-E = TypeVar("E", bound=ExprHandler)
-S = TypeVar("S", bound=StmtHandler)
-C = TypeVar("C", bound=CallHandler)
+H = TypeVar("H", bound=Callable[..., Any])
 
 
-def emits(*classes: type) -> Callable[[E], E]:
-    """Enter a function as the handler of expression classes."""
+def _entering(table: dict[Any, Any]) -> Callable[..., Callable[[H], H]]:
+    def enter(*keys: Any) -> Callable[[H], H]:
+        def register(handler: H) -> H:
+            table.update(dict.fromkeys(keys, handler))
+            return handler
 
-    def register(handler: E) -> E:
-        EXPRESSIONS.update(dict.fromkeys(classes, handler))
-        return handler
+        return register
 
-    return register
-
-
-def emits_stmt(*classes: type) -> Callable[[S], S]:
-    """Enter a function as the handler of statement classes."""
-
-    def register(handler: S) -> S:
-        STATEMENTS.update(dict.fromkeys(classes, handler))
-        return handler
-
-    return register
+    return enter
 
 
-def emits_call(names: str) -> Callable[[C], C]:
-    """Enter a function as the handler of intrinsics, `names` being separated by spaces."""
-
-    def register(handler: C) -> C:
-        INTRINSICS.update(dict.fromkeys(names.split(), handler))
-        return handler
-
-    return register
+emits = _entering(EXPRESSIONS)
+"""Enters a function as the handler of classes of expressions."""
+emits_stmt = _entering(STATEMENTS)
+"""Enters a function as the handler of classes of statements."""
+emits_call = _entering(INTRINSICS)
+"""Enters a function as the handler of intrinsics, by their names."""

@@ -8,7 +8,6 @@ converted. Nothing is reassociated or assumed about floats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +15,7 @@ from codegen.emit.context import FunctionEmitter, emits
 from codegen.emit.convert import float32_to_half, half_to_float32, half_to_float32_lanes
 from codegen.emit.index import linear_lanes, ramp
 from codegen.emit.integer import divide
+from codegen.emit.lanes import Formula
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
 from codegen.lower.purity import is_pure
 from tensorir.arith.const_interval import exact_interval
@@ -107,18 +107,15 @@ def _contracting(f: FunctionEmitter, node: PrimExpr) -> str:
 
 def _of_floats(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str) -> str:
     """Write the arithmetic node class `node` on two floats of 32 or 64 bits."""
-    kind = register_type(dtype)
+    name = _FLOAT.get(node)
+    if name is not None:
+        return f.op(f"{name} {register_type(dtype)} {a}, {b}")
+    w = Formula(f, dtype.bits, dtype.lanes)
+    x, y = w.value(a), w.value(b)
     if node is e.Min or node is e.Max:
-        test = _FLOAT_TEST[e.LT if node is e.Min else e.GT]
-        mask = "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
-        first = f.op(f"fcmp {test} {kind} {a}, {b}")
-        return f.op(f"select {mask} {first}, {kind} {a}, {kind} {b}")
-    if node is e.FloorDiv or node is e.FloorMod:
-        quotient = f.math_intrinsic("floor", dtype, f.op(f"fdiv {kind} {a}, {b}"))
-        if node is e.FloorDiv:
-            return quotient
-        return f.op(f"fsub {kind} {a}, {f.op(f'fmul {kind} {quotient}, {b}')}")
-    return f.op(f"{_FLOAT[node]} {kind} {a}, {b}")
+        return w.select(x < y if node is e.Min else x > y, x, y).text
+    quotient = w.intrinsic("floor", x / y)
+    return (quotient if node is e.FloorDiv else x - quotient * y).text
 
 
 @emits(*e.COMPARISONS)
@@ -351,7 +348,8 @@ class _Partial:
         count = len(self.places)
         if all(place in (k, None) for k, place in enumerate(self.places)) and self.length == count:
             return self
-        value = _permuted(f, element, self.length, self.value, "poison", self.places)
+        kind = f"<{self.length} x {element}>"
+        value = f.shuffle(kind, self.value, "poison", self.places)
         there = [None if place is None else k for k, place in enumerate(self.places)]
         return _Partial(value, count, there)
 
@@ -378,14 +376,6 @@ def _picked(
     both = [
         a if b is None else left.length + b for a, b in zip(left.places, right.places, strict=True)
     ]
-    value = _permuted(f, element, left.length, left.value, right.value, both)
+    value = f.shuffle(f"<{left.length} x {element}>", left.value, right.value, both)
     there = [None if place is None else k for k, place in enumerate(both)]
     return _Partial(value, len(picks), there)
-
-
-def _permuted(
-    f: FunctionEmitter, element: str, length: int, a: str, b: str, places: Sequence[int | None]
-) -> str:
-    kind = f"<{length} x {element}>"
-    lanes = ", ".join("i32 poison" if place is None else f"i32 {place}" for place in places)
-    return f.pure(f"shufflevector {kind} {a}, {kind} {b}, <{len(places)} x i32> <{lanes}>")

@@ -16,8 +16,9 @@ from codegen.library_call import (
 )
 from tensorir.errors import IRTypeError
 from tensorir.nodes.dtype import FLOAT64, INT64, DataType
-from tensorir.nodes.expr import Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.nodes.expr import Call, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.packed_call import CALL_PACKED, PackedArray, packed_arguments
+from tensorir.relax.call_graph import reached
 from tensorir.rewriting.visit import walk
 
 
@@ -51,11 +52,7 @@ def emit_library_call(f: FunctionEmitter, node: Call, wants_result: bool) -> str
     number = len(f.module.library) - 1
     f.called()
     went_well = f.op(f"call i32 {symbol}(i32 {number}, ptr {array})")
-    failed, goes_on = f.new_label("raised"), f.new_label("called")
-    f.branch_if(f.op(f"icmp eq i32 {went_well}, 0"), failed, goes_on)
-    f.start(failed)
-    f.return_status(str(LIBRARY_FAILED))
-    f.start(goes_on)
+    f.leave_unless(f.op(f"icmp ne i32 {went_well}, 0"), str(LIBRARY_FAILED))
     return f.op(f"load i32, ptr {array}") if wants_result else "0"
 
 
@@ -125,16 +122,9 @@ def refuse_in_parallel(f: FunctionEmitter, what: str) -> None:
 
 def reaches_library(f: FunctionEmitter, name: str) -> str | None:
     """Return the library function that function `name` of the module calls, through others too."""
-    seen, pending = set(), [name]
-    while pending:
-        function = f.module.functions.get(pending.pop())
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        for node in walk(function.body):
-            if type(node) is Call:
-                if node.op is CALL_PACKED:
-                    return packed_arguments(node)[0]
-                if isinstance(node.op, GlobalVar):
-                    pending.append(node.op.name)
+    functions = f.module.functions
+    for other in reached(functions, [name]):
+        for node in walk(functions[other].body) if other in functions else ():
+            if type(node) is Call and node.op is CALL_PACKED:
+                return packed_arguments(node)[0]
     return None

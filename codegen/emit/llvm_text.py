@@ -77,8 +77,6 @@ class ModuleText:
 class FunctionText:
     """The body of an LLVM function under construction; writes into the block opened last."""
 
-    __slots__ = ("_count", "block", "entry", "lines")
-
     def __init__(self) -> None:
         self.entry: list[str] = []
         """Instructions (stack memory) that go to the top of the function."""

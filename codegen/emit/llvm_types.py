@@ -80,8 +80,3 @@ def float64_text(value: float) -> str:
     """Return the bits of `value` as LLVM spells a double."""
     # Not cached: 0.0 and -0.0 are equal keys.
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-
-
-def splat(element_type: str, constant: str, lanes: int) -> str:
-    """Return the constant with `constant` in each of `lanes` lanes, without its type."""
-    return constant if lanes == 1 else f"splat ({element_type} {constant})"

@@ -10,7 +10,7 @@ come from the heap, aligned to a cache line, and are freed on every way out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,14 +20,15 @@ from codegen.emit.index import linear_lanes, widened
 from codegen.emit.llvm_types import memory_type, register_type
 from codegen.lower.stack_memory import constant_bytes, stack_bytes
 from tensorir.arith.const_interval import exact_interval
+from tensorir.memory.alignment import ALIGNMENT, aligned
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import Add, BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.stmt import Allocate, AllocateConst, BufferStore
 
-CACHE_LINE: Final = 64
-
+Typed: TypeAlias = tuple[str, str]
+"""A type and a value of it."""
 
 # --------------------------------------------------------------------------------------- addresses
 
@@ -122,20 +123,22 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
     f.vector_ops += 1
     mask = _load_mask(f, node)
     linear = linear_lanes(f, index)
-    if linear is not None:
-        first, distance = linear
-        if distance == 1:
-            address = element_address(f, buffer, first, again)
-            return _load_contiguous(f, buffer, address, node.dtype, mask)
-        if distance == 0 and not mask and buffer.dtype.lanes == 1:
-            address = element_address(f, buffer, first, again)
-            one = _load_plain(f, address, buffer.dtype, buffer.data)
-            return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
-        if distance == -1 and not mask and buffer.dtype.lanes == 1:
-            start = f.op(f"add nsw i64 {f.index(first)}, {1 - index.dtype.lanes}")
-            value = _load_plain(f, _address_at(f, buffer, start), node.dtype, buffer.data)
-            return reversed_lanes(f, value, node.dtype)
-    return _gather(f, node, index, linear, mask)
+    first, distance = linear or (index, None)
+    is_plain = not mask and buffer.dtype.lanes == 1
+    if distance == 1:
+        address = element_address(f, buffer, first, again)
+        if not mask:
+            return _load_plain(f, address, node.dtype, buffer.data)
+        return _load_masked(f, "load", ("ptr", address), node.dtype, mask)
+    if distance == 0 and is_plain:
+        address = element_address(f, buffer, first, again)
+        one = _load_plain(f, address, buffer.dtype, buffer.data)
+        return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
+    if distance == -1 and is_plain:
+        start = f.op(f"add nsw i64 {f.index(first)}, {1 - index.dtype.lanes}")
+        value = _load_plain(f, _address_at(f, buffer, start), node.dtype, buffer.data)
+        return reversed_lanes(f, value, node.dtype)
+    return _load_masked(f, "gather", _lanes(f, buffer, index, linear), node.dtype, mask)
 
 
 def _load_mask(f: FunctionEmitter, node: BufferLoad) -> str:
@@ -186,51 +189,35 @@ def _load_if(f: FunctionEmitter, address: str, dtype: DataType, condition: str, 
     return f.op(f"phi {kind} [{value}, %{load}], [zeroinitializer, %{origin}]")
 
 
-def _load_contiguous(
-    f: FunctionEmitter, buffer: Buffer, address: str, dtype: DataType, mask: str
-) -> str:
-    if not mask:
-        return _load_plain(f, address, dtype, buffer.data)
+def _load_masked(f: FunctionEmitter, name: str, place: Typed, dtype: DataType, mask: str) -> str:
     kind = memory_type(dtype)
-    value = f.call_intrinsic(
-        f"llvm.masked.load.{_mangled_memory(dtype)}.p0",
-        kind,
-        [
-            ("ptr", address),
-            ("i32", str(_align(dtype))),
-            (f"<{dtype.lanes} x i1>", mask),
-            (kind, "zeroinitializer"),
-        ],
-    )
-    return _from_memory(f, value, dtype)
+    operands = [place, ("i32", str(_align(dtype))), _mask(dtype, mask), (kind, "zeroinitializer")]
+    full = f"llvm.masked.{name}.{_mangled_memory(dtype)}.{_mangled_place(place)}"
+    return _from_memory(f, f.call_intrinsic(full, kind, operands), dtype)
 
 
-def _gather(
-    f: FunctionEmitter,
-    node: BufferLoad,
-    index: PrimExpr,
-    linear: tuple[PrimExpr, int] | None,
-    mask: str,
-) -> str:
-    dtype = node.dtype
-    addresses = _lane_addresses(f, node.buffer, index, linear)
-    kind, lanes = memory_type(dtype), dtype.lanes
-    value = f.call_intrinsic(
-        f"llvm.masked.gather.{_mangled_memory(dtype)}.v{lanes}p0",
-        kind,
-        [
-            (f"<{lanes} x ptr>", addresses),
-            ("i32", str(_align(dtype))),
-            (f"<{lanes} x i1>", mask or "splat (i1 true)"),
-            (kind, "zeroinitializer"),
-        ],
-    )
-    return _from_memory(f, value, dtype)
+def _store_masked(
+    f: FunctionEmitter, name: str, value: str, place: Typed, dtype: DataType, mask: str
+) -> None:
+    stored = (memory_type(dtype), _to_memory(f, value, dtype))
+    operands = [stored, place, ("i32", str(_align(dtype))), _mask(dtype, mask)]
+    full = f"llvm.masked.{name}.{_mangled_memory(dtype)}.{_mangled_place(place)}"
+    f.call_intrinsic(full, "void", operands)
 
 
-def _lane_addresses(
+def _mask(dtype: DataType, mask: str) -> Typed:
+    return f"<{dtype.lanes} x i1>", mask or "splat (i1 true)"
+
+
+def _mangled_place(place: Typed) -> str:
+    """Return how LLVM spells an address, or one for each lane, in the name of an intrinsic."""
+    return "p0" if place[0] == "ptr" else f"v{place[0][1:].split()[0]}p0"
+
+
+def _lanes(
     f: FunctionEmitter, buffer: Buffer, index: PrimExpr, linear: tuple[PrimExpr, int] | None
-) -> str:
+) -> Typed:
+    """Write the addresses of lanes that lie anywhere."""
     lanes = index.dtype.lanes
     if buffer.dtype.lanes > 1:
         f.fail(f"buffer {buffer.name} of {buffer.dtype} takes contiguous vector indices only")
@@ -242,7 +229,8 @@ def _lane_addresses(
         steps = ", ".join(f"i64 {k * distance}" for k in range(lanes))
         offsets = f.op(f"add nsw {wide} {f.splat(f.index(first), 'i64', lanes)}, <{steps}>")
     element = memory_type(buffer.dtype)
-    return f.op(f"getelementptr inbounds {element}, ptr {_data(f, buffer)}, {wide} {offsets}")
+    addresses = f"getelementptr inbounds {element}, ptr {_data(f, buffer)}, {wide} {offsets}"
+    return f"<{lanes} x ptr>", f.op(addresses)
 
 
 def _mangled_memory(dtype: DataType) -> str:
@@ -251,10 +239,7 @@ def _mangled_memory(dtype: DataType) -> str:
 
 def reversed_lanes(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     """Write the vector with its lanes in the opposite order."""
-    lanes = dtype.lanes
-    kind = register_type(dtype)
-    order = ", ".join(f"i32 {lanes - 1 - k}" for k in range(lanes))
-    return f.op(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{order}>")
+    return f.shuffle(register_type(dtype), value, "poison", reversed(range(dtype.lanes)))
 
 
 # ------------------------------------------------------------------------------------------ stores
@@ -266,90 +251,51 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
     f.written.add(buffer.data)
     index = flat_index(f, buffer, node.indices)
     if index.dtype.lanes == 1:
-        _guarded(f, node.predicate, lambda: _store_element(f, node, index))
+        _store_scalar(f, node, index)
         return
     value = f.expr(node.value)
     f.vector_ops += 1
     mask = f.expr(node.predicate) if node.predicate is not None else ""
     linear = linear_lanes(f, index)
-    if linear is not None and linear[1] == 1:
-        _store_contiguous(f, value, element_address(f, buffer, linear[0]), dtype, mask)
-    elif linear is not None and linear[1] == 0 and not mask and buffer.dtype.lanes == 1:
+    first, distance = linear or (index, None)
+    is_plain = not mask and buffer.dtype.lanes == 1
+    if distance == 1 and mask:
+        place = ("ptr", element_address(f, buffer, first))
+        _store_masked(f, "store", value, place, dtype, mask)
+    elif distance == 1:
+        _store_plain(f, value, element_address(f, buffer, first), dtype)
+    elif distance == 0 and is_plain:
         # The lanes are written in order, so the last one stays.
         kind = register_type(dtype)
         last = f.op(f"extractelement {kind} {value}, i64 {dtype.lanes - 1}")
-        _store_plain(f, last, element_address(f, buffer, linear[0]), buffer.dtype)
-    elif linear is not None and linear[1] == -1 and not mask and buffer.dtype.lanes == 1:
-        start = f.op(f"add nsw i64 {f.index(linear[0])}, {1 - dtype.lanes}")
+        _store_plain(f, last, element_address(f, buffer, first), buffer.dtype)
+    elif distance == -1 and is_plain:
+        start = f.op(f"add nsw i64 {f.index(first)}, {1 - dtype.lanes}")
         reverse = reversed_lanes(f, value, dtype)
         _store_plain(f, reverse, _address_at(f, buffer, start), dtype)
     else:
-        _scatter(f, node, value, index, linear, mask)
+        place = _lanes(f, buffer, index, linear)
+        _store_masked(f, "scatter", value, place, dtype, mask)
     f.stored(buffer.data)
 
 
-def _guarded(f: FunctionEmitter, condition: PrimExpr | None, write: Callable[[], None]) -> None:
-    if condition is None:
-        write()
-        return
-    then, done = f.new_label("store"), f.new_label("stored")
-    f.branch_if(f.expr(condition), then, done)
-    f.start(then)
-    write()
-    f.branch(done)
-    f.start(done)
-
-
-def _store_element(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> None:
+def _store_scalar(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> None:
+    then, done = "", ""
+    if node.predicate is not None:
+        then, done = f.new_label("store"), f.new_label("stored")
+        f.branch_if(f.expr(node.predicate), then, done)
+        f.start(then)
     value = f.expr(node.value)
-    address = element_address(f, node.buffer, index)
-    _store_plain(f, value, address, node.value.dtype)
+    _store_plain(f, value, element_address(f, node.buffer, index), node.value.dtype)
     f.stored(node.buffer.data)
+    if done:
+        f.branch(done)
+        f.start(done)
 
 
 def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType) -> None:
     stored = _to_memory(f, value, dtype)
     f.do(f"store {memory_type(dtype)} {stored}, ptr {address}, align {_align(dtype)}")
-
-
-def _store_contiguous(
-    f: FunctionEmitter, value: str, address: str, dtype: DataType, mask: str
-) -> None:
-    if not mask:
-        _store_plain(f, value, address, dtype)
-        return
-    f.call_intrinsic(
-        f"llvm.masked.store.{_mangled_memory(dtype)}.p0",
-        "void",
-        [
-            (memory_type(dtype), _to_memory(f, value, dtype)),
-            ("ptr", address),
-            ("i32", str(_align(dtype))),
-            (f"<{dtype.lanes} x i1>", mask),
-        ],
-    )
-
-
-def _scatter(
-    f: FunctionEmitter,
-    node: BufferStore,
-    value: str,
-    index: PrimExpr,
-    linear: tuple[PrimExpr, int] | None,
-    mask: str,
-) -> None:
-    dtype = node.value.dtype
-    addresses = _lane_addresses(f, node.buffer, index, linear)
-    f.call_intrinsic(
-        f"llvm.masked.scatter.{_mangled_memory(dtype)}.v{dtype.lanes}p0",
-        "void",
-        [
-            (memory_type(dtype), _to_memory(f, value, dtype)),
-            (f"<{dtype.lanes} x ptr>", addresses),
-            ("i32", str(_align(dtype))),
-            (f"<{dtype.lanes} x i1>", mask or "splat (i1 true)"),
-        ],
-    )
 
 
 # -------------------------------------------------------------------------------------- allocations
@@ -369,7 +315,7 @@ def _allocate_on_stack(f: FunctionEmitter, node: Allocate, nbytes: int) -> None:
     f.stack_bytes += nbytes
     element = memory_type(node.dtype.element)
     count = nbytes // max(1, node.dtype.element.nbytes)
-    pointer = f.stack(f"[{max(1, count)} x {element}]", CACHE_LINE)
+    pointer = f.stack(f"[{max(1, count)} x {element}]", ALIGNMENT)
     f.values[node.buffer_var] = pointer
     if not f.in_loop:
         f.stmt(node.body)
@@ -385,28 +331,24 @@ def _dynamic_size(f: FunctionEmitter, node: Allocate) -> str:
     size = str(node.dtype.nbytes)
     for extent in node.extents:
         size = f.op(f"mul nsw i64 {size}, {f.index(extent)}")
-    padded = f.op(f"add nsw i64 {size}, {CACHE_LINE - 1}")
-    rounded = f.op(f"and i64 {padded}, {-CACHE_LINE}")
-    return f.math_intrinsic("smax", INT64, rounded, str(CACHE_LINE))
+    padded = f.op(f"add nsw i64 {size}, {ALIGNMENT - 1}")
+    rounded = f.op(f"and i64 {padded}, {-ALIGNMENT}")
+    return f.math_intrinsic("smax", INT64, rounded, str(ALIGNMENT))
 
 
 def allocate_on_heap(f: FunctionEmitter, node: Allocate, write_body: Callable[[], None]) -> None:
     """Write an allocation around what `write_body` writes."""
     f.local_pointers.add(node.buffer_var)
     nbytes = constant_bytes(node)
-    padded = None if nbytes is None else str(-(-nbytes // CACHE_LINE) * CACHE_LINE)
+    padded = None if nbytes is None else str(aligned(nbytes))
     size = padded or _dynamic_size(f, node)
     text = f.module.text
     text.declare("aligned_alloc", "declare noalias ptr @aligned_alloc(i64, i64) nounwind")
     text.declare("free", "declare void @free(ptr) nounwind")
     pointer = f.op(
-        f"call noalias align {CACHE_LINE} ptr @aligned_alloc(i64 {CACHE_LINE}, i64 {size})"
+        f"call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {size})"
     )
-    failed, ready = f.new_label("nomem"), f.new_label("alloc")
-    f.branch_if(f.op(f"icmp eq ptr {pointer}, null"), failed, ready)
-    f.start(failed)
-    f.return_status(str(OUT_OF_MEMORY))
-    f.start(ready)
+    f.leave_unless(f.op(f"icmp ne ptr {pointer}, null"), str(OUT_OF_MEMORY))
     f.values[node.buffer_var] = pointer
     f.cleanups.append(pointer)
     write_body()
@@ -424,5 +366,5 @@ def _allocate_const(f: FunctionEmitter, node: AllocateConst) -> None:
             f"{node.dtype}"
         )
     little = np.ascontiguousarray(data).astype(data.dtype.newbyteorder("<"), copy=False)
-    f.values[node.buffer_var] = f.module.text.constant_bytes(little.tobytes(), CACHE_LINE)
+    f.values[node.buffer_var] = f.module.text.constant_bytes(little.tobytes(), ALIGNMENT)
     f.stmt(node.body)

@@ -179,13 +179,4 @@ def _write_launch(
     f.branch(done)
     f.start(done)
     status = f.op(f"phi i32 [{shared}, %{threaded}], [{alone}, %{serial}]")
-    check_status(f, status)
-
-
-def check_status(f: FunctionEmitter, status: str) -> None:
-    """Return `status` to the caller unless it is 0."""
-    failed, holds = f.new_label("failed"), f.new_label("went_well")
-    f.branch_if(f.op(f"icmp eq i32 {status}, 0"), holds, failed)
-    f.start(failed)
-    f.return_status(status)
-    f.start(holds)
+    f.leave_unless(f.op(f"icmp eq i32 {status}, 0"), status)

@@ -74,11 +74,7 @@ def _return(f: FunctionEmitter, call: Call) -> None:
 @emits_stmt(s.AssertStmt)
 def _assert(f: FunctionEmitter, node: s.AssertStmt) -> None:
     text = node.message.value if isinstance(node.message, StringImm) else str(node.message)
-    failed, holds = f.new_label("fails"), f.new_label("holds")
-    f.branch_if(f.expr(node.condition), holds, failed)
-    f.start(failed)
-    f.return_status(str(f.module.message(text)))
-    f.start(holds)
+    f.leave_unless(f.expr(node.condition), str(f.module.message(text)))
     f.stmt(node.body)
 
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from codegen.compile import Program, emit_lowered, functions_of
+from codegen.compile import Compilable, emit_lowered, functions_of
 from codegen.explanation.accesses import MemoryReader
-from codegen.explanation.aligned_table import Table
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.llvm_loops import remark_on_scalar_loops
 from codegen.explanation.loops import loops_of
-from codegen.explanation.tables import tables
-from codegen.lower import PASSES
+from codegen.explanation.tables import Table, tables
+from codegen.lower import lower
 from codegen.lower.remarks import Remarks, collected
 from codegen.target import Target, as_target
-from tensorir.function import PrimFunc
+from tensorir.function import IRModule, PrimFunc
 from tensorir.recursion import any_depth
+from tensorir.transform import PassContext, PassInfo, PassInstrument
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Explanation:
 
 @any_depth
 def explain(
-    program: Program, target: str | Mapping[str, Any] | Target | None = None
+    program: Compilable, target: str | Mapping[str, Any] | Target | None = None
 ) -> Explanation:
     """Explain each loop, accumulator and access of a function or module after lowering.
 
@@ -85,22 +85,27 @@ def explain(
     functions = functions_of(program)
     explanation = Explanation(chosen, tuple(functions))
     with collected() as remarks:
-        history = {name: _stages(func, chosen) for name, func in functions.items()}
-        lowered = {name: passes[-1][1] for name, passes in history.items()}
+        history = {name: _History() for name in functions}
+        lowered = {}
+        for name, func in functions.items():
+            with PassContext(instruments=[history[name]]):
+                lowered[name] = lower(func, chosen)
         remark_on_scalar_loops(emit_lowered(lowered, chosen), remarks)
     for name, func in functions.items():
-        _add(explanation, name, func, history[name], remarks)
+        _add(explanation, name, func, history[name].stages, remarks)
     return explanation
 
 
-def _stages(func: PrimFunc, target: Target) -> list[tuple[str, PrimFunc]]:
-    """Return the names of the passes and the function after each."""
-    made = []
-    with target:
-        for name, step in PASSES:
-            func = step(func)
-            made.append((name, func))
-    return made
+class _History(PassInstrument):
+    """Keeps the names of the passes and the function after each."""
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, PrimFunc]] = []
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Keep a function."""
+        (func,) = mod.prim_funcs().values()
+        self.stages.append((info.name, func))
 
 
 def _add(

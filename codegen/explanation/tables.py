@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from codegen.explanation.aligned_table import Table
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.loops import vectors_text
+from tensorir.text_table import aligned
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under headings; columns named in `numbers` are aligned at the right."""
+
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numbers: frozenset[str] = frozenset()
+
+    def text(self) -> str:
+        """Return the table as lines, each column as wide as its longest cell."""
+        return aligned([self.headings, *self.rows], self.numbers)
+
+    def html(self) -> str:
+        """Return the table as HTML in a fixed-width font, spaces kept."""
+        head = "".join(self._cell("th", h, h) for h in self.headings)
+        body = "".join(
+            "<tr>"
+            + "".join(self._cell("td", h, c) for h, c in zip(self.headings, row, strict=True))
+            + "</tr>"
+            for row in self.rows
+        )
+        style = "font-family: monospace; white-space: pre"
+        return f'<table style="{style}"><tr>{head}</tr>{body}</table>'
+
+    def _cell(self, tag: str, heading: str, text: str) -> str:
+        side = "right" if heading in self.numbers else "left"
+        return f'<{tag} style="text-align: {side}">{html.escape(text)}</{tag}>'
 
 
 def tables(

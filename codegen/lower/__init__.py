@@ -2,21 +2,23 @@
 
 Every pass is a function `PrimFunc -> PrimFunc` whose result can be printed, verified (`forms` says
 what holds after each) and interpreted. `PASSES` is the order. `annotations` lists what passes tell
-one another.
+one another. Instruments of a `PassContext` look on, as between passes over modules:
+
+    with PassContext(instruments=[PrintAfter("vectorize")]):
+        codegen.lower(func)
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+from codegen.errors import LoweringError
 from codegen.lower.check_overflow import check_overflow
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
 from codegen.lower.contiguous_accesses import contiguous_accesses
 from codegen.lower.drop_partial_strides import drop_partial_strides
-from codegen.lower.errors import LoweringError
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.forms import verify_form
 from codegen.lower.hoist_allocations import hoist_allocations
@@ -37,16 +39,18 @@ from codegen.lower.unroll import unroll
 from codegen.lower.vectorize import vectorize
 from codegen.lower.vectorize_innermost import vectorize_innermost
 from codegen.target import Target, as_target
-from tensorir.errors import IRValueError
-from tensorir.function import PrimFunc
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.function import IRModule, PrimFunc
 from tensorir.recursion import any_depth
+from tensorir.transform import Pass, PassContext, PrimFuncPass
+from tensorir.transform.pass_context import VERIFY
 from tensorir.verify import verify_well_formed
 
-__all__ = ["PASSES", "LoweringError", "lower"]
+__all__ = ["ADD_LOWER_PASS", "PASSES", "LoweringError", "lower"]
 
-Pass = Callable[[PrimFunc], PrimFunc]
+Step = Callable[[PrimFunc], PrimFunc]
 
-PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
+PASSES: Final[tuple[tuple[str, Step], ...]] = tuple(
     (step.__name__, step)
     for step in (
         check_supported,
@@ -76,8 +80,13 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
 )
 
 
-VERIFY: Final = os.environ.get("TENSORIR_VERIFY") == "1"
-"""True if programs are verified after each pass unless a call says otherwise."""
+ADD_LOWER_PASS: Final = "tir.add_lower_pass"
+"""The option of a `PassContext` that inserts passes: pairs of a place and a pass.
+
+A place is the name of the pass that it follows, or a number as in TVM: 0 in front of all, 1 when
+buffers are flat, 2 when vectors and unrolled loops are written out, 3 behind all.
+"""
+_PHASES: Final[dict[int | str, str]] = {1: "flatten_buffers", 2: "unroll", 3: PASSES[-1][0]}
 
 
 @any_depth
@@ -93,20 +102,65 @@ def lower(
     `until` names the last pass to run, to look at what lies between. With `verify` the program is
     checked after each pass; by default that is done if the environment
     variable `TENSORIR_VERIFY` is 1 when this package is imported, as it is in the tests.
+    The current `PassContext` runs the passes, and has more of them under `ADD_LOWER_PASS`.
     Raises LoweringError for what a CPU cannot run, IRValueError for a pass that does not exist,
     and WellFormedError naming the pass that made a program ill-formed.
     """
-    names = [name for name, _ in PASSES]
+    context = PassContext.current()
+    added = context.config.get(ADD_LOWER_PASS)
+    passes = _with_added(added) if added else PASSES
+    names = [name for name, _ in passes]
     if until is not None and until not in names:
         raise IRValueError(f"there is no pass {until!r}; the passes are {', '.join(names)}")
     verify = VERIFY if verify is None else verify
     # A pass answers for what it makes of a well-formed program only.
     verify = verify and verify_well_formed(func, assert_mode=False)
+    looks_on = context.looks_on
     with as_target(target):
-        for k, (name, step) in enumerate(PASSES):
-            before, func = func, step(func)
+        for k, (name, step) in enumerate(passes):
+            before = func
+            func = _run(name, step, func, context) if looks_on or added else step(func)
             if verify and func is not before:
                 verify_form(func, names[: k + 1])
             if name == until:
                 break
     return func
+
+
+class _Lowering(PrimFuncPass):
+    """A pass of lowering, as instruments see it."""
+
+    def __init__(self, name: str, step: Step) -> None:
+        self.name = name
+        self._step = step
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """Return the function after the pass."""
+        return self._step(func)
+
+    def verify(self, before: IRModule, after: IRModule) -> None:
+        """Leave the check to `lower`, which knows the passes before."""
+
+
+def _run(name: str, step: Step | Pass, func: PrimFunc, context: PassContext) -> PrimFunc:
+    """Return a function after a pass that runs in a context."""
+    known = step if isinstance(step, Pass) else _Lowering(name, step)
+    functions = list(context.run(known, IRModule.from_expr(func)).prim_funcs().values())
+    if len(functions) != 1:
+        raise IRValueError(f"{name} made {len(functions)} functions of one; lowering takes one")
+    return functions[0]
+
+
+def _with_added(added: Sequence[tuple[int | str, Pass]]) -> list[tuple[str, Any]]:
+    """Return the passes with more of them, those of one place in their order."""
+    behind: dict[int | str, list[tuple[str, Any]]] = {0: []}
+    behind |= {name: [(name, step)] for name, step in PASSES}
+    for place, step in added:
+        if not isinstance(step, Pass):
+            raise IRTypeError(f"{ADD_LOWER_PASS} takes pairs of a place and a pass, got {step!r}")
+        known = behind.get(_PHASES.get(place, place))
+        if known is None:
+            places = ", ".join(map(str, behind))
+            raise IRValueError(f"{step.name} has no place {place!r}; places are {places}")
+        known.append((step.name, step))
+    return [step for steps in behind.values() for step in steps]

@@ -1,4 +1,4 @@
-"""The data pointers of a function that may lead to the same memory."""
+"""The data pointers of a function that may lead to the same memory, and what follows for stores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
+from codegen.lower.indices import as_ramp, split_constant
+from codegen.lower.purity import has_effects
+from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.rewriting.visit import pre_order_visit
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.rewriting.visit import pre_order_visit, walk_once
 
 
 class Aliasing:
@@ -46,3 +49,72 @@ class Aliasing:
             return False
         outside = {*some, *others} - self.allocated
         return not (self._parameters_are_distinct and outside <= self._parameters)
+
+
+class Reordering:
+    """The knowledge which of some stores in a row depend on their order."""
+
+    def __init__(self, stores: list[s.BufferStore], aliasing: Aliasing) -> None:
+        self._stores = stores
+        self._aliasing = aliasing
+        self._all: bool | None = None
+
+    def may_permute(self, first: int, last: int) -> bool:
+        """Say whether the stores from `first` to `last` give the same in every order.
+
+        They do if they load from no memory that one of them stores to, have no other effects, and
+        no two of them store to the same element.
+        """
+        if self._all is None:
+            self._all = self._are_independent(self._stores)
+        return self._all or self._are_independent(self._stores[first : last + 1])
+
+    def _are_independent(self, stores: list[s.BufferStore]) -> bool:
+        written: dict[Var, list[s.BufferStore]] = {}
+        loaded: set[Var] = set()
+        for store in stores:
+            written.setdefault(store.buffer.data, []).append(store)
+            for part in (store.value, *store.indices):
+                loaded |= {n.buffer.data for n in walk_once(part) if type(n) is BufferLoad}
+                if has_effects(part):
+                    return False
+        if self._aliasing.may_overlap(written.keys(), loaded):
+            return False
+        pointers = list(written)
+        return all(
+            not self._aliasing.may_overlap({pointer}, pointers[k + 1 :])
+            and _are_apart(written[pointer])
+            for k, pointer in enumerate(pointers)
+        )
+
+
+def _are_apart(stores: list[s.BufferStore]) -> bool:
+    """Say whether no two stores to one memory are to the same element."""
+    if len(stores) == 1:
+        return True
+    seen: set[int] = set()
+    base = None
+    for store in stores:
+        found = _elements(store)
+        if found is None or not seen.isdisjoint(found[1]):
+            return False
+        if base is not None and base != found[0]:
+            return False
+        base = found[0]
+        seen.update(found[1])
+    return len({store.buffer.dtype for store in stores}) == 1
+
+
+def _elements(store: s.BufferStore) -> tuple[Any, range] | None:
+    """Return the elements that a store writes: a base, and the distances from it."""
+    index = as_ramp(store.indices[0])
+    stride, lanes = 1, 1
+    if isinstance(index, Ramp):
+        if type(index.stride) is not IntImm or not index.stride.value:
+            return None
+        stride, lanes, index = index.stride.value, index.lanes, index.base
+    elif index.dtype.lanes > 1:
+        return None
+    base, first = split_constant(index)
+    key = None if base is None else expr_key(base)
+    return (key,), range(first, first + stride * lanes, stride)

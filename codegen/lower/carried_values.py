@@ -8,11 +8,14 @@ Privatization", 1993), decided read by read from the regions of the stores befor
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from codegen.lower.decided_branches import IF_THEN_ELSE
+from codegen.lower.indices import run_of
+from codegen.lower.nesting import Nest
 from codegen.lower.purity import is_pure
-from codegen.lower.ramps import run_of
-from codegen.lower.scoped_facts import analyzer_for, given, inside_let, inside_loop
+from codegen.lower.scoped_facts import ScopedRewriter, condition_of, given
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -21,17 +24,14 @@ from tensorir.nodes.expr import (
     And,
     BufferLoad,
     Call,
+    LogicalOp,
     Not,
-    Or,
     PrimExpr,
     Var,
 )
-from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, all_of, conjuncts, const, logical_not, sub
-from tensorir.rewriting.visit import children, collect_vars, substitute, uses_var
-
-_IF_THEN_ELSE = Op.get("if_then_else")
+from tensorir.rewriting.visit import collect_vars, substitute, uses_var
 
 
 def carrying_loops(func: PrimFunc, buffers: Collection[Buffer]) -> dict[Buffer, set[s.For]]:
@@ -44,38 +44,8 @@ def carrying_loops(func: PrimFunc, buffers: Collection[Buffer]) -> dict[Buffer, 
     initialisation, counts if it runs in the first iteration of those loops; they carry its values.
     """
     walker = _Walker(func, buffers)
-    walker.stmt(func.body, _Step(None, func.body, 0))
+    walker(func.body)
     return walker.carrying
-
-
-@dataclass(eq=False, slots=True)
-class _Step:
-    """A loop, let, while or condition on the way from the root to an access."""
-
-    parent: _Step | None
-    node: s.Stmt
-    depth: int
-    condition: PrimExpr | None = None
-
-    def enter(self, node: s.Stmt, condition: PrimExpr | None = None) -> _Step:
-        return _Step(self, node, self.depth + 1, condition)
-
-    def up_to(self, outer: _Step) -> Iterator[_Step]:
-        """Yield the steps from this one outwards to `outer`, which is not one of them."""
-        at: _Step | None = self
-        while at is not None and at is not outer:
-            yield at
-            at = at.parent
-
-    def common(self, other: _Step) -> _Step:
-        """Return the innermost step around both."""
-        a, b = self, other
-        while a is not b:
-            if a.depth < b.depth:
-                a, b = b, a
-            assert a.parent is not None
-            a = a.parent
-        return a
 
 
 @dataclass(slots=True)
@@ -83,7 +53,7 @@ class _Store:
     """A store through which a buffer is surely written where the steps around it lead to it."""
 
     indices: tuple[PrimExpr, ...]
-    at: _Step
+    at: Nest
 
 
 @dataclass(slots=True)
@@ -91,99 +61,68 @@ class _Life:
     """A buffer while it is allocated."""
 
     buffer: Buffer
-    home: _Step
+    home: Nest
     stores: list[_Store] = field(default_factory=list)
 
 
-class _Walker:
+class _Walker(ScopedRewriter):
     """Walks a program in the order in which it runs."""
 
     def __init__(self, func: PrimFunc, buffers: Collection[Buffer]) -> None:
+        super().__init__(func)
         self.carrying: dict[Buffer, set[s.For]] = {buffer: set() for buffer in buffers}
-        self._analyzer = analyzer_for(func)
+        self._at = Nest(func.body)
         self._lives: dict[Var, _Life] = {}
         self._views: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
         """The buffer that each view is a view of, and the indices at which it begins there."""
 
-    # ---------------------------------------------------------------------------------- statements
+    @contextmanager
+    def within(self, node: Node, field: str) -> Iterator[None]:
+        outer = self._at
+        if isinstance(node, (s.For, s.LetStmt, s.While, s.IfThenElse, s.BlockRealize)):
+            self._at = outer.enter(node, condition_of(node, field))
+        with super().within(node, field):
+            yield
+        self._at = outer
 
-    def stmt(self, node: s.Stmt, at: _Step) -> None:
-        """Visit a statement that stands inside the step `at`."""
-        if isinstance(node, s.SeqStmt):
-            for statement in node.seq:
-                self.stmt(statement, at)
-        elif isinstance(node, s.BufferStore):
-            for part in children(node):
-                self._expr(part, at)
-            self._write(node, at)
-        elif isinstance(node, s.For):
-            self._expr(node.min, at)
-            self._expr(node.extent, at)
-            with inside_loop(self._analyzer, node):
-                self.stmt(node.body, at.enter(node))
-        elif isinstance(node, s.IfThenElse):
-            self._branch(node, at)
-        elif isinstance(node, s.LetStmt):
-            self._expr(node.value, at)
-            with inside_let(self._analyzer, node):
-                self.stmt(node.body, at.enter(node))
-        elif isinstance(node, s.BlockRealize):
-            self._block(node, at)
-        else:
-            inner = at.enter(node) if isinstance(node, s.While) else at
-            for part in children(node):
-                if isinstance(part, s.Stmt):
-                    self.stmt(part, inner)
-                else:
-                    self._expr(part, inner)
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        self.generic(node)
+        life, indices = self._resolved(node.buffer, node.indices)
+        if life is not None and node.predicate is None:
+            life.stores.append(_Store(indices, self._at))
+        return node
 
-    def _branch(self, node: s.IfThenElse, at: _Step) -> None:
-        self._expr(node.condition, at)
-        with given(self._analyzer, node.condition):
-            self.stmt(node.then_case, at.enter(node, node.condition))
-        if node.else_case is not None:
-            fails = logical_not(node.condition)
-            with given(self._analyzer, fails):
-                self.stmt(node.else_case, at.enter(node, fails))
-
-    def _block(self, node: s.BlockRealize, at: _Step) -> None:
-        self._expr(node.predicate, at)
-        block = node.block
-        at = at.enter(node, node.predicate)
-        for buffer in block.alloc_buffers:
+    def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
+        for buffer in node.alloc_buffers:
             if buffer in self.carrying:
-                self._lives[buffer.data] = _Life(buffer, at)
-        for match in block.match_buffers:
-            for dim in match.source.region:
-                self._expr(dim.min, at)
-            self._views[match.buffer] = (
-                match.source.buffer,
-                tuple(dim.min for dim in match.source.region),
-            )
-        with given(self._analyzer, node.predicate):
-            self.stmt(block.body, at)
+                self._lives[buffer.data] = _Life(buffer, self._at)
+        for match in node.match_buffers:
+            starts = tuple(dim.min for dim in match.source.region)
+            self.each(starts)
+            self._views[match.buffer] = match.source.buffer, starts
+        self(node.body)
+        return node
 
-    # -------------------------------------------------------------------------------- expressions
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        self.generic(node)
+        self._read(node)
+        return node
 
-    def _expr(self, node: Node, at: _Step) -> None:
-        if isinstance(node, BufferLoad):
-            for part in children(node):
-                self._expr(part, at)
-            self._read(node, at)
-        elif isinstance(node, (And, Or)):
-            self._expr(node.a, at)
-            with given(self._analyzer, node.a if isinstance(node, And) else Not(node.a)):
-                self._expr(node.b, at)
-        elif isinstance(node, Call) and node.op is _IF_THEN_ELSE:
-            condition, yes, no = node.args
-            self._expr(condition, at)
-            with given(self._analyzer, condition):
-                self._expr(yes, at)
-            with given(self._analyzer, logical_not(condition)):
-                self._expr(no, at)
-        else:
-            for part in children(node):
-                self._expr(part, at)
+    def rewrite_LogicalOp(self, node: LogicalOp) -> PrimExpr:  # noqa: N802
+        self(node.a)
+        with given(self.analyzer, node.a if isinstance(node, And) else Not(node.a)):
+            self(node.b)
+        return node
+
+    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+        if node.op is not IF_THEN_ELSE:
+            return self.generic(node)
+        condition, yes, no = node.args
+        self(condition)
+        for holds, part in ((condition, yes), (logical_not(condition), no)):
+            with given(self.analyzer, holds):
+                self(part)
+        return node
 
     # ------------------------------------------------------------------------------------ accesses
 
@@ -198,32 +137,27 @@ class _Walker:
             indices = (*starts[:surplus], *inner)
         return self._lives.get(buffer.data), indices
 
-    def _write(self, node: s.BufferStore, at: _Step) -> None:
-        life, indices = self._resolved(node.buffer, node.indices)
-        if life is not None and node.predicate is None:
-            life.stores.append(_Store(indices, at))
-
-    def _read(self, node: BufferLoad, at: _Step) -> None:
+    def _read(self, node: BufferLoad) -> None:
         life, indices = self._resolved(node.buffer, node.indices)
         if life is None:
             return
         found: set[s.For] | None = None
         for store in reversed(life.stores):
-            cover = _Cover(store, at, life.home, self._analyzer)
+            cover = _Cover(store, self._at, life.home, self.analyzer)
             if cover.holds(indices):
                 if not cover.first:
                     return
                 found = found or cover.first
         if found is None:
-            loops = [step.node for step in at.up_to(life.home) if isinstance(step.node, s.For)]
-            found = set(loops)
+            around = self._at.up_to(life.home)
+            found = {step.node for step in around if isinstance(step.node, s.For)}
         self.carrying[life.buffer] |= found
 
 
 class _Cover:
     """The elements that a store has surely written before a later read."""
 
-    def __init__(self, store: _Store, read: _Step, home: _Step, analyzer: Analyzer) -> None:
+    def __init__(self, store: _Store, read: Nest, home: Nest, analyzer: Analyzer) -> None:
         self._indices = store.indices
         self._analyzer = analyzer
         around = list(store.at.up_to(home))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from codegen.lower.errors import LoweringError
+from codegen.errors import LoweringError
 from tensorir.arith.const_interval import (
     EVERYTHING,
     Interval,
@@ -37,6 +37,7 @@ from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var, integer_limits
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import cast
+from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import Rewriter
 
 
@@ -65,7 +66,6 @@ class _CheckOverflow(Rewriter):
     # ---------------------------------------------------------------------------------- statements
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
-        low, extent = self(node.min), self(node.extent)
         first, count = self._interval(node.min), self._interval(node.extent)
         if first is not None and count is not None:
             last = max(first[0], first[1] + count[1] - 1)
@@ -73,17 +73,11 @@ class _CheckOverflow(Rewriter):
         elif first is not None:
             # The last value is below an end that the type holds as well.
             self._symbolic[node.loop_var] = first[0], integer_limits(node.loop_var.dtype)[1] - 1
-        body = self(node.body)
-        if low is node.min and extent is node.extent and body is node.body:
-            return node
-        return node.with_(min=low, extent=extent, body=body)
+        return self.generic(node)
 
     def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
-        value = self(node.value)
         self._bind(node.var, node.value)
-        body = self(node.body)
-        same = value is node.value and body is node.body
-        return node if same else s.LetStmt(node.var, value, body)
+        return self.generic(node)
 
     def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
         for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True):
@@ -116,10 +110,8 @@ class _CheckOverflow(Rewriter):
         return wide if wide.dtype is node.dtype else cast(node.dtype, wide)
 
     def rewrite_Let(self, node: e.Let) -> PrimExpr:  # noqa: N802
-        value = self(node.value)
         self._bind(node.var, node.value)
-        body = self(node.body)
-        return node if value is node.value and body is node.body else e.Let(node.var, value, body)
+        return self.generic(node)
 
     def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
         if self._is_index(node):
@@ -131,18 +123,12 @@ class _CheckOverflow(Rewriter):
         return node if value is node.value else cast(node.dtype, value)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        indices = self._indices(node.indices)
         predicate = self.maybe(node.predicate)
-        if indices is node.indices and predicate is node.predicate:
-            return node
-        return BufferLoad(node.buffer, indices, predicate)
+        return changed(node, indices=self._indices(node.indices), predicate=predicate)
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         value, indices = self(node.value), self._indices(node.indices)
-        predicate = self.maybe(node.predicate)
-        if value is node.value and indices is node.indices and predicate is node.predicate:
-            return node
-        return s.BufferStore(node.buffer, value, indices, predicate)
+        return changed(node, value=value, indices=indices, predicate=self.maybe(node.predicate))
 
     def _indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         new = tuple([self._wide_enough(index) for index in indices])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from codegen.lower.errors import LoweringError
+from codegen.errors import LoweringError
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer

@@ -31,7 +31,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     pointer the program has stay as they are.
     """
     live = LiveRegions(func)
-    live.visit(func.body)
+    live(func.body)
     alignments = _alignments(func.body)
     regions = {}
     for region in live.regions():

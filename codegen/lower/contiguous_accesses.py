@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.folding import plus
-from codegen.lower.ramps import as_ramp
+from codegen.lower.indices import as_ramp, plus
+from codegen.lower.rewriters import SharedRewriter
 from codegen.lower.transpose import picked
 from codegen.lower.widen import may_load
 from codegen.target import Target, as_target
@@ -22,7 +22,6 @@ from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.nodes.ops import add, const, mul
-from tensorir.rewriting.visit import Rewriter
 
 
 def contiguous_accesses(func: PrimFunc) -> PrimFunc:
@@ -43,16 +42,10 @@ def contiguous_accesses(func: PrimFunc) -> PrimFunc:
     return func.with_body(_ContiguousAccesses(as_target(None))(func.body))
 
 
-class _ContiguousAccesses(Rewriter):
+class _ContiguousAccesses(SharedRewriter):
     def __init__(self, target: Target) -> None:
+        super().__init__()
         self._target = target
-        self._memo: dict[PrimExpr, PrimExpr] = {}
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        known = self._memo.get(node)
-        if known is None:
-            known = self._memo[node] = self.generic(node)
-        return known
 
     def rewrite_IntImm(self, node: IntImm) -> PrimExpr:  # noqa: N802
         return node
@@ -61,12 +54,9 @@ class _ContiguousAccesses(Rewriter):
         # Loads on the right side happen in the lanes only that the left side leaves open.
         return self.rewrite_PrimExpr(node) if node.dtype.lanes == 1 else node
 
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        known = self._memo.get(node)
-        if known is None:
-            changed = self.generic(node)
-            known = self._memo[node] = self._load(changed)
-        return known
+    def expression(self, node: PrimExpr) -> PrimExpr:
+        new = self.generic(node)
+        return self._load(new) if isinstance(new, BufferLoad) else new
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         changed = self.generic(node)

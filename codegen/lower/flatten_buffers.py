@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from codegen.lower.indices import as_ramp
 from codegen.lower.lower_match_buffers import offset_of
-from codegen.lower.ramps import as_ramp
 from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer
@@ -59,23 +59,16 @@ class _Flatten(ScopedRewriter):
             self._strides[buffer] = buffer.all_strides()
         return flat
 
-    def _linear_strides(self, buffer: Buffer) -> list[Linear]:
-        return [self._linear(stride) for stride in self._strides[buffer]]
-
     def rewrite_DeclBuffer(self, node: s.DeclBuffer) -> s.Stmt:  # noqa: N802
         return self(node.body)
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
-        body = self(node.body)
+        new = self.generic(node)
         size: PrimExpr = const(1, wide_index(node.extents[0].dtype) if node.extents else INT32)
-        for extent in node.extents:
-            size = mul(size, self(extent))
+        for extent in new.extents:
+            size = mul(size, extent)
         extents = (self.analyzer.simplify(size),)
-        if body is node.body and extents == node.extents:
-            return node
-        return s.Allocate(
-            node.buffer_var, node.dtype, extents, node.condition, body, node.annotations
-        )
+        return new if extents == new.extents else new.with_(extents=extents)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         flat = self.buffer(node.buffer)
@@ -90,22 +83,15 @@ class _Flatten(ScopedRewriter):
 
     def _index(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
         indices = self.each(indices)
-        strides = self._linear_strides(buffer)
+        strides = [self._linear(stride) for stride in self._strides[buffer]]
         offset = self._linear(buffer.elem_offset)
         dtype = index_dtype(buffer, indices)
-        if indices and indices[-1].dtype.lanes > 1:
-            return self._vector_index(buffer, indices, dtype)
-        for index, stride in zip(indices, strides, strict=True):
+        is_vector = bool(indices) and indices[-1].dtype.lanes > 1
+        scalars = indices[:-1] if is_vector else indices
+        for index, stride in zip(scalars, strides, strict=False):
             offset = self._plus_scaled(offset, self._linear(index), stride)
-        return self._write(offset, dtype)
-
-    def _vector_index(
-        self, buffer: Buffer, indices: tuple[PrimExpr, ...], dtype: DataType
-    ) -> PrimExpr:
-        strides = self._linear_strides(buffer)
-        offset = self._linear(buffer.elem_offset)
-        for index, stride in zip(indices[:-1], strides[:-1], strict=True):
-            offset = self._plus_scaled(offset, self._linear(index), stride)
+        if not is_vector:
+            return self._write(offset, dtype)
         last, stride = as_ramp(indices[-1]), strides[-1]
         if type(last) is Ramp:
             base = self._plus_scaled(offset, self._linear(last.base), stride)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.stack_memory import constant_bytes
 from codegen.target import as_target
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import PrimExpr
-from tensorir.rewriting.visit import Rewriter
+from tensorir.rewriting.changed import changed
 
 MAX_REGISTER_BYTES: Final = 4096
 """The most bytes that vector registers of a machine have: what is no larger may become registers,
@@ -31,17 +31,11 @@ def hoist_allocations(func: PrimFunc) -> PrimFunc:
     return func.with_body(_Hoist(as_target(None).num_cores == 1)(func.body))
 
 
-class _Hoist(Rewriter):
+class _Hoist(StatementRewriter):
     def __init__(self, runs_alone: bool) -> None:
         self._runs_alone = runs_alone
         self._hoisted: list[s.Allocate] | None = None
         """What goes in front of the loop around; None outside of loops."""
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        return node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         if node.kind is not s.ForKind.PARALLEL or self._runs_alone:
@@ -51,7 +45,7 @@ class _Hoist(Rewriter):
         body = self._around(node.body)
         self._runs_alone = False
         self._hoisted = outer
-        return node if body is node.body else node.with_(body=body)
+        return changed(node, body=body)
 
     def rewrite_While(self, node: s.While) -> s.Stmt:  # noqa: N802
         return self._around(node)
@@ -72,7 +66,5 @@ class _Hoist(Rewriter):
         result = self.generic(stmt)
         self._hoisted = None
         for node in reversed(hoisted):
-            result = s.Allocate(
-                node.buffer_var, node.dtype, node.extents, node.condition, result, node.annotations
-            )
+            result = node.with_(body=result)
         return result

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from codegen.lower.purity import may_run_anywhere
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import EQ, Add, IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.ops import all_of, conjuncts, const
-from tensorir.rewriting.visit import Rewriter, uses_var
+from tensorir.rewriting.changed import changed
+from tensorir.rewriting.visit import uses_var
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
@@ -27,12 +29,9 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
     return func.with_body(_HoistConditions()(func.body))
 
 
-class _HoistConditions(Rewriter):
+class _HoistConditions(StatementRewriter):
     def __init__(self) -> None:
         self._from_zero: set[Var] = set()
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         if type(node.min) is IntImm and node.min.value == 0:
@@ -66,7 +65,7 @@ class _HoistConditions(Rewriter):
             invariant, varying = _divided(body.condition, lambda c: not uses_var(c, node.loop_var))
             if invariant:
                 body = s.IfThenElse(all_of(varying), body.then_case) if varying else body.then_case
-        loop = node if body is node.body else node.with_(body=body)
+        loop = changed(node, body=body)
         return s.IfThenElse(all_of(invariant), loop) if invariant else loop
 
 

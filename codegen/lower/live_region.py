@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen.lower.annotations import EXPLICIT_REGIONS
-from codegen.lower.scoped_facts import analyzer_for, given, inside_let, inside_loop
+from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
@@ -15,9 +15,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
-from tensorir.nodes.node import Node
-from tensorir.nodes.ops import const, logical_not
-from tensorir.rewriting.visit import children
+from tensorir.nodes.ops import const
 
 Extent = tuple[Linear, Linear]
 """First and last index, both included, as combinations of what is outside the allocation."""
@@ -61,11 +59,11 @@ class _Uses:
         self.whole = False
 
 
-class LiveRegions:
+class LiveRegions(ScopedRewriter):
     """Collects the accesses to every buffer that a block of the program allocates."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self._analyzer = analyzer_for(func)
+        super().__init__(func)
         self._regions: list[LiveRegion] = []
         self._uses: dict[Var, _Uses] = {}
         self._defined = 0
@@ -76,68 +74,47 @@ class LiveRegions:
 
     @property
     def _linear(self) -> Linearizer:
-        return self._analyzer.linearizer
+        return self.analyzer.linearizer
 
-    def visit(self, node: Node) -> None:
-        """Record the accesses in `node`."""
-        kind = type(node)
-        if kind is s.BufferStore:
-            if node.buffer not in self._trusted_writes:  # type: ignore[attr-defined]
-                self._access(node.buffer, node.indices)  # type: ignore[attr-defined]
-        elif kind is BufferLoad:
-            if node.buffer not in self._trusted_reads:  # type: ignore[attr-defined]
-                self._access(node.buffer, node.indices)  # type: ignore[attr-defined]
-        elif kind is s.For or kind is s.LetStmt:
-            self._scope(node)  # type: ignore[arg-type]
-            return
-        elif kind is s.Block:
-            self._block(node)  # type: ignore[arg-type]
-            return
-        elif kind is s.IfThenElse:
-            self._branch(node)  # type: ignore[arg-type]
-            return
-        elif kind is s.BlockRealize or kind is s.AssertStmt:
-            condition = node.predicate if kind is s.BlockRealize else node.condition  # type: ignore[attr-defined]
-            self.visit(condition)
-            with given(self._analyzer, condition):
-                self.visit(node.block if kind is s.BlockRealize else node.body)  # type: ignore[attr-defined]
-            return
-        elif isinstance(node, Var):
-            uses = self._uses.get(node)
-            if uses is not None:
-                uses.whole = True
-            return
-        for child in children(node):
-            self.visit(child)
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        """Record a store."""
+        if node.buffer not in self._trusted_writes:
+            self._access(node.buffer, node.indices)
+        return self.generic(node)
 
-    def _scope(self, node: s.For | s.LetStmt) -> None:
-        body = node.body
-        for child in children(node):
-            if child is not body:
-                self.visit(child)
-        var = node.loop_var if isinstance(node, s.For) else node.var
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        """Record a load."""
+        if node.buffer not in self._trusted_reads:
+            self._access(node.buffer, node.indices)
+        return self.generic(node)
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        """Record a use of the pointer of a buffer."""
+        uses = self._uses.get(node)
+        if uses is not None:
+            uses.whole = True
+        return node
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        """Record the accesses in a loop."""
+        return self._defining(node, node.loop_var)
+
+    def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
+        """Record the accesses in a let."""
+        return self._defining(node, node.var)
+
+    def _defining(self, node: s.For | s.LetStmt, var: Var) -> s.Stmt:
         outer = self._depth.get(var)
         self._depth[var] = self._defined
         self._defined += 1
-        if isinstance(node, s.For):
-            inside = inside_loop(self._analyzer, node)
-        else:
-            inside = inside_let(self._analyzer, node)
-        with inside:
-            self.visit(body)
+        self.generic(node)
         self._defined -= 1
         if outer is not None:
             self._depth[var] = outer
+        return node
 
-    def _branch(self, node: s.IfThenElse) -> None:
-        self.visit(node.condition)
-        with given(self._analyzer, node.condition):
-            self.visit(node.then_case)
-        if node.else_case is not None:
-            with given(self._analyzer, logical_not(node.condition)):
-                self.visit(node.else_case)
-
-    def _block(self, node: s.Block) -> None:
+    def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
+        """Record the accesses in a block, and what they leave of what it allocates."""
         for buffer in node.alloc_buffers:
             self._uses[buffer.data] = _Uses(buffer, self._defined)
         for match in node.match_buffers:
@@ -148,12 +125,12 @@ class LiveRegions:
         outer = self._trusted_reads, self._trusted_writes
         self._trusted_reads = outer[0] | {region.buffer for region in read}
         self._trusted_writes = outer[1] | {region.buffer for region in written}
-        if node.init is not None:
-            self.visit(node.init)
-        self.visit(node.body)
+        self.maybe(node.init)
+        self(node.body)
         self._trusted_reads, self._trusted_writes = outer
         for buffer in node.alloc_buffers:
             self._regions.append(self._live(self._uses[buffer.data]))
+        return node
 
     def _region(self, region: BufferRegion) -> None:
         uses = self._uses.get(region.buffer.data)

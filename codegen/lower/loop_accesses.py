@@ -7,8 +7,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, Final
 
+from codegen.lower.indices import leading_lanes, run_of, split_constant
 from codegen.lower.purity import is_exit
-from codegen.lower.ramps import leading_lanes, run_of, split_constant
 from tensorir.arith.opaque import expr_key
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
@@ -92,6 +92,25 @@ class Place:
         return bool(expr_key(store.predicate) == expr_key(self.predicate))
 
 
+class FixedKeys:
+    """The structural keys of expressions that a loop does not change."""
+
+    def __init__(self, inside: Container[Var]) -> None:
+        self._inside = inside
+        """The variables that are defined inside the loop."""
+        self._known: dict[PrimExpr, Any] = {}
+
+    def __call__(self, expr: PrimExpr) -> Any:
+        """Return the key of an expression, None if the loop may change it."""
+        if expr not in self._known:
+            moves = any(
+                part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
+                for part in walk_once(expr)
+            )
+            self._known[expr] = None if moves else expr_key(expr)
+        return self._known[expr]
+
+
 class Accesses:
     """The accesses to one pointer inside a loop."""
 
@@ -122,7 +141,7 @@ class Collector:
         self.may_leave = False
         """True if the function may end inside the loop."""
         self._inside: set[Var] = {loop.loop_var}
-        self._keys: dict[PrimExpr, Any] = {}
+        self._key = FixedKeys(self._inside)
         self._guard = ALWAYS
         self._seen: set[PrimExpr] = set()
         """Expressions that were visited under the present guard."""
@@ -159,8 +178,8 @@ class Collector:
 
     def _branch(self, node: s.IfThenElse, certain: bool) -> None:
         self._expression(node.condition)
-        key = self._key(node.condition) if node.else_case is None else _MOVES
-        if key is _MOVES:
+        key = self._key(node.condition) if node.else_case is None else None
+        if key is None:
             self.visit(node.then_case, certain=False)
             if node.else_case is not None:
                 self.visit(node.else_case, certain=False)
@@ -234,7 +253,7 @@ class Collector:
         if predicate is None or place.predicate is None:
             return predicate is place.predicate
         key = self._key(predicate)
-        return key is not _MOVES and bool(key == self._key(place.predicate))
+        return key is not None and bool(key == self._key(place.predicate))
 
     def _place(self, index: PrimExpr, predicate: PrimExpr | None) -> Place | None:
         run = run_of(index)
@@ -243,18 +262,6 @@ class Collector:
         start, lanes = run
         base, first = split_constant(start)
         key = None if base is None else self._key(base)
-        return None if key is _MOVES else Place(key, first, lanes, index, predicate, self._guard)
-
-    def _key(self, expr: PrimExpr) -> Any:
-        """Return the structural key of an expression, `_MOVES` if the loop may change it."""
-        known = self._keys.get(expr)
-        if known is None:
-            moves = any(
-                part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
-                for part in walk_once(expr)
-            )
-            known = self._keys[expr] = _MOVES if moves else expr_key(expr)
-        return known
-
-
-_MOVES: Final = object()
+        if key is None and base is not None:
+            return None
+        return Place(key, first, lanes, index, predicate, self._guard)

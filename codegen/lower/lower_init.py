@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.memory.empty_reductions import initialise_empty_reductions
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import EQ, IterVar
 from tensorir.nodes.ops import TRUE, all_of, compare
-from tensorir.rewriting.visit import Rewriter
+from tensorir.rewriting.visit import rewrite
 
 
 def lower_init(func: PrimFunc) -> PrimFunc:
@@ -22,23 +23,17 @@ def lower_init(func: PrimFunc) -> PrimFunc:
     their loops.
     """
     func = initialise_empty_reductions(func)
-    return func.with_body(_LowerInit()(func.body))
+    return func.with_body(rewrite(func.body, {s.Block: _started}, over=StatementRewriter()))
 
 
-class _LowerInit(Rewriter):
-    def rewrite_PrimExpr(self, node: object) -> object:  # noqa: N802
+def _started(node: s.Block) -> s.Block:
+    """Return a block whose init is a part of its body."""
+    if node.init is None:
         return node
-
-    def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        if node.init is None:
-            body = self(node.body)
-            return node if body is node.body else node.with_(body=body)
-        at_first = all_of(
-            compare(EQ, axis.var, axis.dom.min)
-            for axis in node.iter_vars
-            if axis.iter_type == IterVar.COMM_REDUCE and axis.dom is not None
-        )
-        init = self(node.init)
-        if at_first is not TRUE:
-            init = s.IfThenElse(at_first, init)
-        return node.with_(init=None, body=s.sequence([init, self(node.body)]))
+    at_first = all_of(
+        compare(EQ, axis.var, axis.dom.min)
+        for axis in node.iter_vars
+        if axis.iter_type == IterVar.COMM_REDUCE and axis.dom is not None
+    )
+    init = node.init if at_first is TRUE else s.IfThenElse(at_first, node.init)
+    return node.with_(init=None, body=s.sequence([init, node.body]))

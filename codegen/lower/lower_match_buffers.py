@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen.lower.errors import LoweringError
+from codegen.errors import LoweringError
 from codegen.lower.scoped_facts import analyzer_for
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from codegen.lower.annotations import EXPLICIT, LEFT_TO_BACKEND, MAX_STEP, PIECES
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import IntImm, PrimExpr
-from tensorir.rewriting.visit import Rewriter
+from tensorir.nodes.expr import IntImm
+from tensorir.rewriting.changed import changed
 
 MAX_DEPTH: Final = 8
 MAX_COPIES: Final = 256
@@ -42,14 +43,11 @@ class _Size:
     others: int = 0
 
 
-class _MarkUnrolled(Rewriter):
+class _MarkUnrolled(StatementRewriter):
     def __init__(self) -> None:
         self._max_step = 0
         self._explicit = True
         self._size = _Size()
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         self._size.steps += 1
@@ -90,7 +88,7 @@ class _MarkUnrolled(Rewriter):
     def _loop(self, node: s.For, body: s.Stmt) -> s.Stmt:
         if PIECES in node.annotations:
             self._size.copies *= int(node.extent)  # type: ignore[call-overload]
-            return node if body is node.body else node.with_(body=body)
+            return changed(node, body=body)
         size, kind, notes = self._size, node.kind, node.annotations
         extent = node.extent.value if type(node.extent) is IntImm else None
         if (
@@ -111,6 +109,4 @@ class _MarkUnrolled(Rewriter):
             size.unrolled += 1
         elif extent != 1:
             size.others += 1
-        if body is node.body and kind is node.kind:
-            return node
-        return s.For(node.loop_var, node.min, node.extent, kind, body, None, notes)
+        return changed(node, body=body, kind=kind, annotations=notes)

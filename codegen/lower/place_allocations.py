@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from codegen.lower.carried_values import carrying_loops
+from codegen.lower.nesting import Nest
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
@@ -12,7 +15,7 @@ from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import TRUE
-from tensorir.rewriting.visit import Rewriter, children, walk
+from tensorir.rewriting.visit import Rewriter
 
 _ADDRESS_OF = Op.get("address_of")
 
@@ -28,98 +31,64 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
     not an allocation), and where it is if its address is taken. A buffer without uses is dropped.
     The new place inside a loop is a block without axes. Runs when blocks have no axes any more.
     """
-    finder = _Finder()
-    finder.visit(func.body, _Scope(None, func.body, 0))
+    finder = _Finder(func)
+    finder(func.body)
     return func.with_body(_Place(finder.places(func))(func.body))
 
 
-@dataclass(eq=False, slots=True)
-class _Scope:
-    """A loop or block on the way from the root to a statement."""
+class _Finder(Rewriter):
+    """Finds the innermost loop or block around the uses of each buffer."""
 
-    parent: _Scope | None
-    node: Node
-    depth: int
-
-    def enter(self, node: Node) -> _Scope:
-        return _Scope(self, node, self.depth + 1)
-
-    def common(self, other: _Scope) -> _Scope:
-        a: _Scope | None = self
-        b: _Scope | None = other
-        while a is not b:
-            assert a is not None
-            assert b is not None
-            if a.depth >= b.depth:
-                a = a.parent
-            else:
-                b = b.parent
-        assert a is not None
-        return a
-
-    def inside(self, home: _Scope) -> list[_Scope]:
-        """Return the scopes from the first one inside `home` down to this one."""
-        path: list[_Scope] = []
-        at: _Scope | None = self
-        while at is not None and at.depth > home.depth:
-            path.insert(0, at)
-            at = at.parent
-        return path
-
-
-class _Finder:
-    """Finds the innermost scope of each buffer."""
-
-    def __init__(self) -> None:
-        self._home: dict[Var, tuple[Buffer, _Scope]] = {}
-        self._uses: dict[Var, _Scope] = {}
+    def __init__(self, func: PrimFunc) -> None:
+        self._at = Nest(func.body)
+        self._home: dict[Var, tuple[Buffer, Nest]] = {}
+        self._uses: dict[Var, Nest] = {}
         self._views: dict[Var, Var] = {}
         """Pointers of views by what they are views of."""
 
-    def visit(self, node: Node, scope: _Scope) -> None:
-        kind = type(node)
-        if kind is s.For:
-            inner = scope.enter(node)
-            self._expressions(node.min, scope)  # type: ignore[attr-defined]
-            self._expressions(node.extent, scope)  # type: ignore[attr-defined]
-            self.visit(node.body, inner)  # type: ignore[attr-defined]
-        elif kind is s.BlockRealize:
-            self._realize(node, scope)  # type: ignore[arg-type]
-        elif kind is s.BufferStore:
-            self._use(node.buffer, scope)  # type: ignore[attr-defined]
-            for part in children(node):
-                self._expressions(part, scope)
-        elif isinstance(node, PrimExpr):
-            self._expressions(node, scope)
-        else:
-            inner = scope.enter(node) if kind is s.While else scope
-            for child in children(node):
-                self.visit(child, inner)
+    @contextmanager
+    def within(self, node: Node, field: str) -> Iterator[None]:
+        outer = self._at
+        if isinstance(node, (s.For, s.While)):
+            self._at = outer.enter(node)
+        elif isinstance(node, s.BlockRealize):
+            self._at = outer.enter(node.block)
+        yield
+        self._at = outer
 
-    def _realize(self, node: s.BlockRealize, scope: _Scope) -> None:
-        block = node.block
-        self._expressions(node.predicate, scope)
-        for region in (*block.reads, *block.writes):
-            self._use(region.buffer, scope)
-        inner = scope.enter(block)
-        for buffer in block.alloc_buffers:
-            self._home[buffer.data] = (buffer, inner)
-        for match in block.match_buffers:
-            self._use(match.source.buffer, inner)
+    def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
+        for region in (*node.block.reads, *node.block.writes):
+            self._use(region.buffer, self._at)
+        return self.generic(node)
+
+    def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
+        for buffer in node.alloc_buffers:
+            self._home[buffer.data] = (buffer, self._at)
+        for match in node.match_buffers:
+            self._use(match.source.buffer, self._at)
             self._views[match.buffer.data] = match.source.buffer.data
-            self._expressions(match, inner)
-        self.visit(block.body, inner)
+            self(match)
+        self(node.body)
+        return node
 
-    def _expressions(self, node: Node, scope: _Scope) -> None:
-        for part in walk(node):
-            if type(part) is BufferLoad:
-                self._use(part.buffer, scope)
-            elif isinstance(part, Var):
-                self._take_address(part)
-            elif type(part) is Call and part.op is _ADDRESS_OF:
-                for argument in part.args:
-                    if type(argument) is BufferLoad:
-                        self._take_address(argument.buffer.data)
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        self._use(node.buffer, self._at)
+        return self.generic(node)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        self._use(node.buffer, self._at)
+        return self.generic(node)
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        self._take_address(node)
+        return node
+
+    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+        if node.op is _ADDRESS_OF:
+            for argument in node.args:
+                if isinstance(argument, BufferLoad):
+                    self._take_address(argument.buffer.data)
+        return self.generic(node)
 
     def _take_address(self, pointer: Var) -> None:
         """Whoever has the address itself may keep it."""
@@ -132,20 +101,20 @@ class _Finder:
             pointer = self._views[pointer]
         return pointer
 
-    def _use(self, buffer: Buffer, scope: _Scope) -> None:
+    def _use(self, buffer: Buffer, scope: Nest) -> None:
         known = self._home.get(buffer.data)
         if known is not None and known[0] is not buffer:
             scope = known[1]
         self._meet(self._source(buffer.data), scope)
 
-    def _meet(self, pointer: Var, scope: _Scope) -> None:
+    def _meet(self, pointer: Var, scope: Nest) -> None:
         known = self._uses.get(pointer)
         self._uses[pointer] = scope if known is None else known.common(scope)
 
     def places(self, func: PrimFunc) -> dict[Node, list[Buffer]]:
         """Return the buffers to allocate in each loop or block."""
         paths = {
-            buffer: (home, self._uses[pointer].inside(home))
+            buffer: (home, [*self._uses[pointer].up_to(home)][::-1])
             for pointer, (buffer, home) in self._home.items()
             if pointer in self._uses
         }
@@ -172,24 +141,17 @@ def _keeps_allocations_out(node: Node) -> bool:
     return type(node) is s.While
 
 
-class _Place(Rewriter):
+class _Place(StatementRewriter):
     def __init__(self, places: dict[Node, list[Buffer]]) -> None:
         self._places = places
 
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        buffers = tuple(self._places.get(node, ()))
-        body = self(node.body)
-        if body is node.body and buffers == node.alloc_buffers:
-            return node
-        return node.with_(alloc_buffers=buffers, body=body)
+        new, buffers = self.generic(node), tuple(self._places.get(node, ()))
+        return new if buffers == new.alloc_buffers else new.with_(alloc_buffers=buffers)
 
     def rewrite_For(self, node: s.For) -> s.For:  # noqa: N802
-        body = self(node.body)
-        buffers = self._places.get(node)
-        if buffers:
-            block = s.Block((), (), (), "", body, alloc_buffers=buffers)
-            body = s.BlockRealize((), TRUE, block)
-        return node if body is node.body else node.with_(body=body)
+        new, buffers = self.generic(node), self._places.get(node)
+        if not buffers:
+            return new
+        block = s.Block((), (), (), "", new.body, alloc_buffers=buffers)
+        return new.with_body(s.BlockRealize((), TRUE, block))

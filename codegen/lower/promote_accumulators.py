@@ -15,6 +15,7 @@ from typing import Final
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.loop_accesses import Accesses, Collector, Place
 from codegen.lower.remarks import done, missed
+from codegen.lower.rewriters import SharedRewriter, StatementRewriter
 from codegen.lower.stack_memory import STACK_TOTAL, stack_bytes
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
@@ -23,7 +24,7 @@ from tensorir.nodes.dtype import INT32, DataType
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.nodes.ops import TRUE, const
 from tensorir.nodes.stmt import ForKind
-from tensorir.rewriting.visit import Rewriter, walk_once
+from tensorir.rewriting.visit import walk_once
 
 MAX_SLOTS: Final = 64
 """The most accumulators that a loop keeps; more would go through memory in any case."""
@@ -95,17 +96,11 @@ def _is_constant(index: PrimExpr) -> bool:
 # ---------------------------------------------------------------------------------------- rewriting
 
 
-class _Promote(Rewriter):
+class _Promote(StatementRewriter):
     def __init__(self, private: _Private) -> None:
         self._private = private
         self._before: list[s.Stmt] = []
         """The statements that have run when the present one does."""
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        return node
 
     def rewrite_SeqStmt(self, node: s.SeqStmt) -> s.Stmt:  # noqa: N802
         known = len(self._before)
@@ -240,36 +235,21 @@ def _slot_index(place: Place) -> PrimExpr:
     return start if place.lanes == 1 else Ramp(start, const(1, INT32), place.lanes)
 
 
-class _Redirect(Rewriter):
+class _Redirect(SharedRewriter):
     """Sends the accesses of promoted buffers to their tiles."""
 
     def __init__(self, tiles: dict[Var, _Tile]) -> None:
+        super().__init__()
         self._tiles = tiles
-        self._memo: dict[PrimExpr, PrimExpr] = {}
 
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        known = self._memo.get(node)
-        if known is None:
-            known = self._memo[node] = self.generic(node)
-        return known
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        known = self._memo.get(node)
-        if known is None:
-            tile = self._tiles.get(node.buffer.data)
-            if tile is None:
-                known = self.generic(node)
-            else:
-                known = BufferLoad(tile.local, (tile.indices[node.indices[0]],))
-            self._memo[node] = known
-        return known
+    def expression(self, node: PrimExpr) -> PrimExpr:
+        tile = self._tiles.get(node.buffer.data) if isinstance(node, BufferLoad) else None
+        if tile is None:
+            return self.generic(node)
+        return BufferLoad(tile.local, (tile.indices[node.indices[0]],))  # type: ignore[attr-defined]
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        value = self(node.value)
         tile = self._tiles.get(node.buffer.data)
-        if tile is not None:
-            return s.BufferStore(tile.local, value, (tile.indices[node.indices[0]],))
-        indices, predicate = self.each(node.indices), self.maybe(node.predicate)
-        if value is node.value and indices is node.indices and predicate is node.predicate:
-            return node
-        return s.BufferStore(node.buffer, value, indices, predicate)
+        if tile is None:
+            return self.generic(node)
+        return s.BufferStore(tile.local, self(node.value), (tile.indices[node.indices[0]],))

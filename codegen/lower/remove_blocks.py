@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from codegen.lower.errors import LoweringError
+from codegen.errors import LoweringError
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import TRUE, const, mul
-from tensorir.rewriting.visit import Rewriter
+from tensorir.rewriting.visit import rewrite
 
 
 def remove_blocks(func: PrimFunc) -> PrimFunc:
@@ -19,26 +20,23 @@ def remove_blocks(func: PrimFunc) -> PrimFunc:
 
     Raises LoweringError for a block that still has axes, an init or views.
     """
-    return func.with_body(_RemoveBlocks()(func.body))
+    body = rewrite(func.body, {s.BlockRealize: _opened}, over=StatementRewriter())
+    return func.with_body(body)
 
 
-class _RemoveBlocks(Rewriter):
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
-    def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
-        block = node.block
-        if block.iter_vars or block.init is not None or block.match_buffers:
-            raise LoweringError(
-                f"block {block.name_hint!r} still has axes, an init or match_buffers; run "
-                f"lower_init, open_blocks and lower_match_buffers first"
-            )
-        body = self(block.body)
-        for buffer in reversed(block.alloc_buffers):
-            body = s.Allocate(buffer.data, buffer.dtype, allocated_shape(buffer), TRUE, body)
-        if type(node.predicate) is IntImm and node.predicate.value:
-            return body
-        return s.IfThenElse(node.predicate, body)
+def _opened(node: s.BlockRealize) -> s.Stmt:
+    block = node.block
+    if block.iter_vars or block.init is not None or block.match_buffers:
+        raise LoweringError(
+            f"block {block.name_hint!r} still has axes, an init or match_buffers; run "
+            f"lower_init, open_blocks and lower_match_buffers first"
+        )
+    body = block.body
+    for buffer in reversed(block.alloc_buffers):
+        body = s.Allocate(buffer.data, buffer.dtype, allocated_shape(buffer), TRUE, body)
+    if type(node.predicate) is IntImm and node.predicate.value:
+        return body
+    return s.IfThenElse(node.predicate, body)
 
 
 def allocated_shape(buffer: Buffer) -> tuple[PrimExpr, ...]:

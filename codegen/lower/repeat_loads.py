@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import REPEATED_LOADS
+from codegen.lower.loop_accesses import FixedKeys
+from codegen.lower.rewriters import StatementRewriter
 from codegen.target import as_target
-from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import (
@@ -26,7 +27,8 @@ from tensorir.nodes.expr import (
     Shuffle,
     Var,
 )
-from tensorir.rewriting.visit import Rewriter, children, uses_var, walk_once
+from tensorir.rewriting.changed import changed
+from tensorir.rewriting.visit import children, uses_var
 
 MOST_ITERATIONS: Final = 16
 """Iterations of a loop from which copying what it loads costs little beside the loop."""
@@ -47,17 +49,11 @@ def repeat_loads(func: PrimFunc) -> PrimFunc:
     return func.with_body(_RepeatLoads(func, as_target(None).vector_registers)(func.body))
 
 
-class _RepeatLoads(Rewriter):
+class _RepeatLoads(StatementRewriter):
     def __init__(self, func: PrimFunc, registers: int) -> None:
         self._registers = registers
         self._aliasing = Aliasing(func)
         self._loops = 0
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        return node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         before = self._loops
@@ -73,7 +69,7 @@ class _RepeatLoads(Rewriter):
             again = _Loads(node, self._aliasing).beyond(self._registers - _TEMPORARIES)
             if again:
                 return node.with_(annotations=node.annotations.with_item(REPEATED_LOADS, again))
-        return node if body is node.body else node.with_(body=body)
+        return changed(node, body=body)
 
 
 class _Loads:
@@ -88,7 +84,7 @@ class _Loads:
         self._free: dict[Var, set[Any]] = {}
         """Places by pointer."""
         self._seen: set[PrimExpr] = set()
-        self._places: dict[PrimExpr, Any] = {}
+        self._place = FixedKeys(self._inside)
         self._statement(loop.body)
         for pointer in [*self._free]:
             if aliasing.may_overlap({pointer}, self._stored):
@@ -147,13 +143,3 @@ class _Loads:
             self._free.setdefault(pointer, set()).add(place)
         else:
             self._registers.add((pointer, place))
-
-    def _place(self, index: PrimExpr) -> Any:
-        """Return the structural key of an index, None if the loop may change it."""
-        if index not in self._places:
-            moves = any(
-                part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
-                for part in walk_once(index)
-            )
-            self._places[index] = None if moves else expr_key(index)
-        return self._places[index]

@@ -1,9 +1,8 @@
 """The scopes of facts: a fact lives as long as the loop, let, branch or assertion that gives it.
 
 A loop's extent is positive inside the loop only, for it may run no iteration; a condition holds in
-its branch. Every pass that reasons about integers enters and leaves these scopes in one way: passes
-that rewrite derive from `ScopedRewriter`, those that only look use `inside_loop`, `inside_let` and
-`given`.
+its branch. Every pass that reasons about integers enters and leaves these scopes in one way: it
+derives from `ScopedRewriter`, also if it only looks.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const, logical_not
 from tensorir.rewriting.visit import Rewriter
 
@@ -59,63 +59,29 @@ class ScopedRewriter(Rewriter):
     """A rewriter whose `analyzer` knows what holds at the node that is being rewritten.
 
     An overriding method that descends into a body itself does so inside `inside_loop`, `inside_let`
-    or `given`.
+    or `given`. One that only looks returns what it is given, and is a visitor.
     """
 
     def __init__(self, func: PrimFunc) -> None:
         self.analyzer = analyzer_for(func)
 
-    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
-        """Rewrite bounds outside and body inside the loop."""
-        low, extent = self(node.min), self(node.extent)
-        with inside_loop(self.analyzer, node):
-            body = self(node.body)
-        if low is node.min and extent is node.extent and body is node.body:
-            return node
-        return s.For(
-            node.loop_var, low, extent, node.kind, body, node.thread_binding, node.annotations
-        )
+    def within(self, node: Node, field: str) -> Scope:
+        """Know what holds in a body of a node, for a `with` statement."""
+        if isinstance(node, s.For):
+            return inside_loop(self.analyzer, node)
+        if isinstance(node, s.LetStmt):
+            return inside_let(self.analyzer, node)
+        condition = condition_of(node, field)
+        return _NOTHING_KNOWN if condition is None else given(self.analyzer, condition)
 
-    def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
-        """Rewrite the body inside the let."""
-        value = self(node.value)
-        with inside_let(self.analyzer, node):
-            body = self(node.body)
-        if value is node.value and body is node.body:
-            return node
-        return s.LetStmt(node.var, value, body)
 
-    def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
-        """Rewrite each branch where its condition holds."""
-        condition = self(node.condition)
-        with given(self.analyzer, node.condition):
-            then_case = self(node.then_case)
-        else_case = node.else_case
-        if else_case is not None:
-            with given(self.analyzer, logical_not(node.condition)):
-                else_case = self(else_case)
-        if (
-            condition is node.condition
-            and then_case is node.then_case
-            and else_case is node.else_case
-        ):
-            return node
-        return s.IfThenElse(condition, then_case, else_case)
+def condition_of(node: Node, field: str) -> PrimExpr | None:
+    """Return the condition on which a body of a node runs, None if it runs whenever the node does.
 
-    def rewrite_AssertStmt(self, node: s.AssertStmt) -> s.Stmt:  # noqa: N802
-        """Rewrite the body where the assertion holds."""
-        condition = self(node.condition)
-        with given(self.analyzer, node.condition):
-            body = self(node.body)
-        if condition is node.condition and body is node.body:
-            return node
-        return s.AssertStmt(condition, node.message, body)
-
-    def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
-        """Rewrite the block where its predicate holds."""
-        values, predicate = self.each(node.iter_values), self(node.predicate)
-        with given(self.analyzer, node.predicate):
-            block = self(node.block)
-        if values is node.iter_values and predicate is node.predicate and block is node.block:
-            return node
-        return s.BlockRealize(values, predicate, block)
+    An assertion ends the function where it does not hold.
+    """
+    if isinstance(node, s.IfThenElse):
+        return node.condition if field == "then_case" else logical_not(node.condition)
+    if isinstance(node, s.BlockRealize):
+        return node.predicate
+    return node.condition if isinstance(node, s.AssertStmt) else None

@@ -14,29 +14,29 @@ from itertools import pairwise
 from math import gcd
 from typing import Final
 
+from codegen.lower.decided_branches import NOTHING, BranchDecider, branch, decided
 from codegen.lower.hoist_allocations import MAX_REGISTER_BYTES
 from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.stack_memory import constant_bytes
+from codegen.lower.unroll import statement_count
 from tensorir.arith.const_interval import Interval, exact_interval
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import Broadcast, BufferLoad, Call, CmpOp, IntImm, PrimExpr, Var
-from tensorir.nodes.intrin import Op
-from tensorir.nodes.ops import conjuncts, const, logical_not
+from tensorir.nodes.expr import BufferLoad, CmpOp, IntImm, PrimExpr, Var
+from tensorir.nodes.ops import conjuncts, const
 from tensorir.nodes.stmt import ForKind
+from tensorir.rewriting.changed import changed
 from tensorir.rewriting.fresh_copy import FreshCopy
-from tensorir.rewriting.visit import Rewriter, children, walk
+from tensorir.rewriting.visit import children, walk
 
 MAX_ADDED: Final = 512
 """The most statements (unrolled loops written out) that versions for tails add to a function: LLVM
 takes 0.1 to 0.2 ms for each."""
-_IF_THEN_ELSE: Final = Op.get("if_then_else")
 _TOO_MUCH: Final = "whole tiles keep their conditions: versions would be too much code"
-_NOTHING: Final = s.sequence([])
 
 
 def split_tails(func: PrimFunc) -> PrimFunc:
@@ -107,12 +107,12 @@ class _Copy(FreshCopy):
     """Copies a loop or a version of statements, to stand beside the original."""
 
     def define(self, var: Var) -> Var:
-        new = super().define(var)
+        new: Var = super().define(var)
         stands_for(new, var)
         return new
 
 
-class _SplitTails(Rewriter):
+class _SplitTails(BranchDecider):
     def __init__(self, reader: Reader) -> None:
         self._read = reader
         self._facts = Facts()
@@ -209,7 +209,7 @@ class _SplitTails(Rewriter):
         if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)) and (
             not _may_be_registers(stmt) or _binds(stmt, group.variables)
         ):
-            return _with_body(stmt, self._narrowed(stmt.body, group, loop))
+            return stmt.with_(body=self._narrowed(stmt.body, group, loop))
         if isinstance(stmt, s.SeqStmt):
             has = [
                 any(found.condition in group.members for found in self.conditions(part))
@@ -227,7 +227,7 @@ class _SplitTails(Rewriter):
         return self._tested(stmt, group, loop)
 
     def _tested(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
-        size = _count(stmt)
+        size = statement_count(stmt, _is_written_out)
         if size > self._room:
             missed("split_tails", _TOO_MUCH, None if loop is None else loop.loop_var)
             return self(stmt)
@@ -242,17 +242,17 @@ class _SplitTails(Rewriter):
                 return self.versions(copy, loop)
 
         whole = version(stmt, group.holds_from, high)
-        tail = none = _NOTHING
+        tail = none = NOTHING
         if low < group.fails_below:
             none = version(_Copy()(stmt), low, group.fails_below - 1)
         if max(low, group.fails_below) < group.holds_from:
             tail = version(_Copy()(stmt), max(low, group.fails_below), group.holds_from - 1)
             if low < group.fails_below:
                 some = inequality(outer, -group.fails_below, like, in_all_lanes=True)
-                tail = _branch(some, tail, none)
+                tail = branch(some, tail, none)
         else:
             tail = none
-        return _branch(inequality(outer, -group.holds_from, like, in_all_lanes=True), whole, tail)
+        return branch(inequality(outer, -group.holds_from, like, in_all_lanes=True), whole, tail)
 
     # --------------------------------------------------------------------------------------- loops
 
@@ -268,8 +268,8 @@ class _SplitTails(Rewriter):
         body = self.versions(node.body, node) if groups else self(node.body)
         self._leave(node)
         if s.is_no_op(body) and is_pure(node.min) and is_pure(node.extent):
-            return _NOTHING
-        return node if body is node.body else node.with_(body=body)
+            return NOTHING
+        return changed(node, body=body)
 
     def _enter(self, loop: s.For) -> None:
         self._loops.append(loop)
@@ -305,7 +305,7 @@ class _SplitTails(Rewriter):
             return None
         room = self._room
         is_copied = loop.kind is not ForKind.UNROLLED
-        size = _count(loop.body) if is_copied else 0
+        size = statement_count(loop.body, _is_written_out) if is_copied else 0
         pieces: list[s.Stmt] = []
         for low, high in pairwise(edges):
             if pieces and size > self._room:
@@ -333,35 +333,23 @@ class _SplitTails(Rewriter):
 
     def rewrite_And(self, node: e.And) -> PrimExpr:  # noqa: N802
         a = self(node.a)
-        known = _decided(a)
+        known = decided(a)
         if known is not None:
             return self(node.b) if known else a
         b = self(node.b)
-        known = _decided(b)
+        known = decided(b)
         if known is not None:
             return a if known else b
-        return node if a is node.a and b is node.b else e.And(a, b)
-
-    def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
-        condition = self(node.condition)
-        if type(condition) is IntImm:
-            taken = node.then_case if condition.value else node.else_case
-            return _NOTHING if taken is None else self(taken)
-        then_case = self(node.then_case)
-        else_case = _NOTHING if node.else_case is None else self(node.else_case)
-        return _branch(condition, then_case, else_case)
+        return changed(node, a=a, b=b)
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         predicate = self.maybe(node.predicate)
-        known = None if predicate is None else _decided(predicate)
+        known = None if predicate is None else decided(predicate)
         if known is False:
-            return _NOTHING
+            return NOTHING
         if known:
             predicate = None
-        value = self(node.value)
-        if value is node.value and predicate is node.predicate:
-            return node
-        return s.BufferStore(node.buffer, value, node.indices, predicate)
+        return changed(node, value=self(node.value), predicate=predicate)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         if node.predicate is None:
@@ -369,34 +357,7 @@ class _SplitTails(Rewriter):
         predicate = self(node.predicate)
         if predicate is node.predicate:
             return node
-        return BufferLoad(node.buffer, node.indices, None if _decided(predicate) else predicate)
-
-    def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
-        condition = self(node.condition)
-        known = _decided(condition)
-        if known is not None:
-            return self(node.true_value if known else node.false_value)
-        yes, no = self(node.true_value), self(node.false_value)
-        same = condition is node.condition and yes is node.true_value and no is node.false_value
-        return node if same else e.Select(condition, yes, no)
-
-    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
-        if node.op is not _IF_THEN_ELSE:
-            return self.generic(node)
-        condition = self(node.args[0])
-        if type(condition) is IntImm:
-            return self(node.args[1] if condition.value else node.args[2])
-        yes, no = self(node.args[1]), self(node.args[2])
-        same = condition is node.args[0] and yes is node.args[1] and no is node.args[2]
-        return node if same else Call(node.dtype, node.op, (condition, yes, no))
-
-    def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
-        new = self.generic(node)
-        return _NOTHING if s.is_no_op(new.body) else new
-
-    def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
-        new = self.generic(node)
-        return _NOTHING if s.is_no_op(new.body) else new
+        return BufferLoad(node.buffer, node.indices, None if decided(predicate) else predicate)
 
 
 def _binds(stmt: s.Stmt, variables: set[Var]) -> bool:
@@ -427,16 +388,8 @@ def _loop_to_split(around: Sequence[s.For], has_lanes: bool) -> s.For | None:
     return serial[-1] if has_tile or len(serial) == 1 else serial[-2]
 
 
-def _count(node: s.Stmt) -> int:
-    """Return how many statements there are once unrolled loops are written out."""
-    if isinstance(node, s.For):
-        inside = _count(node.body)
-        if node.kind is ForKind.UNROLLED and type(node.extent) is IntImm:
-            return inside * max(node.extent.value, 1)
-        return inside
-    if isinstance(node, (s.BufferStore, s.Evaluate)):
-        return 1
-    return sum(_count(part) for part in children(node) if isinstance(part, s.Stmt))
+def _is_written_out(loop: s.For) -> bool:
+    return loop.kind is ForKind.UNROLLED and type(loop.extent) is IntImm
 
 
 def _is_in_innermost_loop(found: _Found) -> bool:
@@ -457,31 +410,3 @@ def _may_be_registers(node: s.Stmt) -> bool:
         return False
     size = constant_bytes(node)
     return size is not None and size <= MAX_REGISTER_BYTES
-
-
-def _with_body(node: s.Allocate | s.LetStmt | s.AttrStmt, body: s.Stmt) -> s.Stmt:
-    if isinstance(node, s.Allocate):
-        return s.Allocate(
-            node.buffer_var, node.dtype, node.extents, node.condition, body, node.annotations
-        )
-    if isinstance(node, s.LetStmt):
-        return s.LetStmt(node.var, node.value, body)
-    return s.AttrStmt(node.node, node.attr_key, node.value, body)
-
-
-def _branch(condition: PrimExpr, then_case: s.Stmt, else_case: s.Stmt) -> s.Stmt:
-    """Return a branch, of which one case or both may be nothing."""
-    if not s.is_no_op(else_case):
-        if s.is_no_op(then_case):
-            return s.IfThenElse(logical_not(condition), else_case)
-        return s.IfThenElse(condition, then_case, else_case)
-    if s.is_no_op(then_case) and is_pure(condition):
-        return _NOTHING
-    return s.IfThenElse(condition, then_case)
-
-
-def _decided(condition: PrimExpr) -> bool | None:
-    """Return what a condition is in all lanes, None if that is not known."""
-    if type(condition) is Broadcast:
-        condition = condition.value
-    return bool(condition.value) if type(condition) is IntImm else None

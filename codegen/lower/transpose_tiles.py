@@ -7,16 +7,15 @@ they are loaded or stored as vectors, and shuffles make columns of rows or rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
-from codegen.lower.aliasing import Aliasing
+from codegen.lower.aliasing import Aliasing, Reordering
 from codegen.lower.contiguous_accesses import instructions_to_load, lane_of, strided_ramp
-from codegen.lower.folding import plus
-from codegen.lower.ramps import split_constant
-from codegen.lower.reordering import Reordering
+from codegen.lower.indices import plus, split_constant
+from codegen.lower.rewriters import SharedRewriter, StatementRewriter
 from codegen.lower.transpose import columns_of, interleaved, rows_of
 from codegen.lower.widen import may_load
 from codegen.target import Target, as_target
@@ -28,7 +27,7 @@ from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import const
-from tensorir.rewriting.visit import Rewriter, children
+from tensorir.rewriting.visit import children
 
 _MOST_INTERLEAVED: Final = 4
 """The most columns whose elements alternate in memory that are stored as vectors; more if they are
@@ -87,16 +86,14 @@ class _Step:
     """The matrices that they load from."""
 
 
-class _TransposeTiles(Rewriter):
+class _TransposeTiles(StatementRewriter):
     def __init__(self, func: PrimFunc, target: Target) -> None:
         self._target = target
         self._aliasing = Aliasing(func)
         self._strided: dict[PrimExpr, tuple[BufferLoad, ...]] = {}
 
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        """Return a store by tiles."""
         return self._run([node]) or node
 
     def rewrite_SeqStmt(self, node: s.SeqStmt) -> s.Stmt:  # noqa: N802
@@ -340,14 +337,9 @@ def _last_use(steps: list[_Step], inside: frozenset[_Tile]) -> int:
     return last
 
 
-class _Columns(Rewriter):
+class _Columns(SharedRewriter):
     """Replaces loads by the columns of matrices."""
 
-    def __init__(self, columns: dict[BufferLoad, PrimExpr]) -> None:
-        self._memo: dict[PrimExpr, PrimExpr] = {load: columns[load] for load in columns}
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        known = self._memo.get(node)
-        if known is None:
-            known = self._memo[node] = self.generic(node)
-        return known
+    def __init__(self, columns: Mapping[Any, PrimExpr]) -> None:
+        super().__init__()
+        self._memo.update(columns)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from codegen.lower.ramps import run_of
+from codegen.lower.indices import run_of
+from codegen.lower.rewriters import SharedRewriter
 from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Shuffle, Var
 from tensorir.nodes.node import Node
-from tensorir.rewriting.visit import Rewriter, children, walk, walk_once
+from tensorir.rewriting.visit import children, walk, walk_once
+
+A = TypeVar("A", BufferLoad, s.BufferStore)
 
 
 def unmask_tiles(func: PrimFunc) -> PrimFunc:
@@ -31,16 +34,10 @@ def unmask_tiles(func: PrimFunc) -> PrimFunc:
     return func.with_body(_Unmask()(func.body))
 
 
-class _Unmask(Rewriter):
+class _Unmask(SharedRewriter):
     def __init__(self) -> None:
+        super().__init__()
         self._whole: set[Var] = set()
-        self._memo: dict[PrimExpr, PrimExpr] = {}
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        known = self._memo.get(node)
-        if known is None:
-            known = self._memo[node] = self.generic(node) if self._whole else node
-        return known
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
         if not _Accesses(node).are_alike():
@@ -52,17 +49,18 @@ class _Unmask(Rewriter):
         self._memo = {}
         return new
 
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        if node.predicate is not None and node.buffer.data in self._whole:
-            return BufferLoad(node.buffer, node.indices)
-        return self.rewrite_PrimExpr(node)
+    def expression(self, node: PrimExpr) -> PrimExpr:
+        new = self.generic(node) if self._whole else node
+        return self._unmasked(new) if isinstance(new, BufferLoad) else new
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        if node.predicate is not None and node.buffer.data in self._whole:
-            return s.BufferStore(node.buffer, self(node.value), node.indices)
-        if not self._whole:
+        return self._unmasked(self.generic(node)) if self._whole else node
+
+    def _unmasked(self, node: A) -> A:
+        """Return an access without a mask, if it is one to memory that needs none."""
+        if node.predicate is None or node.buffer.data not in self._whole:
             return node
-        return self.generic(node)
+        return node.with_(predicate=None)
 
 
 class _Accesses:

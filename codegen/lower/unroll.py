@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from codegen.lower.annotations import LEFT_TO_BACKEND
-from codegen.lower.folding import rebuild_binary
+from codegen.lower.indices import rebuild_binary
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import stands_for
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
@@ -42,29 +44,23 @@ def _is_written_out(loop: s.For) -> bool:
     )
 
 
-def _count(node: s.Stmt) -> int:
-    """Return how many statements `node` has once its loops are written out."""
+def statement_count(node: s.Stmt, is_written_out: Callable[[s.For], bool]) -> int:
+    """Return how many statements there are once such loops are written out."""
     if isinstance(node, s.For):
-        inside = _count(node.body)
-        if _is_written_out(node) and isinstance(node.extent, IntImm):
-            return inside * node.extent.value
-        return inside
+        inside = statement_count(node.body, is_written_out)
+        is_copied = is_written_out(node) and isinstance(node.extent, IntImm)
+        return inside * max(int(node.extent), 1) if is_copied else inside  # type: ignore[call-overload]
     if isinstance(node, (s.BufferStore, s.Evaluate)):
         return 1
-    return sum(_count(part) for part in children(node) if isinstance(part, s.Stmt))
+    parts = [part for part in children(node) if isinstance(part, s.Stmt)]
+    return sum(statement_count(part, is_written_out) for part in parts)
 
 
-class _Unroll(Rewriter):
+class _Unroll(StatementRewriter):
     """Finds the outermost loops to write out."""
 
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        return node
-
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
-        if _is_written_out(node) and _count(node) <= MAX_STATEMENTS:
+        if _is_written_out(node) and statement_count(node, _is_written_out) <= MAX_STATEMENTS:
             return _Copies(node)(node)
         body = self(node.body)
         if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
@@ -100,28 +96,15 @@ class _Copies(Rewriter):
                 parts.append(self(node.body))
             del self._values[node.loop_var]
             return s.sequence(parts)
-        low, extent = self(node.min), self(node.extent)
-        var = self._values[node.loop_var] = node.loop_var.with_name(node.loop_var.name)
-        stands_for(var, node.loop_var)
-        return s.For(var, low, extent, node.kind, self(node.body))
+        new = self.generic(node)
+        return new.with_(annotations=None) if new.annotations else new
 
-    def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
-        value = self(node.value)
-        var = self._values[node.var] = node.var.with_name(node.var.name)
-        return s.LetStmt(var, value, self(node.body))
-
-    def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
-        extents = self.each(node.extents)
-        pointer = self._values[node.buffer_var] = node.buffer_var.with_name(node.buffer_var.name)
-        stands_for(pointer, node.buffer_var)
-        return s.Allocate(
-            pointer, node.dtype, extents, self(node.condition), self(node.body), node.annotations
-        )
-
-    def rewrite_AllocateConst(self, node: s.AllocateConst) -> s.Stmt:  # noqa: N802
-        pointer = self._values[node.buffer_var] = node.buffer_var.with_name(node.buffer_var.name)
-        body = self(node.body)
-        return s.AllocateConst(pointer, node.dtype, node.extents, node.data, body, node.annotations)
+    def define(self, var: Var) -> Var:
+        if var not in self._bound:
+            return var  # an expression binds it
+        new = self._values[var] = var.with_name(var.name)
+        stands_for(new, var)
+        return new
 
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
         condition = self(node.condition)
@@ -129,19 +112,6 @@ class _Copies(Rewriter):
             return s.IfThenElse(condition, self(node.then_case), self.maybe(node.else_case))
         taken = node.then_case if condition.value else node.else_case
         return s.sequence([]) if taken is None else self(taken)
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        buffer = self.buffer(node.buffer)
-        value, index = self(node.value), self(node.indices[0])
-        predicate = self.maybe(node.predicate)
-        if (
-            buffer is node.buffer
-            and value is node.value
-            and index is node.indices[0]
-            and predicate is node.predicate
-        ):
-            return node
-        return s.BufferStore(buffer, value, (index,), predicate)
 
     def buffer(self, buffer: Buffer) -> Buffer:
         pointer = self._values.get(buffer.data)

@@ -10,6 +10,7 @@ from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import PIECES
 from codegen.lower.purity import has_effects, is_exit, is_pure
 from codegen.lower.remarks import done, missed, stands_for
+from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.widen import CannotWiden, Widener, may_load
 from codegen.target import as_target
 from tensorir.function import PrimFunc
@@ -21,7 +22,8 @@ from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, const, logical_and, logical_not, mul
-from tensorir.rewriting.visit import Rewriter, children, substitute, walk
+from tensorir.rewriting.changed import changed
+from tensorir.rewriting.visit import children, substitute, walk
 
 MAX_PIECES = 32
 """The most pieces that a long vector is written out as; more of them are a loop."""
@@ -45,7 +47,7 @@ class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another f
     """The loop has to run lane by lane; the message says why."""
 
 
-class _Vectorize(Rewriter):
+class _Vectorize(StatementRewriter):
     def __init__(self, vector_bits: int, func: PrimFunc) -> None:
         self._vector_bits = vector_bits
         self._func = func
@@ -55,16 +57,10 @@ class _Vectorize(Rewriter):
     def _values(self) -> frozenset[Var]:
         return value_variables(self._func)
 
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        return node
-
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         body = self(node.body)
         if node.kind is not s.ForKind.VECTORIZED:
-            return node if body is node.body else node.with_(body=body)
+            return changed(node, body=body)
         if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
             return substitute(body, {node.loop_var: node.min})
         serial = s.For(node.loop_var, node.min, node.extent, s.ForKind.SERIAL, body)

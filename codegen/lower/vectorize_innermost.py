@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from codegen.lower.aliasing import Aliasing
+from codegen.lower.rewriters import StatementRewriter
 from tensorir.arith.coefficients import coefficients
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import PrimFunc
@@ -12,7 +13,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Select, Var
 from tensorir.nodes.intrin import Effect, Op
-from tensorir.rewriting.visit import Rewriter, uses_var, walk
+from tensorir.rewriting.visit import uses_var, walk
 
 _SHORTEST: Final = 4
 _LONGEST: Final = 64
@@ -34,12 +35,9 @@ def vectorize_innermost(func: PrimFunc) -> PrimFunc:
     return func.with_body(_Mark(Aliasing(func))(func.body))
 
 
-class _Mark(Rewriter):
+class _Mark(StatementRewriter):
     def __init__(self, aliasing: Aliasing) -> None:
         self._aliasing = aliasing
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         if _has_shape(node):

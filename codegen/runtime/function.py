@@ -14,7 +14,7 @@ from codegen.errors import AssertionFailedError, ExecutionError, LinkError
 from codegen.runtime.arguments import ArgumentChecker, BoundArguments
 from codegen.runtime.guard import run_guarded
 from codegen.runtime.jit import LoadedCode
-from codegen.runtime.timed_loop import Batch, flush, time_calls
+from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.signature import Signature
 from tensorir.errors import IRTypeError
 from tensorir.nodes.dtype import DataType
@@ -51,10 +51,7 @@ class PreparedCall:
 
     def flush_from_caches(self, skip_first: bool = False) -> None:
         """Drop the argument arrays from all caches (x86 only)."""
-        for view in self._bound.views[1 if skip_first else 0 :]:
-            if view is not None:
-                low, high = view.extent_bytes()
-                flush(low, high - low)
+        flush_views(self._bound.views[1 if skip_first else 0 :])
 
 
 class Function:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codegen.compile import Compiled, Program, Source, compile_functions, functions_of
+from codegen.compile import Compilable, Compiled, Source, compile_functions, functions_of
 from codegen.errors import CodegenError
 from codegen.history import with_history
 from codegen.runtime import export
@@ -163,7 +163,7 @@ class Module(TimedFunctions[Function]):
 
 
 def build(
-    mod: Program,
+    mod: Compilable,
     target: str | Mapping[str, Any] | Target | None = None,
     *,
     guard_pages: bool = False,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from codegen import host
 from codegen.errors import CodegenError
+from codegen.runtime.array_view import ArrayView
 from codegen.runtime.jit import load_ir
 
 
@@ -125,6 +126,9 @@ def time_calls(entry: int, slots: Any, number: int, limit_seconds: float = 0.0) 
     return Batch(result[0], result[1] * 1e-9, result[2])
 
 
-def flush(address: int, nbytes: int) -> None:
-    """Drop memory from all caches (x86 only; CodegenError elsewhere)."""
-    _flusher()[0](address, nbytes)
+def flush_views(views: Iterable[ArrayView | None]) -> None:
+    """Drop the memory of arrays from all caches (x86 only; CodegenError elsewhere)."""
+    for view in views:
+        if view is not None:
+            low, high = view.extent_bytes()
+            _flusher()[0](low, high - low)

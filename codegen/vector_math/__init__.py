@@ -31,10 +31,10 @@ from typing import Final
 
 from codegen.emit.context import FunctionEmitter, emits_call
 from codegen.emit.convert import convert, float32_to_half, half_to_float32
+from codegen.emit.lanes import Formula, Lane
 from codegen.emit.llvm_types import is_half, register_type
 from codegen.vector_math import exponential, logarithm, trigonometric
 from codegen.vector_math.error_function import erf
-from codegen.vector_math.lanes import Formula, Lane
 from codegen.vector_math.library import call_library, ldexp
 from codegen.vector_math.neighbour import next_after
 from codegen.vector_math.power import power
@@ -74,7 +74,7 @@ _LIBRARY: Final = "sinh cosh asin acos atan asinh acosh atanh atan2 hypot fmod"
 _INTEGERS_UNCHANGED: Final = frozenset({"floor", "ceil", "trunc", "round", "nearbyint"})
 
 
-@emits_call(f"{' '.join(_FORMULAS)} {' '.join(_INSTRUCTIONS)} {_LIBRARY} pow")
+@emits_call(*_FORMULAS, *_INSTRUCTIONS, *_LIBRARY.split(), "pow")
 def _function(f: FunctionEmitter, node: Call) -> str:
     assert isinstance(node.op, Op)
     name, dtype = node.op.short_name, node.dtype

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from codegen.emit.lanes import Formula, Lane
 from codegen.vector_math import coefficients as c
 from codegen.vector_math.exponential import exp_of_moderate
-from codegen.vector_math.lanes import Formula, Lane
 
 
 def erf(w: Formula, x: Lane) -> Lane:

@@ -6,8 +6,8 @@ The argument is reduced to `x = n * log(b) + r` with |r| half a step; a polynomi
 
 from __future__ import annotations
 
+from codegen.emit.lanes import Exponent, Formula, Lane
 from codegen.vector_math import coefficients as c
-from codegen.vector_math.lanes import Exponent, Formula, Lane
 
 _LOG2_E = 1.4426950408889634
 LN2 = {

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from codegen.abi import local_symbol
+from codegen.emit.lanes import Formula, Lane
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import float64_text
-from codegen.vector_math.lanes import Formula, Lane
 
 _TWO_OVER_PI: Final = int(
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea"

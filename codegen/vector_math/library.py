@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from codegen.emit.context import FunctionEmitter
+from codegen.emit.lanes import Formula, Lane
 from codegen.emit.llvm_types import register_type
-from codegen.vector_math.lanes import Formula, Lane
 from tensorir.nodes.dtype import DataType
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
+from codegen.emit.lanes import Formula, Lane
 from codegen.vector_math import coefficients as c
 from codegen.vector_math.exponential import LN2, LOG10_2
-from codegen.vector_math.lanes import Formula, Lane
 
 _SQRT_HALF_BITS = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
 _LOG2_E = {

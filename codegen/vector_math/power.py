@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
+from codegen.emit.lanes import Formula, Lane
 from codegen.vector_math import coefficients as c
 from codegen.vector_math.exponential import LN2
-from codegen.vector_math.lanes import Formula, Lane
 from codegen.vector_math.logarithm import split
 
 _LOG2_E = 1.4426950408889634

@@ -7,8 +7,8 @@ path that is off the vector code and taken only where there are such lanes.
 
 from __future__ import annotations
 
+from codegen.emit.lanes import Formula, Lane
 from codegen.vector_math import coefficients as c
-from codegen.vector_math.lanes import Formula, Lane
 from codegen.vector_math.large_reduction import reduce_large_lanes
 
 _TWO_OVER_PI = 0.6366197723675814

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from codegen.compile import compile_functions
@@ -16,11 +16,10 @@ from codegen.vm.executable import Executable
 from codegen.vm.translate import Translation
 from tensorir import transform
 from tensorir.function import IRModule, PrimFunc
-from tensorir.nodes.expr import GlobalVar
 from tensorir.recursion import any_depth
-from tensorir.relax.expr import GraphCall, GraphVar
+from tensorir.relax.call_graph import callees_first
+from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import Function, graph_functions
-from tensorir.rewriting.visit import walk
 from tensorir.verify import verify_well_formed
 
 
@@ -98,7 +97,7 @@ def compile_lowered(
     programs: dict[str, p.Program] = {}
     translations: list[Translation] = []
     graphs = graph_functions(mod)
-    for name in _callees_first(graphs):
+    for name in callees_first(graphs):
         translation = Translation(name, graphs[name], mod, programs, constants, one_by_one)
         programs[name] = translation.translate()
         translations.append(translation)
@@ -108,34 +107,3 @@ def compile_lowered(
     module = Module.of(compile_functions(functions, as_target(target)))
     description = p.Description(tuple(programs[name] for name in graphs), constants.nbytes)
     return Executable(module, description, constants.block(), mod=mod, guard_pages=guard_pages)
-
-
-def _callees_first(functions: Mapping[str, Function]) -> list[str]:
-    """Return names, each function behind those that it calls (cycles aside)."""
-    order: dict[str, None] = {}
-    entered: set[str] = set()
-    for start in functions:
-        stack: list[tuple[str, Iterator[str]]] = []
-        if start not in entered:
-            entered.add(start)
-            stack.append((start, iter(_called(functions[start], functions))))
-        while stack:
-            name, callees = stack[-1]
-            callee = next(callees, None)
-            if callee is None:
-                order[name] = None
-                stack.pop()
-            elif callee not in entered:
-                entered.add(callee)
-                stack.append((callee, iter(_called(functions[callee], functions))))
-    return list(order)
-
-
-def _called(func: Function, functions: Mapping[str, Function]) -> list[str]:
-    return [
-        node.op.name
-        for node in walk(func.body)
-        if isinstance(node, GraphCall)
-        and isinstance(node.op, GlobalVar)
-        and node.op.name in functions
-    ]

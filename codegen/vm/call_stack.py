@@ -21,7 +21,7 @@ MAX_DEPTH: Final = 1000
 Runner: TypeAlias = Callable[[Frame], object]
 
 
-class GraphCall:
+class FrameCall:
     """A call of a graph function that has a frame of its own."""
 
     __slots__ = ("_arguments", "_enter", "_functions", "_name")
@@ -80,16 +80,16 @@ class BranchChoice:
 
 def needs_stack(steps: Sequence[Runner]) -> bool:
     """Say whether `run_steps` is needed to run these steps."""
-    return any(isinstance(step, (GraphCall, BranchChoice)) for step in steps)
+    return any(isinstance(step, (FrameCall, BranchChoice)) for step in steps)
 
 
 def run_steps(steps: Sequence[Runner], frame: Frame) -> None:
     """Run steps on a frame, whatever they call."""
-    stack: list[tuple[Frame, Iterator[Runner], GraphCall | None]] = []
+    stack: list[tuple[Frame, Iterator[Runner], FrameCall | None]] = []
     rest = iter(steps)
     while True:
         for step in rest:
-            if type(step) is GraphCall:
+            if type(step) is FrameCall:
                 stack.append((frame, rest, step))
                 frame = step.begin(frame)
                 rest = iter(step.callee.steps)

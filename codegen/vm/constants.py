@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from codegen.runtime.ndarray import ALIGNMENT, NDArray, empty
+from codegen.runtime.ndarray import NDArray, empty
+from tensorir.memory.alignment import aligned
 from tensorir.relax.expr import Constant
 
 
@@ -35,7 +36,7 @@ class ConstantPool:
         if offset is None:
             offset = self._offsets[key] = self.nbytes
             self._arrays.append((offset, data))
-            self.nbytes += -(-data.nbytes // ALIGNMENT) * ALIGNMENT
+            self.nbytes += aligned(data.nbytes)
         self._known[id(data)] = offset
         return offset
 

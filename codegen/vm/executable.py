@@ -14,6 +14,7 @@ from codegen.runtime.ndarray import NDArray, array
 from codegen.signature import dim_text
 from codegen.vm import program as p
 from tensorir.function import IRModule
+from tensorir.text_table import aligned
 
 
 class Executable:
@@ -76,12 +77,7 @@ class Executable:
                     str(program.registers),
                 )
             )
-        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([*lines, f"constants: {self.constants.nbytes} bytes"])
+        return f"{aligned(rows, ())}\nconstants: {self.constants.nbytes} bytes"
 
     def as_text(self) -> str:
         """Return the steps of each graph function as text."""

@@ -6,27 +6,20 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from codegen.errors import ExecutionError
 from codegen.runtime.guard import guarded_pages
-from codegen.runtime.ndarray import ALIGNMENT, NDArray
+from codegen.runtime.ndarray import NDArray, address_of, aligned_array
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
-from codegen.vm.matching import address_of
 from tensorir.errors import IRValueError
+from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.dtype import DataType
 
 Allocator: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray]
-_new: Final[Callable[..., NDArray]] = np.ndarray.__new__
-
-
-def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    """Return an array whose data begin at a multiple of 64 bytes."""
-    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
-    return _new(NDArray, shape, dtype, raw, -address_of(raw) % ALIGNMENT)
 
 
 def guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from codegen.runtime.ndarray import ALIGNMENT, NDArray
-from codegen.runtime.timed_loop import Batch
+from codegen.runtime.array_view import view_of
+from codegen.runtime.ndarray import NDArray, address_of, aligned_array
+from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
 from codegen.vm.call_stack import needs_stack, run_steps
-from codegen.vm.frame import Allocator, Frame, aligned_array, copied, guarded_array
-from codegen.vm.matching import Matcher, address_of, as_array
-from codegen.vm.timing import flush_arguments, time_runs
+from codegen.vm.frame import Allocator, Frame, copied, guarded_array
+from codegen.vm.matching import Matcher, as_array
 from tensorir.errors import IRTypeError
+from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.dtype import DataType
 
 
@@ -245,13 +247,26 @@ class PreparedRun:
         """Run up to `number` times and time all runs together.
 
         One run of machine code is timed in a compiled loop; other functions in a loop in Python,
-        whose own time counts.
+        whose own time counts. With a limit, no run starts after so many seconds.
         """
-        return time_runs(self._function, self._frame, number, limit_seconds)
+        function, frame = self._function, self._frame
+        entry = function.native_entry()
+        if entry is not None:
+            batch = time_calls(entry, frame.slots, number, limit_seconds)
+            if batch.status:
+                function.run(frame)  # raises what the status stands for
+            return batch
+        start = time.perf_counter()
+        runs, seconds = 0, 0.0
+        while runs < number and (limit_seconds <= 0 or seconds <= limit_seconds):
+            function.run(frame)
+            runs += 1
+            seconds = time.perf_counter() - start
+        return Batch(runs, seconds, 0)
 
     def flush_from_caches(self, skip_first: bool = False) -> None:
         """Drop the argument arrays from all caches (x86 only)."""
-        flush_arguments(self._args[1 if skip_first else 0 :])
+        flush_views(map(view_of, self._args[1 if skip_first else 0 :]))
 
 
 _ARRAY: Final = np.ndarray

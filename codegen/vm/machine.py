@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+from codegen.errors import ExecutionError
 from codegen.runtime.device import Device, check_device
 from codegen.runtime.module import Module
 from codegen.runtime.timing import TimedFunctions, TimeEvaluator
 from codegen.vm.executable import Executable, executable_of
 from codegen.vm.graph_function import GraphFunction
-from codegen.vm.linked import functions_of
 from codegen.vm.profile import Report, profile
-from codegen.vm.stateful import StatefulCalls
+from codegen.vm.steps import linked_functions
+from tensorir.errors import IRTypeError, IRValueError
 
 
 class GraphModule(TimedFunctions[GraphFunction]):
@@ -31,7 +33,7 @@ class GraphModule(TimedFunctions[GraphFunction]):
         return f"<graph functions {', '.join(self._functions)}>"
 
 
-class VirtualMachine(StatefulCalls):
+class VirtualMachine:
     """Runs an executable: `VirtualMachine(codegen.vm_build(mod), codegen.cpu())["main"](x)`.
 
     Library functions are looked up once, here: LinkError names all that are not registered and
@@ -50,15 +52,17 @@ class VirtualMachine(StatefulCalls):
         `memory_cfg` and `profile` are for programs written for TVM: memory is kept for later calls
         in any case, and profiling needs no preparation.
         """
-        super().__init__()
         del memory_cfg, profile
         check_device(device)
         self.executable = executable_of(executable)
-        self.module = GraphModule(functions_of(self.executable))
+        self.module = GraphModule(linked_functions(self.executable))
+        self._saved: dict[str, Callable[[], Any]] = {}
+        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self._outputs: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Return a graph function or a call that `save_function` saved; IRValueError for others."""
-        saved = self.saved.get(name)
+        saved = self._saved.get(name)
         return self.module[name] if saved is None else saved
 
     def function(self, name: str) -> GraphFunction:
@@ -77,6 +81,69 @@ class VirtualMachine(StatefulCalls):
         """
         self.module[func_name]  # raises for an unknown name
         return profile(self.executable, func_name, args)
+
+    # Calls in parts, and calls that are saved: the protocol of programs written for TVM, where a
+    # connection lies between caller and machine.
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Keep arguments for `invoke_stateful`; those by name are put at their positions."""
+        self._inputs[func_name] = self._positional(func_name, args, kwargs)
+        self._outputs.pop(func_name, None)
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Call a function with the arguments of `set_input`; ExecutionError without them."""
+        function = self.module[func_name]
+        if func_name not in self._inputs:
+            raise ExecutionError(f"{func_name} has no arguments yet; call set_input first")
+        self._outputs[func_name] = function(*self._inputs[func_name])
+
+    def get_outputs(self, func_name: str) -> Any:
+        """Return the result of the last `invoke_stateful`; ExecutionError if there was none."""
+        self.module[func_name]
+        if func_name not in self._outputs:
+            raise ExecutionError(f"{func_name} has no result yet; call invoke_stateful first")
+        return self._outputs[func_name]
+
+    def save_function(
+        self,
+        func_name: str,
+        saved_name: str,
+        *args: Any,
+        include_return: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Keep a call with its arguments as `vm[saved_name]()`, which takes none.
+
+        Without `include_return` it returns None. Raises IRValueError for the name of a function.
+        """
+        function = self.module[func_name]
+        if saved_name in self.module:
+            raise IRValueError(f"{saved_name!r} is a function of the module; choose another name")
+        values = self._positional(func_name, args, kwargs)
+
+        def call() -> Any:
+            result = function(*values)
+            return result if include_return else None
+
+        self._saved[saved_name] = call
+
+    def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that another one returned or that `vm[name]` gave."""
+        if not callable(closure):
+            raise IRTypeError(f"a closure is callable, got {type(closure).__name__}")
+        return closure(*args)
+
+    def _positional(
+        self, func_name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        function = self.module[func_name]
+        names = {pattern.name for pattern in function.program.parameters}
+        unknown = sorted(set(kwargs) - names)
+        if unknown:
+            warnings.warn(
+                f"{func_name} has no parameter {', '.join(unknown)}: ignored", stacklevel=3
+            )
+        return function.positional(args, {n: v for n, v in kwargs.items() if n in names})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle as the executable; calls and arguments that were kept stay behind."""

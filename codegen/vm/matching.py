@@ -6,43 +6,18 @@ the value, what was expected and what came.
 
 from __future__ import annotations
 
-import ctypes
 import operator
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from codegen.runtime.array_view import view_of
-from codegen.runtime.ndarray import NDArray
+from codegen.runtime.ndarray import NDArray, address_of, array_over
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import integer_limits
-
-_DATA: Final = object.__basicsize__
-_pointer_at: Final = ctypes.c_void_p.from_address
-
-
-def _holds_address_first() -> bool:
-    probe = np.zeros(3)
-    return bool(_pointer_at(id(probe) + _DATA).value == probe.__array_interface__["data"][0])
-
-
-def _interface_address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _field_address(array: np.ndarray[Any, Any]) -> int:
-    return _pointer_at(id(array) + _DATA).value or 0
-
-
-address_of: Final = _field_address if _holds_address_first() else _interface_address
-"""The address of the elements of a NumPy array.
-
-NumPy's C interface fixes that the address is the first field of an array object; reading it takes a
-tenth of the time that `__array_interface__` takes. Where objects lie otherwise, that is used.
-"""
 
 
 class Matcher:
@@ -214,12 +189,7 @@ def as_array(value: Any) -> NDArray | None:
             return value.view(NDArray)
         raise IRTypeError(f"an array of {value.dtype} has a foreign byte order; convert it")
     view = view_of(value)
-    if view is None:
-        return None
-    found = NDArray.at(view.address, view.shape, view.dtype.to_numpy(), view.owner, view.strides)
-    if view.read_only:
-        found.flags.writeable = False
-    return found
+    return None if view is None else array_over(view)
 
 
 def as_value(value: Any) -> Any:

@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ from codegen.vm.build import compile_lowered
 from codegen.vm.executable import Executable
 from codegen.vm.frame import Frame
 from codegen.vm.graph_function import GraphFunction, Link
-from codegen.vm.linked import functions_of
+from codegen.vm.steps import linked_functions
 from tensorir.script.display import preformatted
+from tensorir.text_table import aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +48,10 @@ class Report:
     def table(self, *, sort: bool = False) -> str:
         """Return the rows as text, the slowest first if `sort`."""
         rows = sorted(self.rows, key=lambda r: -r.us) if sort else self.rows
-        cells = [("name", "kind", "binding", "arguments", "count", "us", "percent")]
-        cells += [
-            (
-                r.name,
-                r.kind,
-                r.binding,
-                r.arguments,
-                str(r.count),
-                f"{r.us:.2f}",
-                f"{r.percent:.1f}",
-            )
-            for r in rows
-        ]
-        widths = [max(len(c[k]) for c in cells) for k in range(len(cells[0]))]
-        right = (4, 5, 6)
-        lines = [
-            "  ".join(
-                text.rjust(w) if k in right else text.ljust(w)
-                for k, (text, w) in enumerate(zip(c, widths, strict=True))
-            ).rstrip()
-            for c in cells
-        ]
-        return "\n".join([*lines, f"{self.function}: {self.total_us:.2f} us in all"])
+        cells: list[tuple[str, ...]] = [tuple(Row.__slots__)]
+        cells += [(*astuple(r)[:4], str(r.count), f"{r.us:.2f}", f"{r.percent:.1f}") for r in rows]
+        text = aligned(cells, ("count", "us", "percent"))
+        return f"{text}\n{self.function}: {self.total_us:.2f} us in all"
 
     def csv(self) -> str:
         """Return the rows as comma-separated values with a header."""
@@ -167,7 +149,7 @@ def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
     """Run a function of an executable twice and report the second run, call by call."""
     parts = compile_lowered(executable.mod, executable.module.target, one_by_one=True)
     recorder = _Recorder()
-    function = functions_of(parts, recorder.watch)[name]
+    function = linked_functions(parts, recorder.watch)[name]
     prepared = function.prepare(*args)
     prepared()
     recorder.active = True

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from codegen.runtime.ndarray import ALIGNMENT
 from codegen.signature import symbolic_vars
 from tensorir.function import PrimFunc
+from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes import expr as e
 from tensorir.nodes import ops
 from tensorir.nodes.buffer import Buffer, decl_buffer
@@ -229,8 +229,3 @@ def static_bytes(info: TensorStructInfo) -> int | None:
         return None
     total = tensor_bytes(info)
     return total.value if isinstance(total, IntImm) else None
-
-
-def rounded(nbytes: int) -> int:
-    """Return the bytes that a tensor takes up in an arena."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

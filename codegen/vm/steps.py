@@ -1,4 +1,4 @@
-"""Steps as functions of a frame, made once when a machine is made."""
+"""Steps as functions of a frame, made once when a machine is made, and what they look up."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.library_functions import LibraryFunction, library_error
+from codegen.errors import LinkError
+from codegen.library_functions import (
+    LibraryFunction,
+    get_global_func,
+    library_error,
+    missing_text,
+)
 from codegen.runtime.module import Module
 from codegen.vm import program as p
-from codegen.vm.call_stack import BranchChoice, GraphCall, Runner
+from codegen.vm.call_stack import BranchChoice, FrameCall, Runner
+from codegen.vm.executable import Executable
 from codegen.vm.frame import Frame, copied
-from codegen.vm.graph_function import GraphFunction
+from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.matching import Matcher, as_array, as_value
 from tensorir.errors import IRValueError
 
@@ -60,7 +67,7 @@ class Linker:
             return self._call_library(step, owner)
         if isinstance(step, p.CallGraph):
             enter = _entering(step.result, step.binding, owner)
-            return GraphCall(self._functions, step.function, step.arguments, enter)
+            return FrameCall(self._functions, step.function, step.arguments, enter)
         if isinstance(step, p.Branch):
             then = [owner.link(part, owner) for part in step.then]
             otherwise = [owner.link(part, owner) for part in step.otherwise]
@@ -148,3 +155,29 @@ def _independent(value: Any, args: Sequence[Any]) -> Any:
     ):
         return copied(value)
     return value
+
+
+def linked_functions(
+    executable: Executable, watch: Callable[[Link], Link] | None = None
+) -> dict[str, GraphFunction]:
+    """Return the functions of an executable; `watch` may change how steps are run."""
+    library = {}
+    missing: dict[str, list[str]] = {}
+    for name, bindings in executable.library_calls().items():
+        found = get_global_func(name, allow_missing=True)
+        if found is None:
+            missing[name] = bindings
+        else:
+            library[name] = found
+    if missing:
+        calls = "; ".join(f"{name} by {', '.join(where)}" for name, where in missing.items())
+        raise LinkError(f"{missing_text(list(missing))}. They are called: {calls}")
+    functions: dict[str, GraphFunction] = {}
+    link: Link = Linker(executable.module, library, functions)
+    if watch is not None:
+        link = watch(link)
+    for program in executable.description.programs:
+        functions[program.name] = GraphFunction(
+            program, executable.constants, link, executable.guard_pages
+        )
+    return functions

@@ -10,8 +10,9 @@ from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.destinations import Destinations, Path
 from codegen.vm.layout import FrameLayout
-from codegen.vm.segments import Address, Root, rounded
+from codegen.vm.segments import Address, Root
 from codegen.vm.values import Held, Known, Place, Storage, Value, tensor_text
+from tensorir.memory.alignment import aligned
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.relations import Fits, fits, is_base_of
@@ -98,7 +99,7 @@ class SuiteWriter:
         nbytes = seg.static_bytes(info)
         if nbytes is not None:
             offset = self._arena_bytes
-            self._arena_bytes += rounded(nbytes)
+            self._arena_bytes += aligned(nbytes)
             return Place(Address(self._layout.arena, offset), info)
         root = self._layout.root(name, info)
         array = p.Fresh(root.slot, root.register, self._layout.dims(info), str(info.dtype))

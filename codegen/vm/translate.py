@@ -13,7 +13,7 @@ from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.constants import ConstantPool
 from codegen.vm.destinations import Path, fields_of
-from codegen.vm.segments import Address, Root, rounded
+from codegen.vm.segments import Address, Root
 from codegen.vm.suites import Segment, Suite, SuiteWriter
 from codegen.vm.values import (
     Held,
@@ -26,6 +26,7 @@ from codegen.vm.values import (
     tensor_text,
 )
 from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
 from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
 from tensorir.relax import calls
@@ -264,7 +265,7 @@ class Translation(SuiteWriter):
         if not isinstance(shape, g.ShapeExpr) or not isinstance(shape.values[0], IntImm):
             self._fail("the size of a storage of tensors has to be a constant number of bytes")
         offset = self._arena_bytes
-        self._arena_bytes += rounded(shape.values[0].value)
+        self._arena_bytes += aligned(shape.values[0].value)
         return Storage(offset)
 
     def _placed(self, var: g.GraphVar, call: g.GraphCall) -> Value:

@@ -7,7 +7,13 @@ from functools import lru_cache
 
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import IterMapLevel, IterSumExpr, detect_iter_map, iter_map_simplify
+from tensorir.arith import (
+    Analyzer,
+    IterMapLevel,
+    IterSumExpr,
+    detect_iter_map,
+    iter_map_simplify,
+)
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import BufferLoad, Call, Cast, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, logical_and
@@ -40,6 +46,14 @@ def loop_domain(loops: Sequence[StmtSRef]) -> dict[Var, Range]:
 def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
     """Return the domain that axes of a block span."""
     return {axis.var: axis.dom for axis in axes if axis.dom is not None}
+
+
+def knowing(domain: Mapping[Var, Range]) -> Analyzer:
+    """Return an analyzer that knows the values which loops or axes take."""
+    analyzer = Analyzer()
+    for var, values in domain.items():
+        analyzer.bind(var, values)
+    return analyzer
 
 
 def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:

@@ -10,7 +10,7 @@ from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from tensorir.nodes.expr import PointerType, PrimExpr, Var
 from tensorir.nodes.ops import sub
-from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt
+from tensorir.nodes.stmt import Block
 from tensorir.rewriting.element_rewriter import ElementRewriter
 
 
@@ -24,42 +24,21 @@ class RedirectBuffers(BlockRewriter):
         super().__init__()
         self._buffers = dict(buffers)
         self._pointers = {old.data: new.data for old, new in buffers.items()}
-        self._blocks = blocks
+        self._blocks = blocks or ()
         self._inside = blocks is None
-
-    # ------------------------------------------------------------------------------------ the way
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         """Enter a block; inside the chosen ones accesses are redirected."""
-        if not self._inside and self._blocks is not None and node in self._blocks:
-            self._inside = True
+        around, self._inside = self._inside, self._inside or node in self._blocks
+        if self._inside:
             new = super().rewrite_Block(node)
-            self._inside = False
-            return new
-        if self._inside:
-            return super().rewrite_Block(node)
-        body = self(node.body)
-        if body is node.body:
-            return node
-        self.reuse[node] = new = node.with_body(body)
+        else:
+            body = self(node.body)
+            new = node if body is node.body else node.with_body(body)
+            if new is not node:
+                self.reuse[node] = new
+        self._inside = around
         return new
-
-    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Enter a loop; around the chosen blocks there is nothing else to redirect."""
-        if self._inside:
-            return self.generic(node)
-        body = self(node.body)
-        return node if body is node.body else node.with_body(body)
-
-    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        """Enter a block; see `rewrite_For`."""
-        if self._inside:
-            return self.generic(node)
-        block = self(node.block)
-        same = block is node.block
-        return node if same else BlockRealize(node.iter_values, node.predicate, block)
-
-    # -------------------------------------------------------------------------------- the accesses
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """Return the buffer to which accesses to `buffer` go."""
@@ -84,7 +63,41 @@ class RedirectBuffers(BlockRewriter):
 
 
 class RedirectElements(ElementRewriter, RedirectBuffers):
-    """Sends accesses of buffers to elements at other indices of the others."""
+    """Sends accesses of buffers to elements at other indices of the others.
+
+    `places` are what the new indices follow from.
+    """
+
+    def __init__(
+        self,
+        buffers: Mapping[Buffer, Buffer],
+        blocks: Collection[Block] | None,
+        places: Sequence[PrimExpr] = (),
+    ) -> None:
+        super().__init__(buffers, blocks)
+        self._places = tuple(places)
+        self._analyzer = Analyzer()
+
+
+class RedirectToPart(RedirectElements):
+    """Redirects to a buffer that holds a part of the other one, from `places` on."""
+
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        """Count from the first place."""
+        pairs = zip(indices, self._places, strict=True)
+        return tuple(self._analyzer.simplify(sub(index, first)) for index, first in pairs)
+
+
+class RedirectToPoint(RedirectElements):
+    """Redirects blocks of which every instance touches one element: it is at `places`."""
+
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        """Return the element's place."""
+        return self._places
+
+    def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
+        """Return the element's place."""
+        return [Range.point(index) for index in self._places]
 
 
 class RedirectEverywhere(RedirectElements):
@@ -116,46 +129,3 @@ class RedirectEverywhere(RedirectElements):
     ) -> list[BufferRegion]:
         own = found[0] if found else BufferRegion.full_region(self._new)
         return [own if region.buffer is self._old else region for region in regions]
-
-
-class RedirectToPart(RedirectElements):
-    """Redirects to a buffer that holds a part of the other one, from `offsets` on."""
-
-    def __init__(
-        self,
-        old: Buffer,
-        new: Buffer,
-        blocks: Collection[Block] | None,
-        offsets: Sequence[PrimExpr],
-    ) -> None:
-        super().__init__({old: new}, blocks)
-        self._offsets = offsets
-        self._analyzer = Analyzer()
-
-    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        """Count from the offsets."""
-        return tuple(
-            self._analyzer.simplify(sub(i, o)) for i, o in zip(indices, self._offsets, strict=True)
-        )
-
-
-class RedirectToPoint(RedirectElements):
-    """Redirects blocks of which every instance touches one element: it is at `indices`."""
-
-    def __init__(
-        self,
-        old: Buffer,
-        new: Buffer,
-        blocks: Collection[Block] | None,
-        indices: Sequence[PrimExpr],
-    ) -> None:
-        super().__init__({old: new}, blocks)
-        self._point = tuple(indices)
-
-    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        """Return the element's place."""
-        return self._point
-
-    def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
-        """Return the element's place."""
-        return [Range.point(index) for index in self._point]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from schedule.analysis.bindings import axis_domain, loop_range
+from schedule.analysis.bindings import axis_domain, knowing, loop_range
 from schedule.analysis.dependency import declares_nothing
 from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.regions import Box, bound_region, box_of, region_of, relax
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, is_const_int
 from tensorir.nodes.stmt import (
     Allocate,
@@ -25,11 +25,12 @@ from tensorir.nodes.stmt import (
     BufferStore,
     DeclBuffer,
     For,
+    IfThenElse,
     LetStmt,
     SeqStmt,
     Stmt,
 )
-from tensorir.rewriting.visit import substitute, walk
+from tensorir.rewriting.visit import collect_vars, substitute, uses_var, walk
 
 
 def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None:
@@ -44,9 +45,7 @@ def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None
         return region.region
     if any(is_opaque(node, buffer) for node in walk(block)):
         return region.region
-    analyzer = Analyzer()
-    for axis, values in axis_domain(block.iter_vars).items():
-        analyzer.bind(axis, values)
+    analyzer = knowing(axis_domain(block.iter_vars))
     boxes = list(_boxes(body, buffer, {}, analyzer))
     declared = box_of(region.region)
     if any(holds(box, declared, analyzer) for box in boxes):
@@ -75,13 +74,7 @@ def _boxes(
     """Yield boxes of a buffer that a statement writes whatever happens."""
     if isinstance(stmt, BufferStore):
         if stmt.buffer is buffer and stmt.predicate is None:
-            box = relax(
-                [Range.point(i) for i in stmt.indices],
-                domain,
-                TRUE,
-                analyzer,
-                upper=False,
-            )
+            box = _surely([Range.point(i) for i in stmt.indices], domain, domain, TRUE, analyzer)
             if box is not None:
                 yield box
     elif isinstance(stmt, SeqStmt):
@@ -89,6 +82,11 @@ def _boxes(
             yield from _boxes(part, buffer, domain, analyzer)
     elif isinstance(stmt, For):
         yield from _boxes(stmt.body, buffer, {**domain, stmt.loop_var: loop_range(stmt)}, analyzer)
+    elif isinstance(stmt, IfThenElse) and stmt.else_case is not None:
+        others = list(_boxes(stmt.else_case, buffer, domain, analyzer))
+        for box in _boxes(stmt.then_case, buffer, domain, analyzer):
+            if any(holds(a, box, analyzer) for a in others):
+                yield box
     elif isinstance(stmt, (AttrStmt, Allocate, AllocateConst, DeclBuffer)):
         yield from _boxes(stmt.body, buffer, domain, analyzer)
     elif isinstance(stmt, LetStmt):
@@ -110,9 +108,50 @@ def _boxes_of_block(
     written = surely_written(realize.block, region)
     if written is not None:
         bound = bound_region(BufferRegion(region.buffer, written), realize)
-        box = relax(bound, domain, realize.predicate, analyzer, upper=False)
+        needed = loops_to_store(realize, domain)
+        box = _surely(bound, domain, needed, realize.predicate, analyzer)
         if box is not None:
             yield box
+
+
+def _surely(
+    region: Sequence[Range],
+    domain: Mapping[Var, Range],
+    needed: Mapping[Var, Range],
+    predicate: PrimExpr,
+    analyzer: Analyzer,
+) -> Box | None:
+    """Return what is surely covered while loops run, some of which must have an iteration."""
+    if may_not_run(needed, region, analyzer):
+        return None
+    return relax(region, domain, predicate, analyzer, upper=False)
+
+
+def loops_to_store(realize: BlockRealize, loops: Mapping[Var, Range]) -> Mapping[Var, Range]:
+    """Return those of some loops without an iteration of which a block stores nothing.
+
+    An init runs even where its reduction has no step.
+    """
+    if realize.block.init is None:
+        return loops
+    moved: dict[bool, set[Var]] = {True: set(), False: set()}
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        moved[axis.iter_type == IterVar.DATA_PAR].update(collect_vars(value))
+    own = moved[False] - moved[True]
+    return {var: values for var, values in loops.items() if var not in own}
+
+
+def may_not_run(loops: Mapping[Var, Range], region: Sequence[Range], analyzer: Analyzer) -> bool:
+    """Say whether loops that do not move a region may have no iteration.
+
+    Where those that move it have none, the region is empty.
+    """
+    return any(
+        not (type(values.extent) is IntImm and values.extent.value > 0)
+        and not any(uses_var(dim, var) for dim in region)
+        and not analyzer.can_prove(values.extent >= 1)
+        for var, values in loops.items()
+    )
 
 
 def holds(outer: Box | None, inner: Box | None, analyzer: Analyzer) -> bool:

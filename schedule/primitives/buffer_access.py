@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE
 from schedule.errors import Problem, check
 from schedule.instruction import (
     BlockArg,
     BufferSideInput,
     IntInput,
     IntsInput,
-    Operand,
     RangesInput,
     primitive,
 )
+from schedule.operands.values import AnnotationOperand
 from schedule.sref import StmtSRef
+from schedule.staging.buffers import checked_region
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import BufferRegion, Range
@@ -40,7 +40,7 @@ BAD_RANGES = Problem(
 
 _EXPLICIT = {"read": "explicit_read_region", "write": "explicit_write_region"}
 
-SideArg: TypeAlias = Annotated[str, Operand("annotation")]
+SideArg: TypeAlias = Annotated[str, AnnotationOperand()]
 
 
 @primitive("UnsafeHideBufferAccess")
@@ -92,10 +92,8 @@ def annotate_buffer_access(
     node = block.block
     check(buf_type in _EXPLICIT, BAD_SIDE, block, side=buf_type)
     regions = list(node.reads if buf_type == "read" else node.writes)
-    inside = 0 <= buffer_index < len(regions)
-    count = {"count": len(regions), "side": buf_type}
-    check(inside, INDEX_OUT_OF_RANGE, block, index=buffer_index, **count)
-    buffer, ndim = regions[buffer_index].buffer, len(regions[buffer_index].region)
+    region = checked_region(block, buffer_index, buf_type)
+    buffer, ndim = region.buffer, len(region.region)
     given, ends = len(gen_new_ranges.initial_indices), len(gen_new_ranges.final_indices)
     fits = given == len(node.iter_vars) and ends == 2 * ndim
     numbers = {"given": given, "ends": ends, "axes": len(node.iter_vars), "ndim": ndim}

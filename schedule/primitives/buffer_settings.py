@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.redirect import RedirectBuffers
-from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE, check_storage_scope
 from schedule.analysis.surroundings import check_only_name
 from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.sref import StmtSRef
+from schedule.staging.buffers import check_storage_scope, checked_region
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion
 from tensorir.nodes.dtype import DataType
@@ -51,7 +51,7 @@ def storage_align(
     Raises ScheduleError: BufferIndexOutOfRangeError, StorageAlignInvalidFactorError,
     StorageAlignAxisOutOfRangeError, NonAllocatedBufferError, StorageAlignInvalidAnnotationError.
     """
-    buffer = _written(block, buffer_index)
+    buffer = checked_region(block, buffer_index, "write").buffer
     check(factor > 0, INVALID_FACTOR, block, factor=factor)
     ndim = len(buffer.shape)
     inside = -ndim <= axis < ndim
@@ -83,7 +83,7 @@ def set_scope(
     Raises ScheduleError: BufferIndexOutOfRangeError, InvalidStorageScopeError,
     NonAllocatedBufferError, AliasedBufferError.
     """
-    buffer = _written(block, buffer_index)
+    buffer = checked_region(block, buffer_index, "write").buffer
     check_storage_scope(block, storage_scope)
     scope = storage_scope or "global"
     if buffer.scope() == scope:
@@ -109,7 +109,7 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
     Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError; ValueError for text
     that names no type.
     """
-    buffer = _written(block, buffer_index)
+    buffer = checked_region(block, buffer_index, "write").buffer
     try:
         kind = DataType(dtype)
     except (TypeError, ValueError) as error:
@@ -170,13 +170,6 @@ class _ChangeDType(_ChangeBuffer):
 
 def _stored(dtype: DataType) -> DataType:
     return DataType("int8") if dtype.is_bool else dtype
-
-
-def _written(block: StmtSRef, index: int) -> Buffer:
-    regions = block.block.writes
-    inside = 0 <= index < len(regions)
-    check(inside, INDEX_OUT_OF_RANGE, block, index=index, count=len(regions), side="write")
-    return regions[index].buffer
 
 
 def _allocation(block: StmtSRef, buffer: Buffer) -> StmtSRef:

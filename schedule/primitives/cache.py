@@ -1,42 +1,45 @@
-"""Staging a buffer that a block reads or writes in another one."""
+"""Staging a buffer that a block reads, writes or updates in a copy of its boxes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from schedule.analysis.block_kind import require_scope
+from schedule.analysis.dependency import BlockScope
 from schedule.analysis.redirect import RedirectBuffers, RedirectToPart
 from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.regions import Region, united
-from schedule.analysis.staging_copy import (
-    Staged,
-    Sweep,
-    add_stages,
-    cache_buffer,
-    checked_buffer,
-)
-from schedule.analysis.staging_place import (
-    may_be_left_out,
-    place_to_read,
-    place_to_write,
-)
-from schedule.analysis.staging_region import is_filled, known_around, region_read, region_written
-from schedule.analysis.staging_safety import check_sequential, relies_on_old_values
 from schedule.errors import Problem, check
-from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, WriteIndex, primitive
+from schedule.instruction import (
+    BlockArg,
+    ConsumersArg,
+    NewBlock,
+    NewBlocks,
+    ReadIndex,
+    WriteIndex,
+    primitive,
+)
 from schedule.sref import StmtSRef, loops_seen_through
+from schedule.staging.buffers import cache_buffer, checked_buffer
+from schedule.staging.nests import Staged, Sweep
+from schedule.staging.places import place_to_read, place_to_write
+from schedule.staging.plan import StagingPlan
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
+from schedule.stmt_cursor import StmtCursor
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import TRUE, add, is_const_int, logical_and
-from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import uses_var
 
 NOT_COVERED = Problem(
     "NotRegionCoverError",
     "the scope {0} has {1}, whose region cover does not hold: it reads more of {buffer} than is "
     "written before",
+)
+NOT_READ_WRITE = Problem(
+    "NotReadWriteError",
+    "{0} does not both read and write {buffer}",
+    "use cache_read or cache_write",
 )
 
 
@@ -59,33 +62,19 @@ def cache_read(
     NotRegionCoverError, NotSingleWriteBlock, NotConsumerError, InsertionPointNotFoundError,
     AliasedBufferError, BareAccessError.
     """
-    # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope, graph = require_scope(state, block)
-    place = place_to_read(state, scope, graph, block, buffer, consumer_blocks or ())
-    for user in place.users:
-        covered = covers_reads(state, user, graph)
-        check(covered, NOT_COVERED, scope, user, buffer=buffer.name)
-
-    # Rewrite.
-    region: Region | None
-    if place.writer is not None:
-        region = region_written([place.writer], buffer, place.location, buffer.scope())
-    elif place.location is scope:
+    plan = place_to_read(state, scope, graph, block, buffer, consumer_blocks or ())
+    _check_covered(state, scope, graph, plan.users, buffer)
+    if plan.source is not None:
+        region = plan.written([plan.source])
+    elif plan.location is scope:
         declared = (r.region for r in scope.block.reads if r.buffer is buffer)
         region = next(declared, tuple(Range(n) for n in buffer.shape))
     else:
-        region = region_read(place.users, buffer, place.location, buffer.scope())
-    assert region is not None
-    known = known_around(scope, place.location)
-    cache = Cache(scope, place.location, buffer, storage_scope, region, known)
-    fill = cache.filled(region)
-    users = {user.block for user in place.users}
-    redirect = cache.redirect(users)
-    add_stages(state, scope, place.cursor, [fill], [], [cache.buffer], redirect)
-
-    # Result.
-    return state.get_sref(fill.block)
+        region = united([plan.read(plan.users)], buffer)
+    (fill,) = _apply(plan, storage_scope, region, None)
+    return fill
 
 
 @primitive("CacheWrite")
@@ -110,103 +99,124 @@ def cache_write(
     NotSingleWriteBlock, NotRegionCoverError, NotConsumerError, InsertionPointNotFoundError,
     AliasedBufferError, BareAccessError, UnsafeStageError.
     """
-    # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope, graph = require_scope(state, block)
     wanted = list(consumer_blocks or ())
-    place = place_to_write(state, scope, graph, block, buffer, wanted)
-    for consumer in wanted:
-        covered = not state.enable_check or covers_reads(state, consumer, graph)
-        check(covered, NOT_COVERED, scope, consumer, buffer=buffer.name)
-    written = region_written([block], buffer, place.location, buffer.scope())
-    assert written is not None
-    held, before = written, False
-    known = known_around(scope, place.location)
+    plan = place_to_write(state, scope, graph, block, buffer, wanted)
     if state.enable_check:
-        whole = not may_be_left_out(scope, block, place.cursor) and is_filled(
-            written, buffer, place.location, block, known
-        )
-        before = relies_on_old_values(block, buffer) or not whole
-        if not whole:
-            check_sequential(block, buffer, place.location)
-        if before:
-            read = region_read([block], buffer, place.location, buffer.scope())
-            held = united([written, read], buffer)
-
-    # Rewrite.
-    cache = Cache(scope, place.location, buffer, storage_scope, held, known)
-    fills = [cache.filled(held)] if before else []
-    back = cache.copied_back(written)
-    redirect = cache.redirect({user.block for user in place.users})
-    add_stages(state, scope, place.cursor, fills, [back], [cache.buffer], redirect)
-
-    # Result.
-    return state.get_sref(back.block)
+        _check_covered(state, scope, graph, wanted, buffer)
+    written = plan.written([block])
+    held = None
+    if plan.must_be_filled(plan.stores_all(written)):
+        held = united([written, plan.read([block])], buffer)
+    return _apply(plan, storage_scope, held, written)[-1]
 
 
-class Cache:
-    """A buffer that holds a region of another one, at some place in a scope.
+@primitive("CacheInplace")
+def cache_inplace(
+    state: ScheduleState, block: BlockArg, read_buffer_index: ReadIndex, storage_scope: str
+) -> NewBlocks:
+    """Let a block that updates a buffer in place work on a copy, and copy that back.
 
-    `known` is what is known about all that the region may depend on there.
-    Where that is the scope itself, the buffer has the extents of the region, below loops the shape
-    of the whole.
+    Before: for i: A[i] = f(A[i])                              # cache_inplace(A, 0, "local")
+    After:  for i: { A_local[i] = A[i];  A_local[i] = f(A_local[i]);  A[i] = A_local[i] }
+
+    The two copies stand right before and after the block; the results are their blocks. Everything
+    that the block reads or writes is copied first, so that the way back restores what the block
+    left alone.
+
+    Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, NotReadWriteError,
+    NotRegionCoverError, UnsafeStageError.
+    """
+    buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
+    scope, graph = require_scope(state, block)
+    updates = any(region.buffer is buffer for region in block.block.writes)
+    check(updates, NOT_READ_WRITE, block, buffer=buffer.name)
+    _check_covered(state, scope, graph, [block], buffer)
+    location = block.parent
+    assert location is not None
+    cursor = StmtCursor.below(location, scope).around(block)
+    plan = StagingPlan(state, scope, location, cursor, block, buffer, [block])
+    written = plan.written([block])
+    held = united([written, plan.read([block])], buffer)
+    plan.check_inside(held)
+    return _apply(plan, storage_scope, held, written)
+
+
+def _check_covered(
+    state: ScheduleState,
+    scope: StmtSRef,
+    graph: BlockScope,
+    readers: Sequence[StmtSRef],
+    buffer: Buffer,
+) -> None:
+    """Raise unless what some blocks read is surely written before."""
+    for reader in readers:
+        covered = covers_reads(state, reader, graph)
+        check(covered, NOT_COVERED, scope, reader, buffer=buffer.name)
+
+
+def _apply(
+    plan: StagingPlan, storage_scope: str, held: Region | None, written: Region | None
+) -> list[StmtSRef]:
+    """Let the users of a plan work on a copy, and return the blocks that fill and empty it.
+
+    It holds the box `held` at first, and the box `written` is copied back; None if neither is done.
+    """
+    box = _Box(plan, storage_scope, held or written or ())
+    fills = [] if held is None else [box.copied(held, back=False)]
+    backs = [] if written is None else [box.copied(written, back=True)]
+    return plan.apply(box.buffer, box.redirect(), fills, backs)
+
+
+class _Box:
+    """A buffer that holds a region of another one.
+
+    In the scope itself it has the extents of the region, below loops the shape of the whole.
     """
 
-    def __init__(
-        self,
-        scope: StmtSRef,
-        location: StmtSRef,
-        original: Buffer,
-        storage_scope: str,
-        region: Region,
-        known: Analyzer,
-    ) -> None:
-        self._original = original
-        self._analyzer = known
+    def __init__(self, plan: StagingPlan, storage_scope: str, region: Region) -> None:
+        self._plan = plan
         self._offsets: list[PrimExpr] | None = None
-        self.buffer = cache_buffer(original, storage_scope)
-        if location is scope and not _follows_outer_loops(scope, region):
+        self.buffer = cache_buffer(plan.buffer, storage_scope)
+        if plan.location is plan.scope and not _follows_outer_loops(plan.scope, region):
             self._offsets = [dim.min for dim in region]
             self.buffer = self.buffer.with_(shape=tuple(dim.extent for dim in region))
 
-    def filled(self, region: Region) -> Staged:
-        """Return a nest that copies a region from the original."""
-        return self._copied(region, back=False)
-
-    def copied_back(self, region: Region) -> Staged:
-        """Return a nest that copies a region to the original."""
-        return self._copied(region, back=True)
-
-    def _copied(self, region: Region, *, back: bool) -> Staged:
-        shape = self._original.shape
+    def copied(self, region: Region, *, back: bool) -> Staged:
+        """Return a nest that copies a region to or from the original."""
+        original, known = self._plan.buffer, self._plan.known
         if self._offsets is None:
-            sweep = Sweep.over(region, [Range(extent) for extent in shape])
+            sweep = Sweep.over(region, [Range(extent) for extent in original.shape])
             here: Sequence[PrimExpr] = sweep.places
             there = here
         else:
             sweep = Sweep.over([Range(dim.extent) for dim in region])
             starts = zip(region, self._offsets, sweep.places, strict=True)
             here = [
-                var if dim.min is low else add(self._analyzer.simplify(dim.min - low), var)
+                var if dim.min is low else add(known.simplify(dim.min - low), var)
                 for dim, low, var in starts
             ]
             there = [add(dim.min, var) for dim, var in zip(region, sweep.places, strict=True)]
         inside: PrimExpr = TRUE
-        for dim, (var, _), extent in zip(region, sweep.loops, shape, strict=True):
+        for dim, (var, _), extent in zip(region, sweep.loops, original.shape, strict=True):
             index = add(dim.min, var)
-            if not self._analyzer.can_prove(dim.min >= 0):
+            if not known.can_prove(dim.min >= 0):
                 inside = logical_and(inside, index >= 0)
-            if not self._analyzer.can_prove(dim.min + dim.extent <= extent):
+            if not known.can_prove(dim.min + dim.extent <= extent):
                 inside = logical_and(inside, index < extent)
-        cache, original = (self.buffer, here), (self._original, there)
-        source, target = (cache, original) if back else (original, cache)
+        source, target = (original, there), (self.buffer, here)
+        if back:
+            source, target = target, source
         return sweep.where(inside).copying(source, target, self.buffer.name)
 
-    def redirect(self, blocks: Collection[Block]) -> RedirectBuffers:
-        """Return the rewriter that lets blocks use the cache."""
+    def redirect(self) -> RedirectBuffers:
+        """Return the rewriter that lets the users of the plan use the copy."""
+        buffers = {self._plan.buffer: self.buffer}
+        blocks = {user.block for user in self._plan.users}
         if self._offsets is None or all(is_const_int(o, 0) for o in self._offsets):
-            return RedirectBuffers({self._original: self.buffer}, blocks)
-        return RedirectToPart(self._original, self.buffer, blocks, self._offsets)
+            return RedirectBuffers(buffers, blocks)
+        return RedirectToPart(buffers, blocks, self._offsets)
 
 
 def _follows_outer_loops(scope: StmtSRef, region: Region) -> bool:

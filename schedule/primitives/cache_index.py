@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.redirect import RedirectBuffers
-from schedule.analysis.staging_copy import Staged, Sweep, add_stages, check_storage_scope
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, primitive
+from schedule.staging.buffers import check_storage_scope
+from schedule.staging.nests import Staged, Sweep
+from schedule.staging.plan import add_stages
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer

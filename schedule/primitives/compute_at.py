@@ -31,7 +31,6 @@ from schedule.analysis.regions import (
     relax_by_intervals,
     union,
 )
-from schedule.analysis.staging_safety import reads_old_values
 from schedule.analysis.step_order import check_steps_commute
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
@@ -44,6 +43,7 @@ from schedule.sref import (
     StmtSRef,
     loops_above,
 )
+from schedule.staging.old_values import reads_old_values
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer

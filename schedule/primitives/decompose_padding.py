@@ -9,11 +9,11 @@ from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope
 from schedule.analysis.region_cover import covers_reads
-from schedule.analysis.staging_copy import Staged, Sweep
 from schedule.analysis.surroundings import check_dependencies_show, guards
 from schedule.errors import Problem, check, describe, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above
+from schedule.staging.nests import Staged, Sweep
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range

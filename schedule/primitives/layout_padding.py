@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.layout_map import LayoutMap
 from schedule.analysis.redirect import RedirectToPoint
-from schedule.analysis.staging_copy import Sweep
-from schedule.analysis.staging_safety import loads, loads_only
 from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
+from schedule.staging.nests import Sweep
+from schedule.staging.old_values import loads, loads_only
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
@@ -124,7 +124,7 @@ class LayoutPadding:
 
         def filling(places: Sequence[PrimExpr], store: BufferStore) -> Stmt:
             back = self._layout.inverse.map_indices(places, self._analyzer)
-            own = RedirectToPoint(self._old, self._new, None, places)(store.value)
+            own = RedirectToPoint({self._old: self._new}, None, places)(store.value)
             stored = substitute(own, dict(zip(axes, back, strict=True)))
             padded = self._padded(places)
             if expr_deep_equal(padded, stored):

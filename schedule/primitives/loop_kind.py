@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.step_order import ORDERED, steps_commute
 from schedule.analysis.surroundings import check_order_is_free, check_told_apart
+from schedule.decisions.knobs import MARKS
 from schedule.errors import ArgumentError, Problem, check, fail
-from schedule.instruction import LoopArg, primitive
+from schedule.instruction import FactorsArg, LoopArg, LoopsArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.expr import IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, ForKind, Stmt
 from tensorir.rewriting.visit import uses_var
@@ -29,6 +32,12 @@ REPEATED_UPDATE = Problem(
     "that all its iterations update the same elements of {buffer}",
     "bind the loop to an axis of the block, or move all uses of {buffer} below the loop, so that "
     "each iteration has elements of its own",
+)
+
+TOO_LONG = Problem(
+    "LoopExtentError",
+    "{0} has extent {extent}, and {what}",
+    "choose another mark or another extent",
 )
 
 _AXES = ("x", "y", "z")
@@ -84,6 +93,52 @@ def bind(state: ScheduleState, loop: LoopArg, thread_axis: str) -> None:
     old = loop.loop
     binding = IterVar(None, Var(thread_axis, old.loop_var.dtype), IterVar.THREAD_INDEX, thread_axis)
     state.replace(loop, old.with_(kind=ForKind.THREAD_BINDING, thread_binding=binding))
+
+
+@primitive("MarkLoops")
+def mark_loops(
+    state: ScheduleState,
+    loops: LoopsArg,
+    marks: FactorsArg,
+    max_unroll: int | None = None,
+    vec_sizes: Sequence[int] | None = None,
+) -> None:
+    """Vectorize and unroll loops as marks say: 0 leaves a loop, 1 vectorizes, 2 unrolls it.
+
+    `max_unroll` is the largest extent that may be unrolled, `vec_sizes` are the extents that may
+    be vectorized; None allows all.
+    Raises ArgumentError for other marks, or not one for each loop; ScheduleError for an extent that
+    is not allowed (LoopExtentError), and as `vectorize`.
+    """
+    if len(marks) != len(loops) or any(mark not in range(len(MARKS)) for mark in marks):
+        reason = f"is {list(marks)}; give 0, 1 or 2 for each of {len(loops)} loops"
+        raise ArgumentError("mark_loops", "marks", reason)
+    for loop, mark in zip(loops, marks, strict=True):
+        assert mark is not None
+        problem = refused_extent(extent_of(loop), MARKS[mark], max_unroll, vec_sizes)
+        if problem:
+            fail(TOO_LONG, loop, extent=loop.loop.extent, what=problem)
+        if MARKS[mark] == "vec":
+            vectorize(state, loop)
+        elif MARKS[mark] == "unroll":
+            unroll(state, loop)
+
+
+def extent_of(loop: StmtSRef) -> int | None:
+    """Return the extent of a loop, None if it is not constant."""
+    extent = loop.loop.extent
+    return extent.value if isinstance(extent, IntImm) else None
+
+
+def refused_extent(
+    extent: int | None, mark: str, max_unroll: int | None, vec_sizes: Sequence[int] | None
+) -> str:
+    """Return the reason against a mark of a loop, an empty text if there is none."""
+    if mark == "unroll" and max_unroll is not None and (extent is None or extent > max_unroll):
+        return f"an unrolled loop must have at most {max_unroll} iterations"
+    if mark == "vec" and vec_sizes is not None and extent not in vec_sizes:
+        return f"a vectorized loop must have an extent of {list(vec_sizes)}"
+    return ""
 
 
 def _set_kind(state: ScheduleState, loop: StmtSRef, kind: ForKind) -> None:

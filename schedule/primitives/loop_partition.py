@@ -127,9 +127,9 @@ class _Piece(FreshCopy):
     def block_name(self, block: Block) -> str:
         return block.name_hint + self._suffix
 
-    def axis(self, axis: IterVar) -> IterVar:
-        new = super().axis(axis)
-        if axis.var not in self._driven:
+    def rewrite_IterVar(self, node: IterVar) -> IterVar:  # noqa: N802
+        new = self.generic(node)
+        if node.var not in self._driven:
             return new
         values = self._range
         dtype = new.var.dtype
@@ -138,7 +138,7 @@ class _Piece(FreshCopy):
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         with self._analyzer.loop_scope(node.loop_var, node.min, node.extent):
-            return super().rewrite_For(node)
+            return self.generic(node)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         values = self.each(node.iter_values)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.bound_values import bound_values
 from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.loop_dtype import dtype_holding
-from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
-from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.primitives.padded_nest import Enlarge, PaddedNest
 from schedule.primitives.padded_steps import AddedSteps, keep_identity, keep_neutral
 from schedule.sref import StmtSRef, loops_above
+from schedule.staging.buffers import stage_buffer
+from schedule.staging.nests import Staged, Sweep
+from schedule.staging.old_values import values_taken
+from schedule.staging.plan import StagingPlan, add_stages
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
@@ -90,15 +93,17 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
             if nest.exchanged(buffer, buffer in written):
                 nest.check_whole(buffer, stage.is_whole)
                 shared.append(buffer)
+    domains = axis_domain(axes)
     before: list[Staged] = []
     after: list[Staged] = []
     unused: list[Buffer] = []
     for buffer, stage in stages.items():
         if buffer in written:
             stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
-            relies = state.enable_check and relies_on_old_values(block, buffer)
-            complete = not relies and runs_everywhere(block, stored_at)
-            fills = (state.enable_check and not complete) or nest.is_stored_by_others(buffer)
+            plan = StagingPlan(state, scope, scope, nest.place, block, buffer, [block])
+            whole = values_taken(block, stored_at) == [domains[axis] for axis in stored_at]
+            filled = plan.must_be_filled(whole and plan.surely_runs(block))
+            fills = filled or nest.is_stored_by_others(buffer)
         else:
             fills = True
         if fills:

@@ -173,7 +173,7 @@ class Enlarge(RedirectBuffers):
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         """Rewrite a block; others than the one to be padded do not run for longer."""
         if node.block not in self._nest.other_blocks:
-            return super().rewrite_BlockRealize(node)
+            return self.generic(node)
         new = node if self._others is None else self._others(node)
         if self._others is not None:
             self.reuse.update(self._others.reuse)
@@ -184,7 +184,7 @@ class Enlarge(RedirectBuffers):
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         """Rewrite a loop; those that drive the axes become longer."""
-        new: For = super().rewrite_For(node)  # type: ignore[assignment]
+        new = self.generic(node)
         extent = self._nest.loops.get(node.loop_var)
         return new if extent is None else new.with_(extent=extent)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedule.analysis.reducer import find_reduction
-from schedule.analysis.staging_safety import init_runs_first
 from schedule.sref import StmtSRef
+from schedule.staging.old_values import init_runs_first
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_pipeline
@@ -10,19 +10,12 @@ from schedule.analysis.empty_reductions import check_copied
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.regions import Region, united
-from schedule.analysis.staging_copy import (
-    Staged,
-    Sweep,
-    add_stages,
-    cache_buffer,
-    checked_buffer,
-)
-from schedule.analysis.staging_place import may_be_left_out
-from schedule.analysis.staging_region import is_filled, known_around, region_read, region_written
-from schedule.analysis.staging_safety import check_inside, check_sequential, relies_on_old_values
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through, scope_root
+from schedule.staging.buffers import cache_buffer, checked_buffer
+from schedule.staging.nests import Staged, Sweep
+from schedule.staging.plan import StagingPlan
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
@@ -71,21 +64,15 @@ def read_at(
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
     NotStagePipelineError, LoopPositionError, WriteAfterReadError, UnsafeStageError.
     """
-    # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
-    body = _Body(state, loop, block, buffer, storage_scope)
-    start = min(body.position(reader) for reader in body.readers)
-    for writer in body.writers:
-        check(body.position(writer) < start, WRITTEN_LATER, loop, writer, buffer=buffer.name)
-    region = body.region_read()
-    body.check_inside(region)
-
-    # Rewrite.
-    fill = body.copied(region, back=False)
-    body.insert(start, start, [fill], [], body.readers)
-
-    # Result.
-    return state.get_sref(fill.block)
+    plan = _plan(state, loop, block, buffer, storage_scope)
+    start = min(plan.cursor.position(reader) for reader in plan.readers)
+    for writer in plan.writers:
+        early = plan.cursor.position(writer) < start
+        check(early, WRITTEN_LATER, loop, writer, buffer=buffer.name)
+    plan = replace(plan, cursor=plan.cursor.gap(start), users=plan.readers)
+    (fill,) = _apply(plan, storage_scope, _simplified(plan.read(plan.users)), None)
+    return fill
 
 
 @primitive("WriteAt")
@@ -112,149 +99,78 @@ def write_at(
     NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError,
     EmptyReductionError.
     """
-    # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
-    body = _Body(state, loop, block, buffer, storage_scope)
-    end = max(body.position(writer) for writer in body.writers) + 1
-    for reader in body.readers:
-        check(body.position(reader) < end, READ_LATER, loop, reader, buffer=buffer.name)
-    written = body.region_written()
-    held = None
+    plan = _plan(state, loop, block, buffer, storage_scope)
+    start = min(plan.cursor.position(user) for user in plan.users)
+    end = max(plan.cursor.position(writer) for writer in plan.writers) + 1
+    for reader in plan.readers:
+        late = plan.cursor.position(reader) >= end
+        check(not late, READ_LATER, loop, reader, buffer=buffer.name)
+    plan = replace(plan, cursor=plan.cursor.span(start, end))
+    written, held = _simplified(plan.written(plan.writers)), None
     if state.enable_check:
         check_copied(loop)
-        whole = body.is_filled(written)
-        if not whole:
-            check_sequential(block, buffer, loop)
-        if body.relies_on_old_values() or not whole:
-            read = body.region_read() if body.readers else None
-            held = united([written, read], buffer)
-    body.check_inside(held or written)
-
-    # Rewrite.
-    fills = [] if held is None else [body.copied(held, back=False)]
-    back = body.copied(written, back=True)
-    users = [*body.readers, *body.writers]
-    start = min(body.position(user) for user in users)
-    body.insert(start, end, fills, [back], users)
-
-    # Result.
-    return state.get_sref(back.block)
+        if plan.must_be_filled(plan.stores_all(written)):
+            read = plan.read(plan.readers)
+            held = united([written, read and _simplified(read)], buffer)
+    return _apply(plan, storage_scope, held, written)[-1]
 
 
-class _Body:
-    """The blocks below a loop that touch a buffer, and the copy that they are to use."""
+def _plan(
+    state: ScheduleState, loop: StmtSRef, block: StmtSRef, buffer: Buffer, storage_scope: str
+) -> StagingPlan:
+    """Return the plan of a copy that all blocks below a loop use which touch the buffer."""
+    scope, _ = require_pipeline(state, block, stays=True)
+    above = scope_root(loop) is scope and is_ancestor(loop, block)
+    check(above, NOT_ABOVE, block, loop)
+    users = [
+        child
+        for child in state.child_blocks(loop)
+        if any(r.buffer is buffer for r in (*child.block.reads, *child.block.writes))
+    ]
+    cursor = StmtCursor.below(loop, scope).around(*users)
+    threads = storage_scope or "global"
+    return StagingPlan(state, scope, loop, cursor, block, buffer, users, threads)
 
-    def __init__(
-        self,
-        state: ScheduleState,
-        loop: StmtSRef,
-        block: StmtSRef,
-        buffer: Buffer,
-        storage_scope: str,
-    ) -> None:
-        self._state = state
-        self._loop = loop
-        self._block = block
-        self._buffer = buffer
-        self._storage_scope = storage_scope or "global"
-        self._cache = cache_buffer(buffer, storage_scope)
-        self.scope, _ = require_pipeline(state, block, stays=True)
-        above = scope_root(loop) is self.scope and is_ancestor(loop, block)
-        check(above, NOT_ABOVE, block, loop)
-        self._known = known_around(self.scope, loop)
-        children = state.child_blocks(loop)
-        self.readers = [c for c in children if any(r.buffer is buffer for r in c.block.reads)]
-        self.writers = [c for c in children if any(r.buffer is buffer for r in c.block.writes)]
-        self._order = [c for c in children if c in self.readers or c in self.writers]
-        self._cursor = StmtCursor.below(loop, self.scope).around(*self._order)
 
-    def position(self, block: StmtSRef) -> int:
-        """Return the position of the statement that a block lies in."""
-        return self._cursor.position(block)
+def _simplified(region: Region | None) -> Region:
+    assert region is not None
+    # Loops of one iteration stay visible in the region, so their ranges are left unsaid.
+    simplify = Analyzer().simplify
+    return tuple(Range.from_min_extent(simplify(r.min), simplify(r.extent)) for r in region)
 
-    def region_read(self) -> Region:
-        """Return the box that one iteration of the loop reads."""
-        return self._simplified(
-            region_read(self.readers, self._buffer, self._loop, self._storage_scope)
-        )
 
-    def region_written(self) -> Region:
-        """Return the box that one iteration of the loop writes."""
-        return self._simplified(
-            region_written(self.writers, self._buffer, self._loop, self._storage_scope)
-        )
+def _apply(
+    plan: StagingPlan, storage_scope: str, held: Region | None, written: Region | None
+) -> list[StmtSRef]:
+    """Let the users of a plan work on a copy, and return the blocks that fill and empty it.
 
-    def _simplified(self, region: Region | None) -> Region:
-        assert region is not None
-        # Loops of one iteration stay visible in the region, so their ranges are left unsaid.
-        simplify = Analyzer().simplify
-        return tuple(Range.from_min_extent(simplify(r.min), simplify(r.extent)) for r in region)
+    It holds the box `held` at first, and the box `written` is copied back; None if neither is done.
+    """
+    plan.check_inside(held or written or ())
+    copy = cache_buffer(plan.buffer, storage_scope)
+    fills = [] if held is None else [_copied(plan, held, plan.buffer, copy, copy.name)]
+    backs = [] if written is None else [_copied(plan, written, copy, plan.buffer, copy.name)]
+    redirect = RedirectBuffers({plan.buffer: copy}, {user.block for user in plan.users})
+    return plan.apply(copy, redirect, fills, backs)
 
-    def check_inside(self, region: Region) -> None:
-        """Raise if the copy may touch what lies beyond the buffer."""
-        check_inside(self._state, self._block, self._buffer, region, self._known)
 
-    def is_filled(self, region: Region) -> bool:
-        """Say whether one block surely writes all of a region in one iteration of the loop."""
-        return any(
-            not may_be_left_out(self.scope, writer, self._cursor)
-            and is_filled(region, self._buffer, self._loop, writer, self._known)
-            for writer in self.writers
-        )
-
-    def relies_on_old_values(self) -> bool:
-        """Say whether something in an iteration may use what the buffer held before it.
-
-        In a stage pipeline, what is written before a reader covers all that it declares to read.
-        """
-        relying = [w for w in self.writers if relies_on_old_values(w, self._buffer)]
-        first = self._order[0]
-        undeclared = any(w not in self.readers for w in relying)
-        return first not in self.writers or first in relying or undeclared
-
-    def copied(self, region: Region, *, back: bool) -> Staged:
-        """Return a block that copies a region; its axes are the loops that move it."""
-        source, target = self._buffer, self._cache
-        if back:
-            source, target = target, source
-        outer = [*loops_seen_through(self.scope), *loops_above(self._loop), self._loop]
-        around = {sref.loop.loop_var: sref.loop for sref in outer}
-        axes: dict[Var, IterVar] = {}
-        for dim in region:
-            for var in (*collect_vars(dim.min), *collect_vars(dim.extent)):
-                if var in around and var not in axes:
-                    own = Var(f"v{len(axes)}", var.dtype)
-                    axes[var] = IterVar(loop_range(around[var]), own, IterVar.DATA_PAR)
-        values = {var: axis.var for var, axis in axes.items()}
-        ranges = [substitute(dim, values) for dim in region]
-        inner = [Var(f"ax{k}", dim.min.dtype) for k, dim in enumerate(ranges)]
-        element = [add(dim.min, var) for dim, var in zip(ranges, inner, strict=True)]
-        loops = [(var, dim.extent) for var, dim in zip(inner, ranges, strict=True)]
-        body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, element), element))
-        return Sweep((), list(axes.values()), list(axes)).running(
-            body,
-            [BufferRegion(source, ranges)],
-            [BufferRegion(target, ranges)],
-            self._cache.name,
-            {"auto_copy": True},
-        )
-
-    def insert(
-        self,
-        start: int,
-        end: int,
-        before: Sequence[Staged],
-        after: Sequence[Staged],
-        users: Sequence[StmtSRef],
-    ) -> None:
-        """Put copies around the statements from `start` to `end`; let blocks use the cache."""
-        redirect = RedirectBuffers({self._buffer: self._cache}, {user.block for user in users})
-        add_stages(
-            self._state,
-            self.scope,
-            self._cursor.span(start, end),
-            before,
-            after,
-            [self._cache],
-            redirect,
-        )
+def _copied(plan: StagingPlan, region: Region, source: Buffer, target: Buffer, name: str) -> Staged:
+    """Return a block that copies a region; its axes are the loops that move it."""
+    outer = [*loops_seen_through(plan.scope), *loops_above(plan.location), plan.location]
+    around = {sref.loop.loop_var: sref.loop for sref in outer}
+    axes: dict[Var, IterVar] = {}
+    for dim in region:
+        for var in collect_vars(dim):
+            if var in around and var not in axes:
+                own = Var(f"v{len(axes)}", var.dtype)
+                axes[var] = IterVar(loop_range(around[var]), own, IterVar.DATA_PAR)
+    values = {var: axis.var for var, axis in axes.items()}
+    ranges = [substitute(dim, values) for dim in region]
+    inner = [Var(f"ax{k}", dim.min.dtype) for k, dim in enumerate(ranges)]
+    element = [add(dim.min, var) for dim, var in zip(ranges, inner, strict=True)]
+    loops = [(var, dim.extent) for var, dim in zip(inner, ranges, strict=True)]
+    body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, element), element))
+    reads, writes = [BufferRegion(source, ranges)], [BufferRegion(target, ranges)]
+    sweep = Sweep((), list(axes.values()), list(axes))
+    return sweep.running(body, reads, writes, name, {"auto_copy": True})

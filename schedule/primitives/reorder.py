@@ -9,8 +9,9 @@ from schedule.analysis.bindings import is_affine_binding, loop_domain
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
 from schedule.analysis.step_order import check_steps_commute, steps_commute
 from schedule.analysis.surroundings import check_order_is_free
-from schedule.errors import Problem, check, fail
-from schedule.instruction import LoopArg, primitive
+from schedule.decisions.knobs import checked_order
+from schedule.errors import ArgumentError, Problem, check, fail
+from schedule.instruction import FactorsArg, LoopArg, LoopsArg, NewLoops, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map
@@ -96,6 +97,24 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
 
     # Result.
     state.replace(chain[0], body)
+
+
+@primitive("ReorderBy")
+def reorder_by(state: ScheduleState, loops: LoopsArg, positions: FactorsArg) -> NewLoops:
+    """Permute loops of a nest into a sampled order, and return them in it.
+
+    Before: for i, j, k in T.grid(n, m, l): S(i, j, k)     # reorder_by([i, j, k], [2, 0, 1])
+    After:  for k, i, j in T.grid(l, n, m): S(i, j, k)
+
+    Raises ArgumentError unless each position occurs once; ScheduleError as `reorder`.
+    """
+    try:
+        order = checked_order(list(positions), len(loops))
+    except ValueError as error:
+        raise ArgumentError("reorder_by", "positions", str(error)) from None
+    ordered = [loops[position] for position in order]
+    reorder(state, *ordered)
+    return ordered
 
 
 def _check_axes(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) -> None:

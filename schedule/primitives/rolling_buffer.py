@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_not_output, require_pipeline
 from schedule.analysis.dependency import BlockScope, DepKind
-from schedule.analysis.kept_values import check_same_each_time
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.redirect import RedirectEverywhere
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
-from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE
-from schedule.analysis.staging_safety import reads_old_values
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
+from schedule.primitives.kept_values import check_same_each_time
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
+from schedule.staging.buffers import checked_region
+from schedule.staging.old_values import reads_old_values
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import Buffer, BufferRegion
@@ -64,20 +64,16 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     RollingBufferMatchError, StaleValueError, OpaqueAccessError.
     """
     # Preconditions.
-    regions = block.block.writes
-    written = {region.buffer for region in regions}
+    written = {region.buffer for region in block.block.writes}
     scope, graph = require_pipeline(state, block, known=state.rolling - written)
-    inside = 0 <= write_buffer_index < len(regions)
-    numbers = {"index": write_buffer_index, "count": len(regions), "side": "write"}
-    check(inside, INDEX_OUT_OF_RANGE, block, **numbers)
-    buffer = regions[write_buffer_index].buffer
+    region = checked_region(block, write_buffer_index, "write")
+    buffer = region.buffer
     check_not_output(state, block)
     consumers = _consumers(graph, block, buffer)
     check(bool(consumers), NO_LOOP, block)
     place = lowest_common_ancestor([block, *consumers])
     check(not place.is_block, NO_LOOP, block)
     check_no_opaque(scope, buffer)
-    region = regions[write_buffer_index]
     windows = _find_windows(block, place, region)
     window = windows[0]
     check_same_each_time(state, graph, block, place, buffer, window.var)

@@ -7,13 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schedule.decision_domain import Decision, DecisionDomain
+from schedule.decisions.domain import Decision, DecisionDomain
+from schedule.decisions.tiles import (
+    MOST_PARTS,
+    InferredTileDomain,
+    PartitionedTileDomain,
+    PerfectTileDomain,
+)
 from schedule.errors import ArgumentError
 from schedule.instruction import LoopArg, Number, Numbers, Sampled, primitive
 from schedule.random_state import RandomState
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from schedule.tile_domain import MOST_PARTS, InferredTileDomain, PerfectTileDomain
 from tensorir.nodes.expr import IntImm
 
 
@@ -24,14 +29,6 @@ class CategoricalDomain(DecisionDomain):
     candidates: tuple[int, ...]
     probs: tuple[float, ...]
 
-    @property
-    def size(self) -> int:
-        """The number of candidates that have a chance."""
-        return sum(1 for _ in self)
-
-    def __contains__(self, decision: object) -> bool:
-        return decision in tuple(self)
-
     def __iter__(self) -> Iterator[Decision]:
         return (index for index, weight in enumerate(self.probs) if weight > 0)
 
@@ -39,14 +36,11 @@ class CategoricalDomain(DecisionDomain):
         """Draw an index, each with its probability."""
         return rng.categorical(self.probs)
 
-    def neighbours(self, decision: Decision) -> Sequence[Decision]:
-        """Return the other indices."""
-        return [index for index in self if index != decision]
-
     def step(self, decision: Decision, rng: RandomState) -> Decision | None:
         """Draw one of the other indices by the probabilities that are left."""
-        others = [k for k, weight in enumerate(self.probs) if weight > 0 and k != decision]
-        return others[rng.categorical([self.probs[k] for k in others])] if others else None
+        others = self.neighbours(decision)
+        weights = [self.probs[k] for k in others]  # type: ignore[index]
+        return others[rng.categorical(weights)] if others else None
 
     def repair(self, decision: Any) -> Decision:
         """Return the decision; ArgumentError if it is no index of the candidates."""
@@ -67,7 +61,7 @@ class CategoricalDomain(DecisionDomain):
         return str(self.candidates[decision])
 
     def __str__(self) -> str:
-        return ", ".join(str(self.candidates[k]) for k, p in enumerate(self.probs) if p > 0)
+        return ", ".join(map(self.label, self))
 
 
 def categorical_domain(
@@ -150,6 +144,54 @@ def sample_perfect_tile(
     assert isinstance(tile, tuple)
     inferred = isinstance(domain, InferredTileDomain)
     return Sampled([None, *tile[1:]] if inferred else list(tile), tile)
+
+
+def partitioned_tile_domain(
+    state: ScheduleState,
+    loop: StmtSRef,
+    n: int,
+    partition_pos: int = 0,
+    innerpart_factor: int = 1,
+) -> PartitionedTileDomain | InferredTileDomain:
+    """Return the tiles of a loop; ArgumentError for a factor that cannot be, or no iterations."""
+    extent = constant_extent("sample_partitioned_tile", loop)
+    if innerpart_factor < 1:
+        reason = f"is {innerpart_factor}; a factor must be at least 1"
+        raise ArgumentError("sample_partitioned_tile", "innerpart_factor", reason)
+    if extent is None or extent % innerpart_factor:
+        return InferredTileDomain(n)
+    return PartitionedTileDomain(extent, n, partition_pos, innerpart_factor)
+
+
+@primitive("SamplePartitionedTile", pure=True, domain=partitioned_tile_domain)
+def sample_partitioned_tile(
+    state: ScheduleState,
+    loop: LoopArg,
+    n: int,
+    partition_pos: int = 0,
+    innerpart_factor: int = 1,
+    *,
+    domain: PartitionedTileDomain | InferredTileDomain,
+    rng: RandomState,
+    decision: Sequence[int] | None = None,
+) -> Numbers:
+    """Choose `n` factors of a loop's extent, the inner ones a multiple of `innerpart_factor`.
+
+    The product of the factors from `partition_pos` on is that multiple. The decision is the list of
+    factors; one that does not fit is repaired. For an extent that is not constant, or no multiple
+    of `innerpart_factor`, the first factor is -1 and the others are 1.
+
+    Raises ArgumentError unless there are 1 to 64 parts (those of the decision, if there is one) and
+    the position and the factor can be; also for a loop without iterations.
+    """
+    count = check_parts("sample_partitioned_tile", n, decision)
+    last = count if innerpart_factor == 1 else count - 1
+    if not 0 <= partition_pos <= last:
+        reason = f"is {partition_pos}; with {count} parts and this factor it must be in [0, {last}]"
+        raise ArgumentError("sample_partitioned_tile", "partition_pos", reason)
+    tile = domain.decide(rng, decision)
+    assert isinstance(tile, tuple)
+    return Sampled(list(tile), tile)
 
 
 def constant_extent(method: str, loop: StmtSRef) -> int | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.insertion_place import check_place
-from schedule.decision_domain import ChoiceDomain, Decision, DecisionDomain
+from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
 from schedule.primitives.compute_at import needs_plan, plan_move, require_movable

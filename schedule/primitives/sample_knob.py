@@ -11,16 +11,28 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from schedule.decision_domain import Decision, plain_decision
+from schedule.decisions.domain import (
+    MOST_LISTED,
+    CandidatesDomain,
+    Decision,
+    DecisionDomain,
+    OptionDomain,
+    plain_decision,
+)
+from schedule.decisions.knobs import (
+    MARKS,
+    NO_LIMIT,
+    SPLIT_POLICIES,
+    LoopMarkDomain,
+    PermutationDomain,
+    SplitDomain,
+    loop_marks,
+)
+from schedule.decisions.tiles import MOST_PARTS
 from schedule.errors import ArgumentError
-from schedule.indexed_domain import MOST_LISTED, CandidatesDomain, IndexedDomain, OptionDomain
 from schedule.instruction import Number, Numbers, Sampled, primitive
-from schedule.loop_mark_domain import MARKS, LoopMarkDomain, loop_marks
-from schedule.order_domain import PermutationDomain
 from schedule.random_state import RandomState
-from schedule.split_domain import NO_LIMIT, SPLIT_POLICIES, SplitDomain
 from schedule.state import ScheduleState
-from schedule.tile_domain import MOST_PARTS
 
 _KEPT: Final = 256
 """The number of domains kept: a search replays the same instructions thousands of times."""
@@ -35,7 +47,7 @@ def knob_split_domain(
     max_factor: int = NO_LIMIT,
     no_tail: bool = True,
     candidates: Sequence[object] | None = None,
-) -> IndexedDomain:
+) -> DecisionDomain:
     """Return the splits of an extent; ArgumentError if the policy cannot split it."""
     method = "sample_knob_split"
     if not 1 <= extent < 1 << 63:
@@ -61,7 +73,7 @@ def sample_knob_split(
     no_tail: bool = True,
     candidates: Sequence[object] | None = None,
     *,
-    domain: IndexedDomain,
+    domain: DecisionDomain,
     rng: RandomState,
     decision: Sequence[int] | None = None,
 ) -> Numbers:
@@ -83,7 +95,7 @@ def knob_reorder_domain(
     begin: int = 0,
     end: int | None = None,
     candidates: Sequence[object] | None = None,
-) -> IndexedDomain:
+) -> DecisionDomain:
     """Return the orders of `count` loops; ArgumentError for a count or range out of bounds."""
     method = "sample_knob_reorder"
     last = count if end is None else end
@@ -106,7 +118,7 @@ def sample_knob_reorder(
     end: int | None = None,
     candidates: Sequence[object] | None = None,
     *,
-    domain: IndexedDomain,
+    domain: DecisionDomain,
     rng: RandomState,
     decision: Sequence[int] | None = None,
 ) -> Numbers:
@@ -126,7 +138,7 @@ def knob_annotate_domain(
     count: int,
     policy: str = "candidate",
     candidates: Sequence[object] | None = None,
-) -> IndexedDomain:
+) -> DecisionDomain:
     """Return the ways to mark `count` loops; ArgumentError for a bad count, policy or candidate."""
     method = "sample_knob_annotate"
     if not 1 <= count <= MOST_PARTS:
@@ -148,7 +160,7 @@ def sample_knob_annotate(
     policy: str = "candidate",
     candidates: Sequence[object] | None = None,
     *,
-    domain: IndexedDomain,
+    domain: DecisionDomain,
     rng: RandomState,
     decision: Sequence[str] | None = None,
 ) -> Numbers:
@@ -212,12 +224,12 @@ def are_numbers(candidates: Sequence[object]) -> bool:
 
 
 @lru_cache(maxsize=_KEPT)
-def _kept(domain: IndexedDomain) -> IndexedDomain:
+def _kept(domain: DecisionDomain) -> DecisionDomain:
     """Return the first of several equal domains, which has its alternatives listed already."""
     return domain
 
 
-def _listed(method: str, whole: IndexedDomain, candidates: Sequence[object]) -> IndexedDomain:
+def _listed(method: str, whole: DecisionDomain, candidates: Sequence[object]) -> DecisionDomain:
     """Return the domain of some decisions of a kind; ArgumentError for one of another kind."""
     try:
         return _candidates(method, whole, tuple(map(plain_decision, candidates)))
@@ -229,7 +241,7 @@ def _listed(method: str, whole: IndexedDomain, candidates: Sequence[object]) -> 
 
 @lru_cache(maxsize=_KEPT)
 def _candidates(
-    method: str, whole: IndexedDomain, candidates: tuple[Decision, ...]
+    method: str, whole: DecisionDomain, candidates: tuple[Decision, ...]
 ) -> CandidatesDomain:
     if not 1 <= len(candidates) <= MOST_LISTED:
         reason = f"has {len(candidates)} entries; it must have 1 to {MOST_LISTED}"
@@ -243,7 +255,7 @@ def _candidates(
     return CandidatesDomain(whole, tuple(listed))
 
 
-def _decided(method: str, domain: IndexedDomain, rng: RandomState, decision: Any) -> Any:
+def _decided(method: str, domain: DecisionDomain, rng: RandomState, decision: Any) -> Any:
     """Return the decision or draw one; ArgumentError if the domain is empty or lacks it."""
     try:
         if decision is None and domain.size == 0:

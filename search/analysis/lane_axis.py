@@ -9,8 +9,7 @@ from codegen.target import Target
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from search.analysis.moves import moves
-from search.analysis.update_stores import update_stores
+from search.analysis.moves import moves, update_stores
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
 from tensorir.rewriting.visit import walk
 

@@ -1,15 +1,28 @@
-"""The distance that an access moves in memory with each of the loops around its block."""
+"""What the update of a reduction stores, and how far accesses move with the loops around it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bound_values import written_out
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer
 from tensorir.arith.coefficients import Coefficients, coefficients
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.stmt import BufferStore, SeqStmt, Stmt
 from tensorir.rewriting.visit import collect_vars
+
+
+def update_stores(body: Stmt) -> tuple[BufferStore, ...]:
+    """Return the stores of a body that is one, or lets around several, without the lets; else none.
+
+    The values of several are all computed before the first is stored.
+    """
+    inner = written_out(body)
+    parts = inner.seq if isinstance(inner, SeqStmt) else (inner,)
+    stores = tuple(part for part in parts if isinstance(part, BufferStore))
+    return stores if len(stores) == len(parts) else ()
 
 
 def moves(block: StmtSRef, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[Var, int | None]:

@@ -28,6 +28,10 @@ class _Piece:
     extent: int
     scale: int
 
+    def digit(self, position: PrimExpr) -> PrimExpr:
+        """Return the value of the piece at a position."""
+        return position // self.scale % self.extent
+
 
 def last_read(blocks: Iterable[StmtSRef], buffer: Buffer) -> tuple[StmtSRef, BufferLoad] | None:
     """Return the last load of a buffer in some blocks, with the block; None without one.
@@ -70,20 +74,18 @@ def suggested_layout(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
     tiled matmul gets the layout `(k // k1, n // n1, k % k1, n % n1)`, say. None where the position
     is no such sum, or the loops do not visit every element.
     """
-    buffer = load.buffer
-    shape = _fixed_shape(buffer)
+    shape = fixed_shape(load.buffer)
     if shape is None:
         return None
+    indices, analyzer = _places(load.buffer)
     position = _flat(_by_loops(block, load), shape)
     pieces = _covering(block, position, math.prod(shape))
     if not pieces:
         return None
     depth = _depths(block)
-    order = sorted(
-        range(len(pieces)),
-        key=lambda k: (depth[pieces[k].variable], -pieces[k].lower_factor),
-    )
-    return _split_and_permute(buffer, shape, [piece.extent for piece in pieces], order)
+    order = sorted(pieces, key=lambda piece: (depth[piece.variable], -piece.lower_factor))
+    flat = _flat(list(indices), shape)
+    return IndexMap(indices, [analyzer.simplify(piece.digit(flat)) for piece in order])
 
 
 def suggested_layout_of_windows(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
@@ -95,15 +97,11 @@ def suggested_layout_of_windows(block: StmtSRef, load: BufferLoad) -> IndexMap |
     `(c // c1, h, w, c % c1)` where `c % c1` is the innermost loop. None where the shape is not
     fixed.
     """
-    buffer = load.buffer
-    shape = _fixed_shape(buffer)
+    shape = fixed_shape(load.buffer)
     if shape is None:
         return None
     depth = _depths(block)
-    indices = [Var(f"i{k}", n.dtype) for k, n in enumerate(buffer.shape)]
-    analyzer = Analyzer()
-    for index, length in zip(indices, buffer.shape, strict=True):
-        analyzer.bind(index, Range(length))
+    indices, analyzer = _places(load.buffer)
     parts: list[tuple[int, PrimExpr]] = []
     for index, position, extent in zip(indices, _by_loops(block, load), shape, strict=True):
         pieces = _covering(block, position, extent)
@@ -112,16 +110,24 @@ def suggested_layout_of_windows(block: StmtSRef, load: BufferLoad) -> IndexMap |
             parts.append((deepest, index))
             continue
         for piece in pieces:
-            digit = analyzer.simplify(index // piece.scale % piece.extent)
-            parts.append((depth[piece.variable], digit))
+            parts.append((depth[piece.variable], analyzer.simplify(piece.digit(index))))
     parts.sort(key=lambda part: part[0])
     return IndexMap(indices, [digit for _, digit in parts])
 
 
-def _fixed_shape(buffer: Buffer) -> list[int] | None:
+def fixed_shape(buffer: Buffer) -> list[int] | None:
     """Return the extents of a buffer; None if one is not constant or 0, or it has strides."""
     shape = [n.value for n in buffer.shape if isinstance(n, IntImm) and n.value]
     return None if len(shape) != len(buffer.shape) or buffer.strides else shape
+
+
+def _places(buffer: Buffer) -> tuple[list[Var], Analyzer]:
+    """Return variables for the indices of a buffer, and what knows their ranges."""
+    indices = [Var(f"i{k}", n.dtype) for k, n in enumerate(buffer.shape)]
+    analyzer = Analyzer()
+    for index, length in zip(indices, buffer.shape, strict=True):
+        analyzer.bind(index, Range(length))
+    return indices, analyzer
 
 
 def _by_loops(block: StmtSRef, load: BufferLoad) -> list[PrimExpr]:
@@ -191,21 +197,3 @@ def _of_variables(total: IterSumExpr, scale: int) -> list[_Piece] | None:
             return None
         terms += inner
     return terms
-
-
-def _split_and_permute(
-    buffer: Buffer, shape: list[int], extents: list[int], order: list[int]
-) -> IndexMap:
-    """Return the map that splits a position by `extents` and puts the parts into `order`."""
-    dtypes = [n.dtype for n in buffer.shape]
-    indices = [Var(f"i{k}", dtype) for k, dtype in enumerate(dtypes)]
-    analyzer = Analyzer()
-    for index, length in zip(indices, buffer.shape, strict=True):
-        analyzer.bind(index, Range(length))
-    rest = _flat(list(indices), shape)
-    parts: list[PrimExpr] = []
-    for extent in reversed(extents):
-        parts.append(analyzer.simplify(rest % extent))
-        rest = rest // extent
-    parts.reverse()
-    return IndexMap(indices, [parts[k] for k in order])

@@ -18,10 +18,9 @@ from search.auto_scheduler.log.database import (
 from search.auto_scheduler.log.file import RecordReader
 from search.auto_scheduler.log.record import MeasureInput, MeasureResult
 from search.database.module_equality import anchor_block
-from search.dispatch.find_schedule import FoundSchedule, find_schedule
+from search.dispatch.find_schedule import FoundSchedule, find_schedule, say_if_missing
 from search.dispatch.history import History
 from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
-from search.dispatch.what_is_missing import say_if_missing
 from search.errors import TuningError
 from search.records.appended_file import PathLike
 

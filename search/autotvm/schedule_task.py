@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from schedule import Schedule, ScheduleError, Trace
-from schedule.decision_domain import plain_decision
-from schedule.indexed_domain import MOST_LISTED
-from schedule.trace_json import TraceError
+from schedule import Schedule, ScheduleError, Trace, TraceError
+from schedule.decisions.domain import MOST_LISTED, plain_decision
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.autotvm.flops import compute_flop
 from search.autotvm.space.config import Config, trace_of

@@ -13,8 +13,7 @@ from schedule.random_state import RandomState
 from search.autotvm.errors import InstantiationError, SpaceIndexError, TemplateError
 from search.autotvm.space.constraint import below
 from search.context import normalize_mod
-from search.mutator.mutate_decision import MutateDecision
-from search.mutator.mutator import Mutator
+from search.mutator.mutator import MutateDecision, Mutator
 from search.postproc.postproc import Postproc
 from search.space_generator.space_generator import SpaceGenerator
 from search.spaces.design_space import DesignSpace
@@ -66,7 +65,7 @@ class TemplateSpace(SpaceGenerator):
         Where such a knob changes what is computed or how, only the schedules of `mod` are returned.
         TemplateError where the template gives no schedule, or one of another program than `mod`.
         """
-        rng = RandomState(1 if self._context is None else self._context.fork_seed())
+        rng = RandomState(1 if self.context is None else self.context.fork_seed())
         made = self._made(rng)
         same: list[Schedule] = []
         for sch in made:

@@ -53,8 +53,7 @@ class Builder(ABC):
     @staticmethod
     def create(kind: str | type[Builder] | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
         """Return a builder: `"local"`."""
-        made: Builder = Builder.kinds.part(Builder, kind, *args, **kwargs)
-        return made
+        return Builder.kinds.part(kind, *args, **kwargs)
 
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:

@@ -16,7 +16,7 @@ from codegen import Target, host
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
 from search.errors import TuningError
-from search.measuring.remove_layout_rewrite import with_separate_layout_rewrite
+from search.measuring.measure_candidate import with_separate_layout_rewrite
 from search.workers.core_split import CoreSplit, core_split
 from search.workers.worker import Outcome
 from search.workers.worker_pool import WorkerPool
@@ -160,11 +160,8 @@ def export_object(data: bytes, folder: str) -> str:
     return path
 
 
-def _finished(outcome: Future[Outcome]) -> BuilderResult:
-    return _result(outcome.result())
-
-
-def _result(outcome: Outcome) -> BuilderResult:
+def _finished(future: Future[Outcome]) -> BuilderResult:
+    outcome = future.result()
     if outcome.status == "value":
         return BuilderResult(artifact_path=outcome.value, seconds=outcome.seconds)
     text = outcome.value

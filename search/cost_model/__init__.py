@@ -1,7 +1,6 @@
 """Cost models, which predict how well candidates will do."""
 
-from search.cost_model.cost_model import CostModel, PyCostModel, Scores
-from search.cost_model.random_model import RandomModel
+from search.cost_model.cost_model import CostModel, PyCostModel, RandomModel, Scores
 from search.cost_model.tree_ensemble import XGBConfig
 from search.cost_model.xgb_model import XGBModel
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from search.context import TuneContext
+from search.database.best_records import usable, with_traces
 from search.database.records import FAILED, TuningRecord
 from search.database.target_key import same_target
-from search.database.usable_records import usable, with_traces
 from search.errors import blamed_on
 from search.measuring.measure_candidate import described
 from search.runner import RunnerResult

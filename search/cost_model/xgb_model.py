@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from codegen.target import as_target
 from search.cost_model.cost_model import CostModel, Scores
-from search.cost_model.measurements import FAILURE, Cost, Measurements
-from search.cost_model.ranking_loss import average_peak, pairwise_accuracy
-from search.cost_model.saved_model import SavedModel
-from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
+from search.cost_model.measurements import FAILURE, Cost, Measurements, SavedModel
+from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig, average_peak, pairwise_accuracy
 from search.database.growing_file import json_line
 from search.database.records import digest
 from search.database.target_key import target_key

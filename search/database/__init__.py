@@ -3,15 +3,17 @@
 from search.database.database import Database, PyDatabase
 from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
-from search.database.keyed_database import KeyedDatabase
-from search.database.memory_database import MemoryDatabase
+from search.database.keyed_database import KeyedDatabase, MemoryDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.program_lengths import ProgramLengths, compatible_factor
+from search.database.query_only_databases import (
+    OrderedUnionDatabase,
+    ScheduleFnDatabase,
+    UnionDatabase,
+)
 from search.database.records import TuningRecord, Workload
-from search.database.schedule_fn_database import ScheduleFnDatabase
 from search.database.sql_database import SQLDatabase
 from search.database.target_key import same_target, target_key
-from search.database.union_database import OrderedUnionDatabase, UnionDatabase
 
 __all__ = [
     "Database",

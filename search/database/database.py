@@ -1,19 +1,20 @@
-"""The base class of databases, and how one is asked for a schedule."""
+"""The base class of databases, how one is asked for a schedule, and which is the current one."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from importlib import import_module
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from codegen import Target
-from search.database.best_records import best_of_each
-from search.database.entered import Entered, innermost
+from search.database.best_records import best_of_each, with_schedules
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
 from search.database.target_key import for_other_cores, same_target
-from search.database.usable_records import with_schedules
 from search.database.validate import Findings, validate
+from search.errors import TuningError
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
 
@@ -23,6 +24,38 @@ if TYPE_CHECKING:
     from search.database.records import TuningRecord, Workload
     from search.runner import Runner
     from tensorir.function import IRModule
+
+
+class Entered(ABC):
+    """Something that is current inside of its `with`, unless another one is entered there."""
+
+    @abstractmethod
+    def as_database(self) -> Database:
+        """Return the database that is current inside."""
+
+    def __enter__(self) -> Self:
+        # Builds ask what is entered from here on: what answers them is built on databases.
+        import_module("search.dispatch.history")
+        _entered.set((*_entered.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stack = _entered.get()
+        if not stack or stack[-1] is not self:
+            raise TuningError(
+                "a database or history is left before another one that was entered inside of it; "
+                "nest their `with` statements"
+            )
+        _entered.set(stack[:-1])
+
+
+_entered: Final[ContextVar[tuple[Entered, ...]]] = ContextVar("entered", default=())
+
+
+def innermost() -> Entered | None:
+    """Return the object that the innermost `with` entered, None outside."""
+    stack = _entered.get()
+    return stack[-1] if stack else None
 
 
 class Database(Entered):
@@ -56,8 +89,7 @@ class Database(Entered):
         """
         if callable(kind) and not isinstance(kind, type):
             return Database.kinds.make("schedule-fn", kind, *args, **kwargs)
-        made: Database = Database.kinds.part(Database, kind, *args, **kwargs)
-        return made
+        return Database.kinds.part(kind, *args, **kwargs)
 
     # ------------------------------------------------------------------------------------ storage
 

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from search.database.database import Database
 from search.database.growing_file import GrowingFile, Line, json_line, json_of
-from search.database.keyed_database import Choose, KeyedDatabase
+from search.database.keyed_database import Choose, KeyedDatabase, WorkloadTable
 from search.database.module_equality import ModuleEquality
-from search.database.record_line import RecordLine, read_record_line, write_record_line
 from search.database.records import Workload, digest
-from search.database.stored_record import StoredRecord
+from search.database.stored_record import (
+    RecordLine,
+    StoredRecord,
+    read_record_line,
+    write_record_line,
+)
 from search.database.target_key import same_target
-from search.database.workload_table import WorkloadTable
 from search.errors import DatabaseError
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Final, Generic, TypeVar
 
 from search.kinds import Kinds
 from search.measuring.flops import estimate_tir_flops
@@ -15,6 +15,7 @@ from tensorir.nodes.node import Node
 from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt
 from tensorir.rewriting.visit import children
 
+V = TypeVar("V")
 _NO_ALIAS: Final = "tir.noalias"
 _NOTES: Final = frozenset({"global_symbol", "op_pattern"})
 
@@ -42,42 +43,33 @@ class ModuleEquality(ABC):
 class StructuralEquality(ModuleEquality):
     """The same but for names."""
 
+    ignores: ClassVar[Mapping[str, bool]] = {}
+    """The options by which more is left out of the comparison."""
+
     def hash(self, mod: IRModule) -> int:
-        """Return the structural hash."""
-        return structural_hash(mod)
+        """Return the structural hash of what is compared."""
+        return structural_hash(mod, **self.ignores)
 
     def equal(self, a: IRModule, b: IRModule) -> bool:
         """Compare structurally."""
-        return structural_equal(a, b)
+        return structural_equal(a, b, **self.ignores)
 
 
 @ModuleEquality.kinds.register("ignore-ndarray")
-class IgnoreDataEquality(ModuleEquality):
+class IgnoreDataEquality(StructuralEquality):
     """The same but for names and the contents of constant arrays."""
 
-    def hash(self, mod: IRModule) -> int:
-        """Return the structural hash of the module without the data."""
-        return structural_hash(mod, ignore_ndarray=True)
-
-    def equal(self, a: IRModule, b: IRModule) -> bool:
-        """Compare structurally, data left out."""
-        return structural_equal(a, b, ignore_ndarray=True)
+    ignores: ClassVar[Mapping[str, bool]] = {"ignore_ndarray": True}
 
 
 @ModuleEquality.kinds.register("ignore-lengths")
-class IgnoreLengthsEquality(ModuleEquality):
+class IgnoreLengthsEquality(StructuralEquality):
     """The same but for names and the values of integers, such as the lengths of loops.
 
     It finds the programs that may be compatible; `compatible_factor` says which of them are.
     """
 
-    def hash(self, mod: IRModule) -> int:
-        """Return the structural hash of the module without its integers."""
-        return structural_hash(mod, ignore_integers=True)
-
-    def equal(self, a: IRModule, b: IRModule) -> bool:
-        """Compare structurally, the values of integers left out."""
-        return structural_equal(a, b, ignore_integers=True)
+    ignores: ClassVar[Mapping[str, bool]] = {"ignore_integers": True}
 
 
 @ModuleEquality.kinds.register("anchor-block")
@@ -120,45 +112,38 @@ def same_structure(a: IRModule, b: IRModule) -> bool:
     return a is b or structural_equal(unnamed(a), unnamed(b))
 
 
-class ModuleSet:
-    """A set of modules under some equality."""
+class ModuleIndex(Generic[V]):
+    """Values by program: each program finds those of programs that are the same as it."""
 
     def __init__(self, equality: ModuleEquality) -> None:
-        self.equality = equality
-        self._buckets: dict[int, list[IRModule]] = {}
-        self._size = 0
+        self._equality = equality
+        self._buckets: dict[int, list[tuple[IRModule, V]]] = {}
 
-    def copy(self) -> ModuleSet:
-        """Return a set with the same modules."""
-        twin = ModuleSet(self.equality)
-        twin._buckets = {key: list(bucket) for key, bucket in self._buckets.items()}
-        twin._size = self._size
-        return twin
+    def add(self, mod: IRModule, value: V) -> None:
+        """Add a value of a program."""
+        self._bucket(mod).append((mod, value))
 
-    def add(self, mod: IRModule, key: int | None = None) -> bool:
-        """Add a module and return whether it is new; `key` is its hash where that is known."""
-        key = self.equality.hash(mod) if key is None else key
-        bucket = self._buckets.setdefault(key, [])
-        if any(self.equality.equal(mod, other) for other in bucket):
+    def add_first(self, mod: IRModule, value: V) -> bool:
+        """Add a value unless there is one of the same program; say whether it was added."""
+        bucket = self._bucket(mod)
+        if any(self._equality.equal(mod, other) for other, _ in bucket):
             return False
-        bucket.append(mod)
-        self._size += 1
+        bucket.append((mod, value))
         return True
 
-    def has(self, mod: IRModule, key: int | None = None) -> bool:
-        """Say whether an equal module is in the set."""
-        key = self.equality.hash(mod) if key is None else key
-        return any(self.equality.equal(mod, other) for other in self._buckets.get(key, ()))
+    def like(self, mod: IRModule, where: Callable[[V], bool] = lambda _: True) -> list[V]:
+        """Return the values of programs that are the same, as far as they satisfy `where`.
 
-    def __contains__(self, mod: IRModule) -> bool:
-        return self.has(mod)
+        That is asked first, because comparing programs takes longer.
+        """
+        return [
+            value
+            for other, value in self._bucket(mod)
+            if where(value) and self._equality.equal(other, mod)
+        ]
 
-    def __iter__(self) -> Iterator[IRModule]:
-        for bucket in self._buckets.values():
-            yield from bucket
-
-    def __len__(self) -> int:
-        return self._size
+    def _bucket(self, mod: IRModule) -> list[tuple[IRModule, V]]:
+        return self._buckets.setdefault(self._equality.hash(mod), [])
 
 
 def anchor_block(mod: IRModule) -> Block | None:

@@ -18,9 +18,8 @@ from search.database.database import Database
 from search.database.growing_file import json_line, json_of, refusals_named
 from search.database.keyed_database import Choose, KeyedDatabase
 from search.database.module_equality import ModuleEquality, unnamed
-from search.database.record_line import arguments_from_text, target_from_text
 from search.database.records import Workload, seconds_of
-from search.database.stored_record import StoredRecord
+from search.database.stored_record import StoredRecord, arguments_from_text, target_from_text
 from search.database.target_key import target_key
 from search.errors import DatabaseError
 from search.records.record_lines import warn_of_left_out

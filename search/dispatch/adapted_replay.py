@@ -17,6 +17,8 @@ from search.errors import TuningError
 from search.space_generator.space_generator import SpaceGenerator
 from tensorir.errors import TensorIRError
 from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -111,3 +113,27 @@ def postprocess_like(trace: Trace, sch: Schedule, space: SpaceGenerator) -> None
     for postproc in space.postprocs:
         if not postproc.apply(sch):
             raise ReplayError(f"{postproc} rejects the schedule: {postproc.reason(sch)}")
+
+
+def schedule_by_compatible(
+    mod: IRModule, trace: Trace, recorded: IRModule, target: Target
+) -> Schedule:
+    """Return a schedule of `mod` after a trace that was recorded on a compatible program.
+
+    Both are modules of one function; see `compatible_factor`. Tiles keep their inner parts. If the
+    trace was postprocessed, the postprocessors for `target` end the schedule.
+
+    Raises ReplayError where an instruction does not apply, or a postprocessor rejects the result.
+    """
+    (name,) = mod.functions
+    names = dict(zip(_block_names(recorded), _block_names(mod), strict=True))
+    sch = schedule_of(mod)
+    AdaptedReplay(sch, name, lambda block: names.get(block, block)).apply(trace)
+    postprocess_like(trace, sch, space_for(mod, target))
+    return sch
+
+
+def _block_names(mod: IRModule) -> list[str]:
+    """Return the names of the blocks of a program in its order."""
+    (func,) = mod.prim_funcs().values()
+    return [node.name_hint for node in walk(func.body) if isinstance(node, Block)]

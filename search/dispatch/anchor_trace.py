@@ -8,12 +8,13 @@ did not know are inlined, or computed where the anchor's tiles are.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Iterator, Sequence, Set
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from codegen.target import as_target
-from schedule import BlockRV, ExpiredHandleError, LoopRV, Schedule, ScheduleError
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
 from search.context import with_num_cores
@@ -25,8 +26,8 @@ from search.dispatch.adapted_replay import (
     schedule_of,
     space_for,
 )
-from search.schedule_rule.auto_inline import AutoInline
-from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
+from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
+from search.schedule_rule.schedule_rule import exists, succeeds
 from search.space_generator.space_generator import SpaceGenerator
 from tensorir.nodes.expr import IterVar, PrimExpr
 from tensorir.nodes.ops import is_const_int
@@ -194,7 +195,7 @@ class _OtherBlocks:
         blocks = [block for block in blocks if self._is_untouched(block)]
         for block in sorted(blocks, key=lambda block: not self._sch.get_consumers(block)):
             for rule in self._rules:
-                if self._exists(block):
+                if exists(self._sch, block):
                     rule.apply(self._sch, block)
 
     def join_tiles(self) -> None:
@@ -202,7 +203,7 @@ class _OtherBlocks:
         for block in self._handles.values():
             if not self._is_untouched(block) or not is_spatial(self._sch.get_sref(block)):
                 continue
-            if not self._reverse_inline(block):
+            if not succeeds(self._sch.reverse_compute_inline, block):
                 self._compute_at_tile(block)
 
     def run_in_parallel(self) -> None:
@@ -217,28 +218,16 @@ class _OtherBlocks:
             )
             if not outer:
                 continue
-            try:
+            with contextlib.suppress(ScheduleError):
                 fused = loops[0] if len(outer) == 1 else self._sch.fuse(*(lp for lp, _ in outer))
                 self._sch.parallel(fused)
-            except ScheduleError:
-                continue
-
-    def _reverse_inline(self, block: BlockRV) -> bool:
-        try:
-            self._sch.reverse_compute_inline(block)
-        except ScheduleError:
-            return False
-        return True
 
     def _compute_at_tile(self, block: BlockRV) -> None:
         if not self._sch.get_producers(block):
             return
         for loop in reversed(self._tile_loops()):
-            try:
-                self._sch.reverse_compute_at(block, loop, preserve_unit_loops=True)
-            except ScheduleError:
-                continue
-            return
+            if succeeds(self._sch.reverse_compute_at, block, loop, preserve_unit_loops=True):
+                return
 
     def _tile_loops(self) -> list[LoopRV]:
         """Return the loops in which the anchor finishes one tile of more than one element each."""
@@ -254,14 +243,7 @@ class _OtherBlocks:
 
     def _is_untouched(self, block: BlockRV) -> bool:
         """Say whether a block is there, in the loops that it had at first."""
-        return self._exists(block) and self._loop_vars(block) == self._loops[block]
-
-    def _exists(self, block: BlockRV) -> bool:
-        try:
-            self._sch.get_sref(block)
-        except ExpiredHandleError:
-            return False
-        return True
+        return exists(self._sch, block) and self._loop_vars(block) == self._loops[block]
 
     def _loop_vars(self, block: BlockRV) -> list[Var]:
         return [self._sch.get(loop).loop_var for loop in self._sch.get_loops(block)]

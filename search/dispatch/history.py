@@ -1,21 +1,25 @@
-"""The history that builds and passes look functions up in: a database with options."""
+"""The history in which builds and passes look functions up, and modules with what it finds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from search.database.entered import Entered, innermost
-from search.database.module_equality import same_structure, unnamed
+from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
+from search.database.database import Entered, innermost
+from search.database.keyed_database import MemoryDatabase
+from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
-from search.dispatch.find_schedule import FoundSchedule, find_schedule
-from search.dispatch.sample_on_miss import Sampler
-from search.dispatch.what_is_missing import say_if_missing
-from tensorir.comparison.structural_hash import structural_hash
+from search.dispatch.find_schedule import FoundSchedule, find_schedule, say_if_missing
+from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
+from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
     from search.database import Database, ModuleEquality, TuningRecord
     from tensorir.function import IRModule, PrimFunc
+
+logger = logging.getLogger("tensorir.search")
 
 
 class History(Entered):
@@ -80,15 +84,131 @@ class _Remembered(Sampler):
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._known: dict[tuple[int, str], list[tuple[IRModule, TuningRecord | None]]] = {}
+        self._known: dict[str, ModuleIndex[TuningRecord | None]] = {}
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
         """Return the sample of a program, which is made the first time that it is asked for."""
-        key = (structural_hash(unnamed(mod)), target_key(target))
-        known = self._known.setdefault(key, [])
-        for other, record in known:
-            if same_structure(other, mod):
-                return record
+        key = target_key(target)
+        known = self._known.setdefault(key, ModuleIndex(StructuralEquality()))
+        for record in known.like(unnamed(mod)):
+            return record
         record = self._sampler.sample(mod, target, task_name)
-        known.append((mod, record))
+        known.add(unnamed(mod), record)
         return record
+
+
+class HistoryOptions(TypedDict, total=False):
+    """The options for functions that a database does not have; see `find_schedule`."""
+
+    include_compatible: bool
+    sample_on_miss: Sampler | None
+    module_equality: str | ModuleEquality | None
+
+
+def apply_database(
+    mod: IRModule,
+    database: Database,
+    target: str | Target | None = None,
+    **options: Unpack[HistoryOptions],
+) -> IRModule:
+    """Return a module in which each function that a schedule is known of is scheduled.
+
+    The functions keep their names, parameters and attributes, and get `tir.is_scheduled`. Those
+    without a schedule, those scheduled already, and those of a graph stay as they are, and so does
+    `mod`. A line of the log says of each function how it was found; `find_schedules` returns that.
+
+    A function that the database has no record of may get another schedule: with
+    `include_compatible=True` that of a program with shorter loops, with
+    `module_equality="anchor-block"` that of another one around the same anchor block, and with
+    `sample_on_miss=SampleOnMiss(...)` one that is made up. `History` has the same options.
+
+    A schedule of a function with `layout_free_buffers` may pack weights in the function itself;
+    `transform.SplitLayoutRewritePreproc` takes that out, and `codegen.vm_build` runs it.
+    """
+    return apply_history(mod, History(database, **options), target)
+
+
+def apply_default_schedules(mod: IRModule, target: str | Target | None = None) -> IRModule:
+    """Return a module in which each function has the schedule that `default_schedule` gives it.
+
+    Nothing is measured. Functions that cannot be sampled (with symbolic shapes, or with parameters
+    that are numbers) stay as they are; otherwise as `apply_database` without any record.
+    """
+    return apply_database(mod, MemoryDatabase(), target, sample_on_miss=SampleOnMiss())
+
+
+def apply_history(mod: IRModule, history: History, target: str | Target | None = None) -> IRModule:
+    """Return a module with the schedules that a history finds; see `apply_database`."""
+    result = mod.clone()
+    for name, schedule in _found_in(mod, history, target).items():
+        if schedule is not None:
+            result[name] = under_its_name(mod.prim_funcs()[name], schedule.func)
+    return result
+
+
+def find_schedules(
+    mod: IRModule,
+    database: Database,
+    target: str | Target | None = None,
+    **options: Unpack[HistoryOptions],
+) -> dict[str, FoundSchedule | None]:
+    """Return by name what is known of each function that can be scheduled, None for nothing.
+
+    For the arguments see `apply_database`.
+    """
+    return _found_in(mod, History(database, **options), target)
+
+
+def _found_in(
+    mod: IRModule, history: History, target: str | Target | None
+) -> dict[str, FoundSchedule | None]:
+    return {
+        name: _found(name, func, history, target)
+        for name, func in sorted(mod.prim_funcs().items())
+        if can_be_scheduled(func)
+    }
+
+
+def under_its_name(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
+    """Return a function with the body of its scheduled form; all else is its own.
+
+    IRValueError if the scheduled form takes other arguments.
+    """
+    ours, theirs = func.params, scheduled.params
+    if len(ours) != len(theirs):
+        raise IRValueError(
+            f"its schedule was found for {len(theirs)} parameters, it has {len(ours)}"
+        )
+    renamed = scheduled.specialize(
+        {old: func.buffer_map.get(new, new) for old, new in zip(theirs, ours, strict=True)}
+    )
+    return func.with_(body=renamed.body).with_attr(IS_SCHEDULED, True)
+
+
+def _found(
+    name: str, func: PrimFunc, history: History, target: str | Target | None
+) -> FoundSchedule | None:
+    found = history.find(func, target, name)
+    if found is not None:
+        try:
+            under_its_name(func, found.func)
+        except (IRValueError, IRTypeError) as error:
+            logger.warning(
+                'Function "%s": the schedule that was found changes its parameters, and is not '
+                "applied: %s",
+                name,
+                error,
+            )
+            return None
+    logger.info('Function "%s": %s', name, found or "no schedule was found")
+    return found
+
+
+def _of_current(name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Return the scheduled form of a function that the current history knows, None without one."""
+    history = History.current()
+    found = None if history is None else _found(name, func, history, target)
+    return None if found is None else under_its_name(func, found.func)
+
+
+set_history(_of_current)

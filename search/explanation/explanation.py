@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from search.explanation.field import ERROR_MEANINGS, Field, utc
 from search.explanation.table import NO_ERROR, LogTable
-from search.reports.text_table import aligned, html_table
+from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from schedule import Schedule
 from search.analysis.resources import Resources, resources_of
+from search.database.best_records import usable, with_traces
 from search.database.in_directory import database_in
-from search.database.usable_records import usable, with_traces
 from search.explanation.field import Field, utc
 from search.explanation.table import NO_ERROR, STOPPED, Measurement
 from search.measuring.flops import estimate_tir_flops
 from search.runs.trials import Trial
-from search.spaces.decision_columns import decision_columns
-from search.spaces.decision_site import sites_of
+from search.spaces.decision_site import decision_columns, sites_of
 from search.spaces.design_space import DesignSpace
 
 if TYPE_CHECKING:

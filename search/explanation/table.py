@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from search.analysis.resources import RESOURCES, Resources
 from search.errors import TuningError
-from search.reports.text_table import aligned, html_table
+from tensorir.text_table import aligned, html_table
 
 Row = dict[str, Any]
 

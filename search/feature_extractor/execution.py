@@ -11,14 +11,14 @@ these get a description that says what they could become, which serves to tell t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from search.feature_extractor.nest_arrays import Array, Mask, Nest
-from search.feature_extractor.nests import PARALLEL, VECTORIZE, Drives
-from search.feature_extractor.reduction_tiles import tile_reduction
+from search.feature_extractor.nests import PARALLEL, REGISTERS, VECTORIZE, Array, Drives, Mask, Nest
+from search.postproc.loop_marks import fusible_loops, parallel_loops, vector_loops
+from search.postproc.register_tile import Nests, Operand, choose_tiles, tiled_lanes
 from tensorir.nodes.stmt import ForKind
 
 _LONGEST: Final = 64
@@ -50,16 +50,8 @@ class Execution:
     def of_loops(self, places: Sequence[int]) -> Execution:
         """Return the use of the iterations of some of the loops."""
         at = list(places)
-        return Execution(
-            self.outer[at],
-            self.run[at],
-            self.inner[at],
-            self.lanes[at],
-            self.padded[at],
-            self.parallel,
-            self.fused,
-            self.register,
-        )
+        names = ("outer", "run", "inner", "lanes", "padded")
+        return replace(self, **{name: getattr(self, name)[at] for name in names})
 
     @property
     def vector(self) -> Array:
@@ -145,56 +137,92 @@ def _vectorize_innermost(nest: Nest, result: Execution) -> None:
 
 def _parallel_and_lanes(nest: Nest) -> tuple[Mask, Array]:
     """Return a mask of the loops that become the parallel one, and the lanes of each loop."""
-    extents, single = nest.extents, nest.store.single
-    is_parallel = np.zeros(extents.shape, bool)
-    limit = nest.limits[PARALLEL]
-    alive = limit >= 0
-    product = np.ones(nest.count)
-    for place in nest.loops:
-        if nest.kinds[place] is ForKind.PARALLEL:
-            is_parallel[place] = True
-            continue
-        if nest.drives[place] is not Drives.SPATIAL or nest.kinds[place] is not ForKind.SERIAL:
-            break
-        is_parallel[place] = alive
-        product = np.where(alive, product * extents[place], product)
-        alive = alive & (product <= limit)
-        if not single[place] or not alive.any():
-            break
-    fusible = _fusible(nest)
-    lanes = np.ones_like(extents)
-    limit = nest.limits[VECTORIZE]
-    alive = limit >= 0
-    product = np.ones(nest.count)
-    for place in reversed(nest.loops):
-        if nest.kinds[place] is ForKind.VECTORIZED:
-            lanes[place] = extents[place]
-            continue
-        serial = nest.kinds[place] is ForKind.SERIAL and single[place]
-        if not serial or nest.drives[place] is not Drives.SPATIAL:
-            break
-        product = product * extents[place]
-        alive = alive & fusible[place] & (product <= limit)
-        if not alive.any():
-            break
-        lanes[place] = np.where(alive, extents[place], 1)
-        is_parallel[place] &= ~alive
-    return is_parallel, lanes
+    extents, single, limits = nest.extents, nest.store.single, nest.limits
+    spatial = [drives is Drives.SPATIAL for drives in nest.drives]
+    free = [s and nest.kinds[k] is ForKind.SERIAL for k, s in enumerate(spatial)]
+    alone = [f and s for f, s in zip(free, single, strict=True)]
+    parallel, vector = (
+        [k for k in nest.loops if nest.kinds[k] is kind]
+        for kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
+    )
+    is_parallel = parallel_loops(extents, free, single, limits[PARALLEL], parallel).chosen
+    fusible = fusible_loops(np.array(nest.direct), extents)
+    is_vector = vector_loops(extents, alone, fusible, limits[VECTORIZE], vector).chosen
+    return is_parallel & ~is_vector, np.where(is_vector, extents, 1.0)
 
 
-def _fusible(nest: Nest) -> Mask:
-    """Return for each loop whether it and those inside walk through memory without a gap."""
-    alive = np.ones((len(nest.strides), nest.count), bool)
-    expected = np.full(alive.shape, -1.0)
-    result = np.zeros(nest.extents.shape, bool)
-    strides = np.array(nest.direct)
-    for place in reversed(nest.loops):
-        stride = strides[:, place]
-        still = stride == 0
-        first = (stride == 1) | (place == len(nest.store.loops) - 1)
-        alive &= still | np.where(expected < 0, first, stride == expected)
-        expected = np.where(still, expected, stride * nest.extents[place])
-        result[place] = alive.all(0)
-        if not result[place].any():
+def tile_reduction(
+    nest: Nest, result: Execution, is_parallel: Mask, registers: int, in_flight: int
+) -> None:
+    """Choose the vector and the tile of a reduction, as `RewriteRegisterTile` does."""
+    extents = nest.extents
+    room = np.where(nest.limits[REGISTERS] >= 0, nest.limits[REGISTERS], registers)
+    inside = _perfect(nest, is_parallel)
+    drives = np.array([drives is Drives.REDUCTION for drives in nest.drives])[:, None]
+    reduces = inside & drives
+    target = nest.moves[0]
+    repeats = inside & ~reduces & (target == 0) & (extents > 1)
+    tiled = (room > 0) & reduces.any(0) & ~repeats.any(0)
+    operands = nest.moves[1:]
+    marked = result.vector > 1
+    chosen = _unmarked_vector(nest, inside, operands, result.register)
+    lanes = np.where(marked, result.lanes, chosen)
+    pieces = np.ceil(lanes.prod(0) / result.register)
+    # The lanes that have accumulators of their own: those of an intrinsic's sums.
+    own_lanes = np.where(drives, 1, lanes)
+    choice = choose_tiles(
+        Nests(
+            np.where(inside & ~reduces, np.ceil(extents / lanes), 1),
+            np.where(reduces, extents, 1),
+            reduces,
+            pieces * nest.store.results,
+            tuple(_operand(strides, own_lanes, pieces) for strides in operands),
+        ),
+        room,
+        in_flight,
+    )
+    wanted = ~marked & (lanes.prod(0) > 1)
+    done = tiled & (choice.found | choice.stays) & ~(choice.stays & wanted)
+    result.lanes = np.where(done, lanes, result.lanes)
+    result.inner = np.where(done, choice.sides, result.inner)
+    # An order that stays is described as a run of its innermost reduction loops, too.
+    result.run = np.where(done & choice.run, extents, result.run)
+    padded = np.ceil(extents / lanes) * lanes * choice.waste
+    result.padded = np.where(done, padded, result.padded)
+
+
+def _operand(strides: Array, lanes: Array, pieces: Array) -> Operand:
+    is_vector = np.asarray(((strides > 0) & (lanes > 1)).any(0))
+    return Operand(strides > 0, np.where(is_vector, pieces, 1.0), is_vector)
+
+
+def _perfect(nest: Nest, is_parallel: Mask) -> Mask:
+    """Return a mask of the loops in the perfect nest around the store whose order may change."""
+    inside = np.zeros(nest.extents.shape, bool)
+    alive = np.ones(nest.count, bool)
+    for place in reversed(range(nest.store.intrinsic_from)):
+        if nest.drives[place] is Drives.OTHER or not nest.store.single[place]:
             break
-    return result
+        if nest.kinds[place] not in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED):
+            break
+        alive = alive & ~is_parallel[place]
+        if place == 0:
+            alive = alive & (nest.unroll <= 0)
+        inside[place] = alive
+    return inside
+
+
+def _unmarked_vector(nest: Nest, inside: Mask, operands: Sequence[Array], register: int) -> Array:
+    """Return the lanes of the innermost loop that can become a vector, wherever it is."""
+    lanes = np.ones_like(nest.extents)
+    free = np.ones(nest.count, bool)
+    for place in reversed(nest.loops):
+        able = free & inside[place] & (nest.moves[0][place] == 1)
+        for strides in operands:
+            able &= strides[place] <= 1
+        if not able.any():
+            continue
+        width = np.where(able, tiled_lanes(nest.extents[place], register), 1)
+        lanes[place] = width
+        free &= width == 1
+    return lanes

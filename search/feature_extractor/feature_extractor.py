@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from search.kinds import Kinds
+from search.kinds import Kinds, Named
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -52,7 +52,7 @@ class PackedFeatures:
         return sums.astype(np.float64, copy=False)
 
 
-class FeatureExtractor(ABC):
+class FeatureExtractor(Named, ABC):
     """Describes candidates by numbers that a cost model learns from."""
 
     kinds: ClassVar[Kinds[FeatureExtractor]] = Kinds("feature extractor")
@@ -95,10 +95,10 @@ class FeatureExtractor(ABC):
         """
         return True
 
-    reads_drafts: ClassVar[bool] = False
+    reads_drafts: bool = False
     """True if a candidate has the same features before and after postprocessing."""
 
-    estimates: ClassVar[bool] = False
+    estimates: bool = False
     """True if `estimate` says something."""
 
     def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
@@ -107,9 +107,6 @@ class FeatureExtractor(ABC):
         A cost model starts from it. 0 for all, as it is here, says nothing.
         """
         return np.zeros(packed.count)
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
 
 
 PyFeatureExtractor = FeatureExtractor

@@ -9,7 +9,7 @@ import numpy as np
 
 from search.feature_extractor.execution import Execution
 from search.feature_extractor.machine import Machine
-from search.feature_extractor.nest_arrays import Array, Nest
+from search.feature_extractor.nests import Array, Nest
 
 CACHES: Final = slice(0, 3)
 """The levels that keep lines."""

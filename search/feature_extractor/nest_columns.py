@@ -18,8 +18,7 @@ import numpy as np
 from search.feature_extractor.execution import Execution, execution
 from search.feature_extractor.footprints import CACHES, PAGES, footprints
 from search.feature_extractor.machine import Machine
-from search.feature_extractor.nest_arrays import Array, Nest
-from search.feature_extractor.nests import Drives, Work
+from search.feature_extractor.nests import Array, Drives, Nest, Work
 
 COLUMNS: Final = (
     ("iterations", "log2 of the iterations"),

@@ -13,9 +13,8 @@ from codegen.target import as_target
 from search.feature_extractor.compiled_space import CompiledSpace
 from search.feature_extractor.feature_extractor import FeatureExtractor, PackedFeatures
 from search.feature_extractor.machine import Machine
-from search.feature_extractor.nest_arrays import Nest, nests
 from search.feature_extractor.nest_columns import COLUMNS, program_columns
-from search.feature_extractor.nests import REGISTERS, Numbers, ProgramShape, Work
+from search.feature_extractor.nests import REGISTERS, Nest, Numbers, ProgramShape, Work, nests
 from search.feature_extractor.read_nests import read_nests
 from search.postproc.rewrite_register_tile import RewriteRegisterTile
 

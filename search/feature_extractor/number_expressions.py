@@ -55,41 +55,24 @@ class Expressions:
     """Numbers as `a * first * times + b * second + c` of products; most are one product only."""
 
     factors: Factors
-    first: NDArray[np.int64]
-    times: NDArray[np.int64]
-    second: NDArray[np.int64]
-    a: Array
-    b: Array
-    c: Array
+    places: NDArray[np.int64]
+    """The products `first`, `times` and `second` of each number [3, numbers]."""
+    weights: Array
+    """The weights `a`, `b` and `c` of each number [3, numbers]."""
 
     def at(self, entries: Array) -> Array:
         """Return the numbers [numbers, points] where points decide these entries."""
-        products = self.factors.products(entries)
-        result: Array = self.a[:, None] * products[self.first]
-        for k in np.flatnonzero(self.times):
-            result[k] *= products[self.times[k]]
-        for k in np.flatnonzero((self.b != 0) | (self.c != 0)):
-            result[k] += self.b[k] * products[self.second[k]] + self.c[k]
+        return self.of(self.factors.products(entries))
+
+    def of(self, products: Array) -> Array:
+        """Return the numbers [numbers, points] where points have these products."""
+        (first, times, second), (a, b, c) = self.places, self.weights
+        result: Array = a[:, None] * products[first]
+        two = np.flatnonzero(times)
+        result[two] *= products[times[two]]
+        more = np.flatnonzero((b != 0) | (c != 0))
+        result[more] += b[more, None] * products[second[more]] + c[more, None]
         return result
-
-
-@dataclass(slots=True)
-class _Candidates:
-    """Expressions that fit one number: their values in all points of the pool."""
-
-    first: NDArray[np.int64]
-    times: NDArray[np.int64]
-    second: NDArray[np.int64]
-    a: Array
-    b: Array
-    c: Array
-
-    def at(self, products: Array) -> Array:
-        return np.asarray(
-            self.a[:, None] * products[self.first] * products[self.times]
-            + self.b[:, None] * products[self.second]
-            + self.c[:, None]
-        )
 
 
 def fitting(
@@ -109,13 +92,10 @@ def fitting(
     """
     probed, pooled = factors.products(entries), factors.products(pool)
     count = len(numbers)
-    none, zero = np.zeros(count, np.int64), np.zeros(count)
-    found = Expressions(
-        factors, none.copy(), none.copy(), none.copy(), zero.copy(), zero.copy(), zero.copy()
-    )
+    found = Expressions(factors, np.zeros((3, count), np.int64), np.zeros((3, count)))
     doubt = np.zeros(pool.shape[1])
     extents: dict[int, Array] = {}
-    known: dict[bytes, tuple[_Candidates, Array]] = {}
+    known: dict[bytes, tuple[Expressions, Array]] = {}
     for k in range(count):
         loop = int(loops[k])
         if loop < 0:
@@ -130,7 +110,7 @@ def fitting(
             fits = _fitting(factors, values, cares, probed)
             if fits is None:
                 return None, doubt
-            at = fits.at(pooled)
+            at = fits.of(pooled)
             differ = (np.abs(at - at[0]) > _EXACT * np.maximum(1, np.abs(at[0]))).any(0)
             if matters is not None:
                 differ &= matters
@@ -139,37 +119,41 @@ def fitting(
         fits, at_first = known[key]
         if k >= first_extent and loop < 0:
             extents[k - first_extent] = at_first
-        for name in ("first", "times", "second", "a", "b", "c"):
-            getattr(found, name)[k] = getattr(fits, name)[0]
+        found.places[:, k], found.weights[:, k] = fits.places[:, 0], fits.weights[:, 0]
     return found, doubt
 
 
 def _fitting(
     factors: Factors, values: Array, cares: NDArray[np.bool_], probed: Array
-) -> _Candidates | None:
+) -> Expressions | None:
     """Return the simplest sort of expressions that some of fit, all that fit."""
     values, probed = values[cares], probed[:, cares]
+    single = np.arange(len(probed))
     if not len(values):
-        none = np.arange(len(probed))
-        zero = np.zeros(len(probed))
         # Nothing is known of it: whether it matters decides if that is a doubt.
-        return _Candidates(none, zero.astype(int), zero.astype(int), zero + 1, zero, zero)
+        return _expressions(factors, single)
     tolerance = _EXACT * max(1.0, float(np.abs(values).max()))
-    a = _ratio(values, probed)
-    fits = np.flatnonzero((np.abs(a[:, None] * probed - values) <= tolerance).all(1))
-    if len(fits):
-        zero = np.zeros(len(fits))
-        return _Candidates(fits, zero.astype(int), zero.astype(int), a[fits], zero, zero)
-    if not len(factors.pairs):
-        return None
-    one, two = factors.pairs.T
-    both = probed[one] * probed[two]
-    a = _ratio(values, both)
-    fits = np.flatnonzero((np.abs(a[:, None] * both - values) <= tolerance).all(1))
-    if len(fits):
-        zero = np.zeros(len(fits))
-        return _Candidates(one[fits], two[fits], zero.astype(int), a[fits], zero, zero)
-    return _sum(one, two, values, probed, tolerance)
+    for one, two in ((single, 0 * single), factors.pairs.T):
+        products = probed[one] * probed[two]
+        a = _ratio(values, products)
+        fits = np.flatnonzero((np.abs(a[:, None] * products - values) <= tolerance).all(1))
+        if len(fits):
+            return _expressions(factors, one[fits], two[fits], a=a[fits])
+    return _sum(factors, values, probed, tolerance) if len(factors.pairs) else None
+
+
+def _expressions(
+    factors: Factors,
+    first: NDArray[np.int64],
+    times: NDArray[np.int64] | int = 0,
+    second: NDArray[np.int64] | int = 0,
+    a: Array | float = 1,
+    b: Array | float = 0,
+    c: Array | float = 0,
+) -> Expressions:
+    zero = np.zeros(len(first))
+    places = np.array([first, times + 0 * first, second + 0 * first])
+    return Expressions(factors, places, np.array([a + zero, b + zero, c + zero]))
 
 
 def _ratio(values: Array, products: Array) -> Array:
@@ -179,14 +163,9 @@ def _ratio(values: Array, products: Array) -> Array:
     return np.asarray(values[at] / np.where(largest == 0, 1, largest))
 
 
-def _sum(
-    one: NDArray[np.int64],
-    two: NDArray[np.int64],
-    values: Array,
-    probed: Array,
-    tolerance: float,
-) -> _Candidates | None:
+def _sum(factors: Factors, values: Array, probed: Array, tolerance: float) -> Expressions | None:
     """Return the windows over two tiles that fit: sums of two products and a constant."""
+    one, two = factors.pairs.T
     one = np.concatenate([np.zeros(len(probed), np.int64), one])
     two = np.concatenate([np.arange(len(probed)), two])
     basis = np.stack([probed[one], probed[two], np.ones((len(one), len(values)))], axis=2)
@@ -200,4 +179,4 @@ def _sum(
     if not len(fits):
         return None
     a, b, c = np.round(weights[fits]).T
-    return _Candidates(one[fits], np.zeros(len(fits), np.int64), two[fits], a, b, c)
+    return _expressions(factors, one[fits], 0, two[fits], a, b, c)

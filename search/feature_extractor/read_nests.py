@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from search.analysis.update_stores import update_stores
+from search.analysis.moves import update_stores
 from search.feature_extractor.nests import (
     LIMITS,
     AccessShape,

@@ -7,8 +7,10 @@ not cost more than making it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients, coefficients
@@ -42,6 +44,7 @@ from tensorir.nodes.stmt import (
 from tensorir.rewriting.visit import collect_vars, walk
 
 Interval = tuple[int, int]
+L = TypeVar("L")
 
 
 @dataclass(eq=False, slots=True)
@@ -117,7 +120,7 @@ class StoredProgram:
 
 def stored_program(func: PrimFunc) -> StoredProgram:
     """Read a function."""
-    reader = _Reader()
+    reader = _Stores()
     reader.stmt(func.body, Bindings(), [])
     program = StoredProgram(reader.stores)
     accesses: dict[Buffer, list[tuple[Access, list[Loop]]]] = {}
@@ -139,25 +142,20 @@ def stored_program(func: PrimFunc) -> StoredProgram:
     return program
 
 
-class _Reader:
-    """Walks over statements, collecting the stores."""
+class ProgramReader(ABC, Generic[L]):
+    """Walks over statements with the blocks open, and what stands for the loops around each."""
 
-    def __init__(self) -> None:
-        self.stores: list[Store] = []
-        self.all_stores: list[Store] = []
-        """The stores, with those of constants: they are accesses, though they are no rows."""
-        self.allocated: set[Buffer] = set()
-
-    def stmt(self, node: Stmt, bindings: Bindings, loops: list[Loop]) -> None:
+    def stmt(self, node: Stmt, bindings: Bindings, loops: list[L]) -> None:
+        """Read a statement."""
         if isinstance(node, BlockRealize):
-            self._block(node.block, bindings.with_block(node), loops)
+            self.block(node.block, bindings.with_block(node), loops)
         elif isinstance(node, For):
-            self._loop(node, bindings, loops)
+            self.loop(node, bindings, loops)
         elif isinstance(node, SeqStmt):
             for part in node.seq:
                 self.stmt(part, bindings, loops)
         elif isinstance(node, BufferStore):
-            self._store(node, bindings, loops)
+            self.store(node, bindings, loops)
         elif isinstance(node, IfThenElse):
             self.stmt(node.then_case, bindings, loops)
             if node.else_case is not None:
@@ -169,13 +167,44 @@ class _Reader:
             if isinstance(body, Stmt):
                 self.stmt(body, bindings, loops)
 
-    def _block(self, block: Block, bindings: Bindings, loops: list[Loop]) -> None:
+    @abstractmethod
+    def block(self, block: Block, bindings: Bindings, loops: list[L]) -> None:
+        """Read a block, whose axes have values already."""
+
+    @abstractmethod
+    def loop(self, node: For, bindings: Bindings, loops: list[L]) -> None:
+        """Read a loop."""
+
+    @abstractmethod
+    def store(self, node: BufferStore, bindings: Bindings, loops: list[L]) -> None:
+        """Read a store."""
+
+    def accesses(self, node: BufferStore, bindings: Bindings) -> list[Access]:
+        """Return what a store accesses: first what it stores to, then what it loads."""
+        loads = [
+            _access(load.buffer, load.indices, bindings)
+            for load in walk(node.value)
+            if isinstance(load, BufferLoad)
+        ]
+        return [_access(node.buffer, node.indices, bindings), *loads]
+
+
+class _Stores(ProgramReader[Loop]):
+    """Collects the stores."""
+
+    def __init__(self) -> None:
+        self.stores: list[Store] = []
+        self.all_stores: list[Store] = []
+        """The stores, with those of constants: they are accesses, though they are no rows."""
+        self.allocated: set[Buffer] = set()
+
+    def block(self, block: Block, bindings: Bindings, loops: list[Loop]) -> None:
         self.allocated.update(block.alloc_buffers)
         if block.init is not None:
             self.stmt(block.init, bindings, loops)
         self.stmt(block.body, bindings, loops)
 
-    def _loop(self, node: For, bindings: Bindings, loops: list[Loop]) -> None:
+    def loop(self, node: For, bindings: Bindings, loops: list[Loop]) -> None:
         extent = _constant(node.extent)
         is_unit = extent == 1 and isinstance(node.extent, IntImm)
         if is_unit and node.kind == ForKind.SERIAL and not node.annotations:
@@ -187,13 +216,8 @@ class _Reader:
         loop = Loop(node.loop_var, extent, node.kind, steps)
         self.stmt(node.body, bindings, [*loops, loop])
 
-    def _store(self, node: BufferStore, bindings: Bindings, loops: list[Loop]) -> None:
-        access = _access(node.buffer, node.indices, bindings)
-        loads = [
-            _access(load.buffer, load.indices, bindings)
-            for load in walk(node.value)
-            if isinstance(load, BufferLoad)
-        ]
+    def store(self, node: BufferStore, bindings: Bindings, loops: list[Loop]) -> None:
+        access, *loads = self.accesses(node, bindings)
         store = Store(access, loads, node.value, loops)
         self.all_stores.append(store)
         if not isinstance(node.value, (IntImm, FloatImm)):

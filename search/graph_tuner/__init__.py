@@ -10,9 +10,8 @@ a producer that writes it so, or a transform between the two.
 
 from search.graph_tuner.blocked_kernels import blocked_kernels
 from search.graph_tuner.kernel_times import KernelTimes, Measure
-from search.graph_tuner.layout_tuning import KernelRow, LayoutTuning, TransformRow
 from search.graph_tuner.pbqp import Assignment, least_cost
-from search.graph_tuner.tune_layouts import tune_layouts
+from search.graph_tuner.tune_layouts import KernelRow, LayoutTuning, TransformRow, tune_layouts
 
 __all__ = [
     "Assignment",

@@ -13,10 +13,10 @@ from codegen.history import can_be_scheduled
 from schedule import ScheduleError
 from search.context import normalize_mod
 from search.database import Database
+from search.database.best_records import with_schedules
 from search.database.module_equality import same_structure
-from search.database.usable_records import with_schedules
-from search.dispatch.apply_database import under_its_name
 from search.dispatch.find_schedule import find_schedule
+from search.dispatch.history import under_its_name
 from search.errors import TuningError
 from search.graph_tuner.blocked_kernels import (
     blocked_kernel,
@@ -25,14 +25,15 @@ from search.graph_tuner.blocked_kernels import (
     read_as_rows,
 )
 from search.graph_tuner.elementwise import in_order_of, is_elementwise
-from search.graph_tuner.free_layouts import read_in_place, with_free_layouts
 from search.graph_tuner.kernel_graph import KernelCall, KernelGraph
 from search.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
     fixed_shape,
     parameter,
+    read_in_place,
     wanted_layout,
+    with_free_layouts,
     with_layouts,
 )
 from tensorir.errors import IRTypeError, IRValueError

@@ -1,4 +1,4 @@
-"""Kernels that map elements, which any order of loops suits: so they follow a layout."""
+"""Kernels that map elements, which any order of loops suits: they follow a layout, or change it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from codegen.history import IS_SCHEDULED, can_be_scheduled
-from schedule import LoopRV, Schedule, ScheduleError
-from search.graph_tuner.layouts import fixed_shape, parameter
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from search.graph_tuner.layouts import Layout, fixed_shape, parameter, strides_along
+from tensorir import te
 from tensorir.function import IRModule, PrimFunc
 from tensorir.indices.index_map import IndexMap
-from tensorir.nodes.expr import IntImm, IterVar
+from tensorir.nodes.expr import ExprLike, IntImm, IterVar
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import walk
 
@@ -19,6 +20,8 @@ _LANES: Final = 16
 """Steps of an innermost loop at most: a line of the caches holds as many floats."""
 _PARALLEL: Final = 1 << 14
 """Elements from which on several cores share the work."""
+
+_BLOCK: Final = "transformed"
 
 
 def is_elementwise(func: PrimFunc) -> bool:
@@ -77,3 +80,77 @@ def _writes_at_its_axes(block: Block) -> bool:
         return False
     pairs = zip(block.writes[0].region, block.iter_vars, strict=True)
     return all(place.min is axis.var for place, axis in pairs)
+
+
+def transform_kernels(
+    shape: Sequence[int], dtype: str, source: Layout, destination: Layout, cores: int = 1
+) -> list[PrimFunc]:
+    """Return kernels `f(in, out)` that copy a tensor from a layout into another, none private.
+
+    They do it in different orders; which is the fastest depends on the sizes. The first one writes
+    from front to back. Where that is not the order in which it reads, others go through tiles: of
+    the loops that read and that write what is next in memory, and either of them is vectorized.
+    """
+    kernels = [_in_order(shape, dtype, source, destination, cores)]
+    steps = strides_along(destination, source, shape)
+    moving = [axis for axis, step in enumerate(steps) if step > 0]
+    nearest = min(moving, key=lambda axis: steps[axis], default=None)
+    if nearest is not None and nearest != moving[-1]:
+        for along_reads in (False, True):
+            tile = (nearest, moving[-1])
+            kernels.append(_in_tiles(shape, dtype, source, destination, cores, tile, along_reads))
+    return kernels
+
+
+def _in_order(
+    shape: Sequence[int], dtype: str, source: Layout, destination: Layout, cores: int
+) -> PrimFunc:
+    sch, block = _copying(shape, dtype, source, destination)
+    *outer, inner = sch.get_loops(block)
+    rest, lanes = lanes_of(sch, inner)
+    sch.vectorize(lanes)
+    return finished(sch, [*outer, rest], cores)
+
+
+def _in_tiles(
+    shape: Sequence[int],
+    dtype: str,
+    source: Layout,
+    destination: Layout,
+    cores: int,
+    tile: tuple[int, int],
+    along_reads: bool,
+) -> PrimFunc:
+    """Return the kernel with tiles of two loops: the nearest in the source, in the destination."""
+    sch, block = _copying(shape, dtype, source, destination)
+    loops = sch.get_loops(block)
+    outer = [loop for axis, loop in enumerate(loops) if axis not in tile]
+    (reads, read), (writes, write) = (lanes_of(sch, loops[axis]) for axis in tile)
+    inner = [write, read] if along_reads else [read, write]
+    sch.reorder(*outer, reads, writes, *inner)
+    sch.vectorize(inner[-1])
+    return finished(sch, [*outer, reads, writes], cores)
+
+
+def _copying(
+    shape: Sequence[int], dtype: str, source: Layout, destination: Layout
+) -> tuple[Schedule, BlockRV]:
+    """Return the copy from layout to layout with loops over the destination."""
+    sch = Schedule(IRModule({"main": _copy(shape, dtype)}))
+    block = sch.get_block(_BLOCK)
+    if destination is not None:
+        sch.transform_block_layout(block, destination)
+        sch.transform_layout(block, ("write", 0), destination)
+    if source is not None:
+        sch.transform_layout(block, ("read", 0), source)
+    return sch, block
+
+
+def _copy(shape: Sequence[int], dtype: str) -> PrimFunc:
+    tensor = te.placeholder(tuple(shape), dtype, "tensor")
+
+    def element(*indices: ExprLike) -> ExprLike:
+        return tensor[indices]
+
+    copy = te.compute(tuple(shape), element, _BLOCK)
+    return te.create_prim_func([tensor, copy]).with_attr("tir.noalias", True)

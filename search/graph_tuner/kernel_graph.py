@@ -14,7 +14,7 @@ from tensorir.relax.calls import CALL_TIR
 from tensorir.relax.destination_passing import destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.transform import AttachAttrLayoutFreeBuffers, DeadCodeElimination, simplify_graph
-from tensorir.transform.liveness import used_vars
+from tensorir.transform.bindings import used_vars
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from codegen import Target
 from search.arg_info import ArgInfo
@@ -16,7 +16,7 @@ from search.builder import Builder, BuilderInput
 from search.database.growing_file import GrowingFile, Line, is_number, json_of
 from search.database.target_key import target_key
 from search.errors import DatabaseError, TuningError
-from search.runner import EvaluatorConfig, LocalRunner, Runner, RunnerInput
+from search.runner import EvaluatorConfig, Runner, RunnerInput
 from search.runner.program_facts import ProgramFacts
 from tensorir.function import IRModule, PrimFunc
 
@@ -54,7 +54,8 @@ class KernelTimes:
     ) -> None:
         self._target = target
         self._builder = Builder.create(builder)
-        self._runner = _short_runner() if runner == "local" else Runner.create(runner)
+        short = {"evaluator_config": EvaluatorConfig(1, _SLICES, _SLICE_MS)}
+        self._runner = Runner.create(runner, **(short if runner == "local" else {}))
         self._own = [
             part
             for part, given in ((self._builder, builder), (self._runner, runner))
@@ -132,7 +133,9 @@ class KernelTimes:
         """Take over what this process or another one wrote to the file."""
         try:
             key, seconds = json_of(line.text)
-            self._seconds.setdefault(str(key), _time(seconds))
+            if not is_number(seconds) or seconds < 0:
+                raise ValueError(f"{seconds} s is no time")
+            self._seconds.setdefault(str(key), float(seconds))
         except (ValueError, TypeError) as error:
             raise DatabaseError(f"expected [key, seconds], got {line.text[:60]!r}") from error
 
@@ -146,17 +149,6 @@ def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
             f"{seconds} for {len(kernels)}"
         )
     return seconds
-
-
-def _time(seconds: Any) -> float:
-    """Return the seconds of a kernel; ValueError for what is none."""
-    if not is_number(seconds) or seconds < 0:
-        raise ValueError(f"{seconds} s is no time")
-    return float(seconds)
-
-
-def _short_runner() -> Runner:
-    return LocalRunner(evaluator_config=EvaluatorConfig(1, _SLICES, _SLICE_MS))
 
 
 def _as_main(kernel: PrimFunc) -> IRModule:

@@ -99,7 +99,7 @@ def possible_transforms(
 ) -> Iterable[tuple[Tensor, Layout, Layout]]:
     """Yield the tensors of a graph, and between which layouts of each there may be transforms."""
     for tensor in graph.tensors.values():
-        for made in _makings(tensor, kernels):
+        for made in dict.fromkeys(_made_in(tensor, kernels)):
             for layout in _readings(tensor, kernels):
                 if layout != made:
                     yield tensor, made, layout
@@ -148,7 +148,7 @@ def best_choice(
         for reader, position in tensor.readers:
             matrix = [
                 [
-                    _allowed(slot_layout(reader, t.candidate, position) in option)
+                    0.0 if slot_layout(reader, t.candidate, position) in option else math.inf
                     for option in options
                 ]
                 for t in kernels[reader.var]
@@ -180,10 +180,6 @@ def _made_in(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> lis
     return [slot_layout(call, timed.candidate, call.output) for timed in kernels[call.var]]
 
 
-def _makings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
-    return list(dict.fromkeys(_made_in(tensor, kernels)))
-
-
 def _readings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
     """Return the layouts in which something may read a tensor."""
     found: dict[Layout, None] = {None: None} if tensor.used_otherwise else {}
@@ -200,10 +196,6 @@ def _sets(tensor: Tensor, layouts: Sequence[Layout]) -> list[tuple[Layout, ...]]
     most = min(len(free), len(tensor.readers))
     some = chain.from_iterable(combinations(free, size) for size in range(most + 1))
     return [(*fixed, *chosen) for chosen in islice(some, _MOST_SETS)]
-
-
-def _allowed(condition: bool) -> float:
-    return 0.0 if condition else math.inf
 
 
 def _sum(a: list[list[float]], b: list[list[float]]) -> list[list[float]]:

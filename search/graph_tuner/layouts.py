@@ -7,7 +7,7 @@ the array with the indices of the tensor (row-major). Only maps that are bijecti
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -25,9 +25,11 @@ from search.errors import TuningError
 from tensorir.errors import IRValueError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.indices.index_map import IndexMap
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, layout_rewrites
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm
-from tensorir.nodes.stmt import BlockRealize
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore
+from tensorir.rewriting.visit import walk
 
 Layout: TypeAlias = IndexMap | None
 
@@ -155,3 +157,33 @@ def strides_along(loops: Layout, layout: Layout, shape: Sequence[int]) -> NDArra
         neighbour = tuple(int(k == axis and extent > 1) for k in range(visited.ndim))
         steps.append(abs(position[visited[neighbour]] - position[visited[at_origin]]))
     return np.array(steps, np.int64)
+
+
+def with_free_layouts(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
+    """Return a kernel that says of parameters that they may have any layout."""
+    stated = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
+    free = {k.value if isinstance(k, IntImm) else k for k in stated}
+    return func.with_attr(LAYOUT_FREE_BUFFERS, tuple(sorted(free.union(positions))))
+
+
+def read_in_place(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
+    """Return a scheduled kernel that reads parameters itself, not a copy in another layout.
+
+    Before: X_global[i // 8, k, i % 8] = X[i, k]  for all, once;  ... X_global[i // 8, k, i % 8] ...
+    After:  ... X[i, k] ...
+
+    The blocks that copy carry `meta_schedule.layout_rewrite_preproc`. ScheduleError if one is not
+    what the postprocessor RewriteLayout makes.
+    """
+    sch = Schedule(IRModule({"main": func}))
+    for rewrite in layout_rewrites(func):
+        if rewrite.position in positions:
+            (copy,) = (node for node in walk(rewrite.nest) if isinstance(node, Block))
+            assert isinstance(copy.body, BufferStore)
+            axes = [axis.var for axis in copy.iter_vars]
+            layout = IndexMap(axes, copy.body.indices)
+            block = sch.get_block(copy.name_hint, "main")
+            back = layout.inverse(rewrite.weight.shape)
+            sch.transform_layout(block, ("write", 0), back)
+            sch.compute_inline(block)
+    return sch.mod.prim_func("main")

@@ -1,21 +1,23 @@
-"""The base class of measure callbacks."""
+"""Measure callbacks: the base class, and what a search does unless it is told otherwise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from search.kinds import Kinds, instances
+from search.database.records import FAILED, TuningRecord
+from search.errors import blamed_on
+from search.kinds import Kinds, Named, instances
+from search.measuring.measure_candidate import described
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
-    from search.database.records import TuningRecord
     from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.task_scheduler.task_scheduler import TaskScheduler
 
 
-class MeasureCallback:
+class MeasureCallback(Named):
     """Is told about measurements: each one as it ends, and the batch when it is complete."""
 
     kinds: ClassVar[Kinds[list[MeasureCallback]]] = Kinds("preset of measure callbacks")
@@ -59,9 +61,82 @@ class MeasureCallback:
         The database has it already.
         """
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
-
 
 PyMeasureCallback = MeasureCallback
 """The base class under the name that it has for user classes in TVM."""
+
+
+class AddToDatabase(MeasureCallback):
+    """Commits a record of each trial as soon as it is measured; failures with 1e10 seconds.
+
+    One that was ended early, whose time is not known but how long it takes at least, gets
+    `[that bound, 1e10]`: its mean is nobody's best, here and for other readers of the file.
+    """
+
+    def apply_to_trial(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        candidate: MeasureCandidate,
+        builder_result: BuilderResult,
+        runner_result: RunnerResult,
+    ) -> None:
+        """Commit one trial."""
+        database = task_scheduler.database
+        if database is None:
+            return
+        task = task_scheduler.tasks[task_id]
+        assert task.ctx.mod is not None
+        record = TuningRecord(
+            candidate.sch.trace,
+            database.commit_workload(task.ctx.mod),
+            _seconds(runner_result),
+            task.ctx.target,
+            candidate.args_info,
+            builder_result.error_msg or runner_result.error_msg,
+        )
+        database.commit_tuning_record(record)
+
+
+def _seconds(result: RunnerResult) -> tuple[float, ...]:
+    if result.run_secs is None:
+        return (FAILED,)
+    return (min(result.run_secs), FAILED) if result.stopped else result.run_secs
+
+
+class RemoveBuildArtifact(MeasureCallback):
+    """Deletes each artifact once its batch is measured."""
+
+    def apply(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult],
+        runner_results: Sequence[RunnerResult],
+    ) -> None:
+        """Delete the artifacts of a batch."""
+        if task_scheduler.builder is None:
+            return
+        for result in task_scheduler.tasks[task_id].builder_results:
+            if result.artifact_path is not None:
+                task_scheduler.builder.remove_artifact(result.artifact_path)
+
+
+class UpdateCostModel(MeasureCallback):
+    """Shows the cost model what was tried, also what could not be built or did not run."""
+
+    def apply(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult],
+        runner_results: Sequence[RunnerResult],
+    ) -> None:
+        """Update the model with a batch."""
+        model = task_scheduler.cost_model
+        if model is None:
+            return
+        with blamed_on(model, lambda: described(measure_candidates)):
+            model.update(task_scheduler.tasks[task_id].ctx, measure_candidates, runner_results)

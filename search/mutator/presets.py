@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from search.mutator.mutate_compute_location import MutateComputeLocation
-from search.mutator.mutate_parallel import MutateParallel
-from search.mutator.mutate_register_tile import MutateRegisterTile
-from search.mutator.mutate_tile_size import MutateTileSize
-from search.mutator.mutate_unroll import MutateUnroll
-from search.mutator.mutator import Mutator
+from search.mutator.mutator import (
+    MutateComputeLocation,
+    MutateParallel,
+    MutateRegisterTile,
+    MutateTileSize,
+    MutateUnroll,
+    Mutator,
+)
 
 
 @Mutator.kinds.register("llvm", "amx", "vnni", "avx512", "avx2", "asimd", "dotprod")

@@ -9,8 +9,9 @@ from schedule import Schedule
 from search.postproc.postproc import Postproc
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import IntImm, Let, Var
-from tensorir.nodes.stmt import Block, BlockRealize, For, LetStmt, SeqStmt, Stmt
-from tensorir.rewriting.visit import collect_vars, walk
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, For, LetStmt, Stmt
+from tensorir.rewriting.visit import collect_vars, pre_order_visit, walk
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -74,22 +75,14 @@ def _bound_inside(func: PrimFunc) -> Iterator[Var]:
             yield node.var
 
 
-def _loops(stmt: Stmt) -> Iterator[For]:
-    """Yield the loops of a statement; expressions are not visited."""
-    if isinstance(stmt, For):
-        yield stmt
-        yield from _loops(stmt.body)
-    elif isinstance(stmt, BlockRealize):
-        yield from _loops(stmt.block)
-    elif isinstance(stmt, Block):
-        if stmt.init is not None:
-            yield from _loops(stmt.init)
-        yield from _loops(stmt.body)
-    elif isinstance(stmt, SeqStmt):
-        for part in stmt.seq:
-            yield from _loops(part)
-    else:
-        for name in ("body", "then_case", "else_case"):
-            inner = getattr(stmt, name, None)
-            if inner is not None:
-                yield from _loops(inner)
+def _loops(body: Stmt) -> list[For]:
+    """Return the loops of a statement; expressions are not visited."""
+    found: list[For] = []
+
+    def visit(node: Node) -> bool:
+        if isinstance(node, For):
+            found.append(node)
+        return isinstance(node, Stmt)
+
+    pre_order_visit(body, visit)
+    return found

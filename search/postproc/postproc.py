@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
-from search.kinds import Kinds
+from search.kinds import Kinds, TaskPart
 from tensorir.nodes.stmt import BlockRealize
 
 if TYPE_CHECKING:
     from schedule import Schedule
-    from search.context import TuneContext
 
 
-class Postproc(ABC):
+class Postproc(TaskPart, ABC):
     """Completes a sampled schedule, or rejects it.
 
     Postprocessors run in order after `sch.enter_postproc()`, so that what they do is in the part of
@@ -29,9 +27,6 @@ class Postproc(ABC):
         """Return the preset of postprocessors for a target kind, such as `"llvm"`."""
         return Postproc.kinds.make(kind)
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take from the context what the postprocessor needs; called once before the first use."""
-
     @abstractmethod
     def apply(self, sch: Schedule) -> bool:
         """Change `sch` in place; False rejects it."""
@@ -39,13 +34,6 @@ class Postproc(ABC):
     def reason(self, sch: Schedule) -> str:
         """Return why `apply` rejected `sch`, as a clause without its end; empty if not known."""
         return ""
-
-    def clone(self) -> Self:
-        """Return a postprocessor for another task, to be initialised again."""
-        return copy.copy(self)
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
 
 
 def functions_with_blocks(sch: Schedule) -> list[str]:

@@ -10,7 +10,6 @@ from search.spaces.annotations import LAYOUT_REWRITE_PREPROC
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.expr import IntImm
 
 _PLACEHOLDERS = "layout_free_placeholders"
 """Annotation of a block: buffers that may have any layout."""
@@ -48,14 +47,10 @@ class RewriteLayout(Postproc):
 def _layout_free_buffers(sch: Schedule, name: str) -> list[Buffer]:
     func = sch.state.func(name)
     positions = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
-    buffers = [func.buffer_map[func.params[_integer(k)]] for k in positions]
+    buffers = [func.buffer_map[func.params[int(k)]] for k in positions]
     for sref in sch.state.blocks(name):
         buffers.extend(sref.block.annotations.get(_PLACEHOLDERS, ()))
     return list(dict.fromkeys(buffers))
-
-
-def _integer(value: IntImm | int) -> int:
-    return value.value if isinstance(value, IntImm) else value
 
 
 def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> None:

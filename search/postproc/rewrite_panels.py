@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from codegen.target import as_target
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
 from search.analysis.moves import moves
-from search.analysis.panel_layout import Digit, panel_layout
+from search.analysis.packed_operands import Digit, panel_layout
 from search.analysis.suggested_layout import last_read, read_index
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.spaces.annotations import PACKED
@@ -20,7 +19,6 @@ from tensorir.rewriting.visit import uses_var
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.context import TuneContext
 
 _NEAR: Final = 4
 """The most elements between lanes of a vector that is loaded without gathering them."""
@@ -41,15 +39,9 @@ class RewritePanels(Postproc):
     of reductions are separated. It rejects where a primitive fails.
     """
 
-    def __init__(self) -> None:
-        self._target: Target | None = None
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        self._target = context.target
-
     def apply(self, sch: Schedule) -> bool:
         """Rewrite all packed operands."""
-        target = as_target(self._target)
+        target = self._task_target()
         try:
             for name in functions_with_blocks(sch):
                 for sref in list(sch.state.blocks(name)):

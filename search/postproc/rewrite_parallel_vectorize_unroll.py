@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
@@ -13,7 +16,13 @@ from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from search.postproc.contiguity import max_fusible
+from search.postproc.loop_marks import (
+    Array,
+    Marks,
+    fusible_loops,
+    parallel_loops,
+    vector_loops,
+)
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.spaces.annotations import (
     AUTO_TENSORIZE,
@@ -25,10 +34,14 @@ from search.spaces.annotations import (
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
-from tensorir.nodes.expr import IntImm, IterVar
+from tensorir.arith.coefficients import Coefficients, coefficients
+from tensorir.nodes.buffer import BufferRegion
+from tensorir.nodes.expr import IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
 
+_ENDLESS: Final = 2.0**60
+"""Stands for a length that is not known: no loop outside steps over so many elements."""
 _KEYS = (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT)
 
 
@@ -50,12 +63,13 @@ class RewriteParallelVectorizeUnroll(Postproc):
         """Rewrite every function whose root block asks for it."""
         for name in functions_with_blocks(sch):
             root = sch.state.root(name)
-            wishes = {key: root.block.annotations[key] for key in _KEYS if _asks(root, key)}
+            wishes = {k: root.block.annotations[k] for k in _KEYS if k in root.block.annotations}
             if wishes:
                 block = sch.get_block(root.block.name_hint, name)
                 for key in wishes:
                     sch.unannotate(block, key)
-                numbers = (_number(wishes.get(key)) for key in _KEYS)
+                given = (wishes.get(key) for key in _KEYS)
+                numbers = (x.value if isinstance(x, IntImm) else -1 for x in given)
                 wish = _Wish(self.one_core, *numbers)
                 for child in sch.get_child_blocks(block):
                     if PACKED not in sch.get(child).annotations:
@@ -75,53 +89,35 @@ class _Wish:
     unroll_implicit: int
 
 
-@dataclass(frozen=True)
-class _Loop:
-    """The facts about one of the loops around a block."""
-
-    sref: StmtSRef
-    kind: int
-    extent: int | None
-    """None if it is not constant, or 0."""
-    marked: bool
-    """True if it cannot be fused: bound, annotated, or not counting from 0."""
-    single: bool
-    """True if nothing stands between it and the loop below, or beside the block."""
-
-    @staticmethod
-    def of(sref: StmtSRef, kind: int, below: StmtSRef | None) -> _Loop:
-        loop = sref.loop
-        extent = loop.extent.value or None if isinstance(loop.extent, IntImm) else None
-        marked = not is_plain(loop) or not is_const_int(loop.min, 0)
-        single = not isinstance(loop.body, SeqStmt) if below is None else type(loop.body) is For
-        return _Loop(sref, kind, extent, marked, single)
-
-    @property
-    def is_spatial(self) -> bool:
-        return self.kind == IterVar.DATA_PAR
-
-
 def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     handles = sch.get_loops(block)
     if not handles:
         return
     srefs = [sch.get_sref(handle) for handle in handles]
     kinds = loop_iter_types(sch.state, srefs)
-    below = [*srefs[1:], None]
-    loops = [_Loop.of(*of) for of in zip(srefs, kinds, below, strict=True)]
-    fusible = max_fusible(sch.get_sref(block), srefs)
+    loops = [sref.loop for sref in srefs]
+    lengths = [x.extent.value if isinstance(x.extent, IntImm) else 0 for x in loops]
+    extents = np.array([[n or _ENDLESS] for n in lengths])
+    fusible = fusible_loops(_steps(sch.get_sref(block), srefs), extents)
+    # Free is a loop that can be fused: not bound, not annotated, and counting from 0.
+    free = [
+        kind == IterVar.DATA_PAR and n > 0 and is_plain(loop) and is_const_int(loop.min, 0)
+        for loop, kind, n in zip(loops, kinds, lengths, strict=True)
+    ]
+    single = [type(loop.body) is For for loop in loops[:-1]]
+    single.append(not isinstance(loops[-1].body, SeqStmt))
+    alone = [f and s for f, s in zip(free, single, strict=True)]
     n_parallel = n_vector = -1
     all_free = _any_order(sch.state, srefs[0], srefs)
     if wish.parallel != -1 and all_free and _stores(srefs[0].loop) > wish.one_core:
-        n_parallel = _count_parallel(loops, wish.parallel)
+        n_parallel = _count(parallel_loops(extents, free, single, np.array([wish.parallel])))
     # The lanes of a block that is to become an intrinsic are inside of it.
     is_scalar = not sch.get(block).annotations.get(AUTO_TENSORIZE)
     if is_scalar and wish.vectorize != -1 and (all_free or _any_order(sch.state, srefs[-1], srefs)):
-        n_vector = _count_vector(loops, wish.vectorize, fusible)
+        n_vector = _count(vector_loops(extents, alone, fusible, np.array([wish.vectorize])))
     count = len(loops)
     if n_parallel != -1 and n_vector != -1:
-        free = sum(1 for x in loops if not x.marked and x.is_spatial and x.single and x.extent)
-        if free == count and fusible == count:
+        if all(alone) and fusible.all():
             n_parallel = n_vector = count
         else:
             n_parallel = min(n_parallel, count - n_vector)
@@ -176,37 +172,31 @@ def _stores(node: Stmt) -> float:
     return 1 if isinstance(node, BufferStore) else math.inf
 
 
-def _count_parallel(loops: Sequence[_Loop], limit: int) -> int:
-    """Return how many outer loops to fuse; the one that exceeds the limit is included."""
-    count, product = 0, 1
-    for loop in loops:
-        if not loop.is_spatial or loop.marked or loop.extent is None:
-            break
-        count += 1
-        product *= loop.extent
-        if product > limit or not loop.single:
-            break
-    return -1 if product == 1 else count
+def _count(marks: Marks) -> int:
+    """Return how many loops of the one nest are chosen, -1 if no loop could be."""
+    return -1 if marks.iterations[0] == 1 else int(marks.chosen.sum())
 
 
-def _count_vector(loops: Sequence[_Loop], limit: int, fusible: int) -> int:
-    """Return how many inner loops to fuse; the one that exceeds the limit is left out."""
-    count, product = 0, 1
-    for loop in reversed(loops):
-        if not loop.is_spatial or count >= fusible:
-            break
-        if loop.marked or not loop.single or loop.extent is None:
-            break
-        product *= loop.extent
-        if product > limit:
-            break
-        count += 1
-    return -1 if product == 1 else count
+def _steps(block: StmtSRef, loops: Sequence[StmtSRef]) -> Array:
+    """Return by how many elements each loop moves each access of a block [accesses, loops, 1]."""
+    realize = block.block_realize
+    node = realize.block
+    values = {
+        axis.var: coefficients(value)
+        for axis, value in zip(node.iter_vars, realize.iter_values, strict=True)
+    }
+    steps = [_strides(region, values) for region in dict.fromkeys((*node.reads, *node.writes))]
+    rows = [[of.get(sref.loop.loop_var, 0) for sref in loops] for of in steps]
+    return np.array(rows, np.float64).reshape(len(rows), len(loops), 1)
 
 
-def _asks(root: StmtSRef, key: str) -> bool:
-    return key in root.block.annotations
-
-
-def _number(value: object) -> int:
-    return value.value if isinstance(value, IntImm) else -1
+def _strides(region: BufferRegion, values: dict[Var, Coefficients]) -> dict[Var, int]:
+    """Return how far each loop variable moves through the buffer, in elements."""
+    strides: dict[Var, int] = {}
+    size = 1
+    for r, extent in zip(reversed(region.region), reversed(region.buffer.shape), strict=True):
+        for var, factor in coefficients(r.min).substituted(values).of.items():
+            if factor != 0:
+                strides.setdefault(var, factor * size)
+        size *= extent.value if isinstance(extent, IntImm) else 0
+    return strides

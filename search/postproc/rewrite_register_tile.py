@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from codegen.target import as_target
 from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.moves import moves
-from search.analysis.update_stores import update_stores
+from search.analysis.moves import moves, update_stores
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
 from search.spaces.annotations import AUTO_TENSORIZE, REGISTER_TILE
@@ -26,7 +24,6 @@ from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.context import TuneContext
 
 
 class RewriteRegisterTile(Postproc):
@@ -48,15 +45,9 @@ class RewriteRegisterTile(Postproc):
     is what the intrinsic does at once. It never rejects.
     """
 
-    def __init__(self) -> None:
-        self._target: Target | None = None
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        self._target = context.target
-
     def apply(self, sch: Schedule) -> bool:
         """Tile the reductions of every function."""
-        target = as_target(self._target)
+        target = self._task_target()
         for name in functions_with_blocks(sch):
             root = sch.state.root(name).block
             registers = target.vector_registers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from search.auto_tensorize import refusal_reason
+from search.errors import refusal_reason
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.spaces.annotations import AUTO_TENSORIZE
 from tensorir.nodes.stmt import Block

@@ -1,6 +1,5 @@
 """Runners, which measure candidates."""
 
-from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.local_runner import LocalRunner
 from search.runner.runner import (
     PyRunner,
@@ -10,6 +9,7 @@ from search.runner.runner import (
     RunnerInput,
     RunnerResult,
 )
+from search.runner.time_call import EvaluatorConfig
 
 __all__ = [
     "EvaluatorConfig",

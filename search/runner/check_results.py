@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from search.arg_info import TensorInfo
 from search.runner.argument_values import Values
-from search.runner.random_fill import FLOATS, Fill, as_numbers
+from search.runner.arguments import FLOATS, Fill, as_numbers
 from tensorir.nodes.dtype import DataType
 
 REFERENCE_SUFFIX: Final = ".npz"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
@@ -15,13 +17,12 @@ from numpy.typing import NDArray
 from codegen import Target, why_not_here
 from search.builder.artifact_directory import ArtifactDirectory
 from search.errors import TuningError
+from search.runner.arguments import write_given
 from search.runner.check_results import REFERENCE_SUFFIX
-from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
-from search.runner.random_fill import write_given
 from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
-from search.runner.time_call import first_call_limit
+from search.runner.time_call import EvaluatorConfig, first_call_limit
 from search.workers.core_split import core_split
 from search.workers.worker import Outcome
 from search.workers.worker_pool import Job, WorkerPool
@@ -99,8 +100,16 @@ class LocalRunner(Runner):
         So what has been measured can be stored before the next candidate starts. What one finds
         out about the best time counts for those asked later.
         """
-        best = _BestTimes()
-        return [_Measurement(self, entry, best).future() for entry in runner_inputs]
+        best: dict[str | None, float] = {}
+
+        def measured(entry: RunnerInput) -> RunnerResult:
+            known = [best.get(entry.reference_path, math.inf), entry.best_seconds or math.inf]
+            least = min(known)
+            result = self.measure(replace(entry, best_seconds=least if least < math.inf else None))
+            best[entry.reference_path] = min(known[0], result.median_secs or math.inf)
+            return result
+
+        return [RunnerFuture.on_demand(partial(measured, entry)) for entry in runner_inputs]
 
     def measure(self, entry: RunnerInput) -> RunnerResult:
         """Measure one candidate now, or when the pause after the last one is over."""
@@ -205,39 +214,6 @@ class LocalRunner(Runner):
         if self._directory is not None:
             self._directory.remove()
             self._directory = None
-
-
-class _BestTimes(dict[str | None, float]):
-    """The best time of those measured so far, by the program that they were made of."""
-
-    def merged(self, entry: RunnerInput) -> RunnerInput:
-        known = [t for t in (self.get(entry.reference_path), entry.best_seconds) if t is not None]
-        return replace(entry, best_seconds=min(known, default=None))
-
-    def note(self, entry: RunnerInput, result: RunnerResult) -> None:
-        seconds = result.median_secs
-        if seconds is not None:
-            before = self.get(entry.reference_path, seconds)
-            self[entry.reference_path] = min(before, seconds)
-
-
-class _Measurement:
-    """A candidate that is measured on demand, once."""
-
-    def __init__(self, runner: LocalRunner, entry: RunnerInput, best: _BestTimes) -> None:
-        self._runner = runner
-        self._entry = entry
-        self._best = best
-        self._found: RunnerResult | None = None
-
-    def future(self) -> RunnerFuture:
-        return RunnerFuture(lambda: self._found is not None, self.result)
-
-    def result(self) -> RunnerResult:
-        if self._found is None:
-            self._found = self._runner.measure(self._best.merged(self._entry))
-            self._best.note(self._entry, self._found)
-        return self._found
 
 
 def _failure(what: str, outcome: Outcome) -> RunnerResult:

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 import codegen
 from codegen import AssertionFailedError, Function, LinkError, Module, Target, host
 from search.arg_info import ArgInfo, TensorInfo
-from search.measuring.remove_layout_rewrite import rewritten_parameter
+from search.measuring.measure_candidate import rewritten_parameter
+from search.runner.arguments import Fill, as_numbers, perturbed, random_arrays
 from search.runner.check_results import Expected, Reference, all_finite, difference
-from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.program_facts import ProgramFacts
-from search.runner.random_fill import Fill, as_numbers, perturbed, random_arrays
 from search.runner.reference_program import CHECKED, EXACT
-from search.runner.time_call import first_call_limit, times
+from search.runner.time_call import EvaluatorConfig, first_call_limit, times
 from search.workers.core_split import CoreSplit
 from tensorir.nodes.dtype import FLOAT64, DataType
 
@@ -220,7 +219,6 @@ def _laid_out(
     """Return copies of the inputs, weights in the layout that the candidate takes."""
     arrays: list[NDArray[Any]] = []
     for position, (given, info) in enumerate(zip(inputs, infos, strict=True)):
-        assert isinstance(info, TensorInfo)
         array = codegen.empty(info.shape, info.dtype)
         rewrite = rewritten_parameter(position)
         if rewrite in module:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from search.runner.argument_values import Values, argument_values
-from search.runner.random_fill import Fill
+from search.runner.arguments import Fill
 from tensorir.function import IRModule
 from tensorir.nodes.expr import (
     BufferLoad,

@@ -86,8 +86,7 @@ class Runner(ABC):
     @staticmethod
     def create(kind: str | type[Runner] | Runner = "local", *args: Any, **kwargs: Any) -> Runner:
         """Return a runner: `"local"`."""
-        made: Runner = Runner.kinds.part(Runner, kind, *args, **kwargs)
-        return made
+        return Runner.kinds.part(kind, *args, **kwargs)
 
     @abstractmethod
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from codegen import PreparedCall
-from search.runner.evaluator_config import EvaluatorConfig
+from search.errors import TuningError
 
 _SLICES: Final = 20
 """The number of parts in which the calls of one result are timed.
@@ -32,6 +33,28 @@ _LONG: Final = 10e-3
 
 _HOPELESS: Final = 10
 _LEAST_LIMIT: Final = 50e-3
+
+
+@dataclass(frozen=True)
+class EvaluatorConfig:
+    """The number and length of the calls by which a candidate is timed.
+
+    Each of `repeat` results is the time per call over at least `number` calls that take at least
+    `min_repeat_ms` altogether. With `enable_cpu_cache_flush`, the arguments but the first are
+    dropped from the caches before each `number` calls, up to 64 times.
+    """
+
+    number: int = 3
+    repeat: int = 1
+    min_repeat_ms: int = 100
+    enable_cpu_cache_flush: bool = False
+
+    def __post_init__(self) -> None:
+        if self.number < 1 or self.repeat < 1 or self.min_repeat_ms < 0:
+            raise TuningError(
+                "EvaluatorConfig needs number >= 1, repeat >= 1 and min_repeat_ms >= 0, got "
+                f"{self.number}, {self.repeat}, {self.min_repeat_ms}"
+            )
 
 
 def first_call_limit(best: float | None) -> float | None:

@@ -1,25 +1,39 @@
-"""Naming the best schedule of a task, and how sure that is."""
+"""The best schedule of a task: the best candidates are measured again, in turns.
+
+In a search each candidate is measured once, at its own time, and the best of many is often one that
+was lucky. Measured in turns (A B C A B C ...), all of them meet the same machine.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from search.database.best_records import RIVAL, best_records
-from search.database.usable_records import with_schedules
-from search.errors import blamed_on
+import numpy as np
+from numpy.typing import NDArray
+
+from search.builder import Builder, BuilderInput
+from search.database.best_records import RIVAL, best_records, usable, with_schedules
+from search.database.records import TuningRecord
+from search.errors import TuningError, blamed_on
 from search.reports.profiler import Profiler
-from search.runs.confirm_best import confirm_best, summary
+from search.runner import Runner, RunnerInput
+from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from search.context import TuneContext
-    from search.database import TuningRecord
-    from search.runs.confirm_best import Confirmation
     from search.runs.tuning_run import TuningRun
     from search.task_scheduler import TaskRecord
+
+_LEAST_ROUNDS: Final = 3
+"""However little time there is: fewer say nothing of how certain the result is."""
+_FEWEST_ROUNDS: Final = 5
+_MOST_ROUNDS: Final = 15
+_ENOUGH: Final = 0.95
+_RESAMPLES: Final = 2000
 
 _FIRST_TRIALS: Final = 16
 """The trials that a search begins with, at most: the default first, then samples."""
@@ -28,6 +42,153 @@ _FIRST_RIVAL: Final = 1.5
 _SHARE: Final = 0.02
 _LEAST_SECONDS: Final = 0.5
 """The time it may take: a share of the search, but enough for a few rounds with quick kernels."""
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A record that was measured again: what the rounds gave, and how sure its rank is."""
+
+    record: TuningRecord
+    """The record, with one time for each round in place of those that it had."""
+    median: float
+    """Seconds per call."""
+    spread: float
+    """Half of the distance between the quartiles of the rounds, in seconds."""
+    ratio: float
+    """The factor to the fastest: 1 for the fastest, whose runner-up is the second.
+
+    Compared are medians of times relative to their rounds: a round in which the whole machine was
+    slow counts like the others.
+    """
+    certainty: float
+    """Probability that it is the fastest of those that were measured.
+
+    It is the share of 2,000 random choices of as many rounds, repetitions allowed (the bootstrap),
+    in which that median is the least.
+    """
+
+
+def confirm_best(
+    records: Sequence[TuningRecord],
+    builder: Builder,
+    runner: Runner,
+    context: TuneContext,
+    max_seconds: float = 10.0,
+) -> list[Confirmation]:
+    """Measure the records of a task again, in turns, and return them fastest first.
+
+    There are 5 to 15 rounds: they end when one is the fastest with a certainty of 0.95, or, after
+    three at the least, at the end of the round in which `max_seconds` are over. Records that cannot
+    be built or run any more are left out. Results are not checked again. TuningError for a context
+    without a target.
+    """
+    target = context.target
+    if target is None:
+        raise TuningError("the task has no target: pass one to TuneContext")
+    replayed = list(usable(records, TuningRecord.as_measure_candidate))
+    records = [record for record, _ in replayed]
+    candidates = [candidate for _, candidate in replayed]
+    built = builder.build([BuilderInput(c.mod, target) for c in candidates])
+    facts = None if context.mod is None else ProgramFacts.of(context.mod)
+    contenders = {
+        place: RunnerInput(
+            result.artifact_path,
+            target.kind,
+            candidate.args_info,
+            facts=facts,
+            input_data=context.input_data,
+        )
+        for place, (candidate, result) in enumerate(zip(candidates, built, strict=True))
+        if result.artifact_path is not None
+    }
+    try:
+        seconds = _rounds(contenders, runner, max_seconds)
+    finally:
+        for entry in contenders.values():
+            builder.remove_artifact(entry.artifact_path)
+    return _ranked({place: records[place] for place in seconds}, seconds)
+
+
+def summary(confirmations: Sequence[Confirmation]) -> str:
+    """Return in a sentence which is the fastest and how certain that is; fastest come first."""
+    if not confirmations:
+        return "No candidate could be measured again"
+    best, *others = confirmations
+    text = (
+        f"{best.median * 1e6:.4g} us +- {best.spread * 1e6:.2g} us in "
+        f"{len(best.record.run_secs or ())} rounds"
+    )
+    if not others:
+        return text
+    next_best = f"the second takes {others[0].ratio:.3f} times as long"
+    if best.certainty >= _ENOUGH:
+        return f"{text}, the fastest of {len(confirmations)}; {next_best}"
+    return (
+        f"{text}; of the {len(confirmations)} it is the fastest with a probability of "
+        f"{best.certainty:.0%} only: {next_best}, which is hardly a difference"
+    )
+
+
+def _rounds(
+    contenders: dict[int, RunnerInput], runner: Runner, max_seconds: float
+) -> dict[int, list[float]]:
+    """Return the seconds of each contender in each round, without those that failed in one."""
+    seconds: dict[int, list[float]] = {place: [] for place in contenders}
+    end = time.monotonic() + max_seconds
+    for number in range(1, _MOST_ROUNDS + 1):
+        for place in list(seconds):
+            (future,) = runner.run([contenders[place]])
+            found = future.result().median_secs
+            if found is None:
+                del seconds[place]
+            else:
+                seconds[place].append(found)
+        if not seconds or (number >= _LEAST_ROUNDS and time.monotonic() >= end):
+            break
+        if number >= _FEWEST_ROUNDS and _certainties(_relative(_table(seconds))).max() >= _ENOUGH:
+            break
+    return seconds
+
+
+def _ranked(
+    records: dict[int, TuningRecord], seconds: dict[int, list[float]]
+) -> list[Confirmation]:
+    if not seconds:
+        return []
+    table = _table(seconds)
+    low, middle, high = np.quantile(table, (0.25, 0.5, 0.75), axis=0)
+    relative = _relative(table)
+    ratios = np.median(relative, axis=0) / np.median(relative, axis=0).min()
+    certainties = _certainties(relative)
+    confirmations = [
+        Confirmation(
+            replace(records[place], run_secs=tuple(seconds[place])),
+            float(middle[column]),
+            float(high[column] - low[column]) / 2,
+            float(ratios[column]),
+            float(certainties[column]),
+        )
+        for column, place in enumerate(seconds)
+    ]
+    return sorted(confirmations, key=lambda c: c.ratio)
+
+
+def _table(seconds: dict[int, list[float]]) -> NDArray[np.float64]:
+    """Return the times as an array of [rounds, contenders]."""
+    return np.array(list(seconds.values())).T
+
+
+def _relative(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the times relative to the middle one of their rounds."""
+    return np.asarray(table / np.median(table, axis=1, keepdims=True))
+
+
+def _certainties(relative: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each contender the probability that it is the fastest."""
+    rounds, contenders = relative.shape
+    chosen = np.random.default_rng(0).integers(0, rounds, (_RESAMPLES, rounds))
+    fastest = np.median(relative[chosen], axis=1).argmin(axis=1)
+    return np.bincount(fastest, minlength=contenders) / _RESAMPLES
 
 
 def name_winner(run: TuningRun, task: TaskRecord) -> None:

@@ -28,8 +28,7 @@ from search.reports.logs import Logs
 from search.reports.progress import Progress
 from search.runner import Runner
 from search.runs.name_winner import name_winner
-from search.runs.run_journal import RunJournal, differences
-from search.runs.run_plan import plan_of
+from search.runs.run_journal import RunJournal, differences, plan_of
 from search.runs.trials import TrialLog
 from search.task_scheduler import TaskScheduler
 from search.tune_config import TuneConfig

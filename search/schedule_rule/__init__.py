@@ -2,18 +2,23 @@
 
 from search.schedule_rule import presets
 from search.schedule_rule.add_rfactor import AddRFactor
-from search.schedule_rule.apply_custom_rule import ApplyCustomRule, register_custom_rule
-from search.schedule_rule.auto_inline import AutoInline
-from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
-from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
-from search.schedule_rule.multi_level_tiling_wide_vector import MultiLevelTilingWideVector
+from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
+from search.schedule_rule.multi_level_tiling import (
+    MultiLevelTiling,
+    MultiLevelTilingWideVector,
+    ReuseType,
+)
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.pack_operands import PackOperands
-from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
-from search.schedule_rule.sample_register_tile import SampleRegisterTile
-from search.schedule_rule.schedule_rule import PyScheduleRule, ScheduleRule
+from search.schedule_rule.root_marks import ParallelizeVectorizeUnroll, SampleRegisterTile
+from search.schedule_rule.schedule_rule import (
+    ApplyCustomRule,
+    PyScheduleRule,
+    ScheduleRule,
+    register_custom_rule,
+)
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
 

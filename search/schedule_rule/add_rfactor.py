@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
 from search.analysis.tiling_needs import needs_rfactor
-from search.measuring.target_cores import target_cores
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import RANDOM_COMPUTE_PRODUCER
 from tensorir.nodes.expr import IterVar
@@ -43,10 +42,11 @@ class AddRFactor(ScheduleRule):
         self._shortest_untiled = 2
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        super()._initialize_with_tune_context(context)
         jobs = self.max_jobs_per_core
-        self._max_parallel_extent = None if jobs == -1 else target_cores(context) * jobs
+        self._max_parallel_extent = None if jobs == -1 else self._task_cores() * jobs
         if self.only_above_cores:
-            self._shortest_untiled = target_cores(context) + 1
+            self._shortest_untiled = self._task_cores() + 1
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the factored designs and the plain one."""

@@ -1,16 +1,20 @@
-"""Inlining of cheap element-wise blocks."""
+"""Inlining of blocks that are cheap to compute again: element-wise ones, and constants."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule import BlockRV, Schedule, ScheduleError
-from schedule.analysis.block_kind import complete_violation, is_dominant, is_spatial
+from schedule import BlockRV, Schedule
+from schedule.analysis.block_kind import (
+    complete_violation,
+    is_dominant,
+    is_spatial,
+    output_buffer,
+)
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef
-from search.analysis.access_pattern import access_pattern
-from search.schedule_rule.inline_constant_scalars import try_inline
-from search.schedule_rule.schedule_rule import ScheduleRule
+from search.analysis.tiling_needs import access_pattern
+from search.schedule_rule.schedule_rule import ScheduleRule, succeeds
 from search.spaces.annotations import AUTO_TENSORIZE, INLINE_RULE
 from tensorir.nodes.expr import Call, Select
 from tensorir.nodes.intrin import Op
@@ -54,25 +58,26 @@ class AutoInline(ScheduleRule):
         if sref.parent is None or len(sref.block.writes) != 1:
             return [sch]
         is_constant = self.inline_const_tensor and not sref.block.reads
-        if is_constant and _consumers(sch, sref) and try_inline(sch, block):
+        if is_constant and _consumers(sch, sref) and succeeds(sch.compute_inline, block):
             return [sch]
         if not self._is_cheap(sch, sref):
             return [sch]
         if sref.block.annotations.get(INLINE_RULE) == "disable":
             return [sch]
-        if self.into_consumer and _consumers(sch, sref) and try_inline(sch, block):
+        if self.into_consumer and _consumers(sch, sref) and succeeds(sch.compute_inline, block):
             return [sch]
         if self.into_producer and _has_plain_producer(sch, sref):
-            _try_reverse_inline(sch, block)
+            succeeds(sch.reverse_compute_inline, block)
         return [sch]
 
     def _is_cheap(self, sch: Schedule, block: StmtSRef) -> bool:
-        if _is_spatial_function(sch, block):
+        blocks = sch.state.blocks(sch.state.func_name_of(block))
+        if all(is_spatial(other) for other in blocks):
             return True
-        realize = block.block_realize
-        if self.disallow_op and _calls(realize, self.disallow_op):
+        nodes = list(walk(block.block_realize))
+        if self.disallow_op and any(_calls_one(node, self.disallow_op) for node in nodes):
             return False
-        if self.disallow_if_then_else and _has_condition(realize):
+        if self.disallow_if_then_else and any(map(_is_condition, nodes)):
             return False
         if not (self.require_injective or self.require_ordered):
             return True
@@ -85,6 +90,19 @@ class AutoInline(ScheduleRule):
             if self.require_ordered and not pattern.ordered:
                 return False
         return True
+
+
+class InlineConstantScalars(ScheduleRule):
+    """Inlines a block that reads nothing and writes one value of no dimension."""
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Inline the block if it is a constant scalar."""
+        node = sch.get(block)
+        if node.reads or len(node.writes) != 1 or node.writes[0].buffer.shape:
+            return [sch]
+        if output_buffer(sch.state, sch.get_sref(block)) is None:
+            succeeds(sch.compute_inline, block)
+        return [sch]
 
 
 def _consumers(sch: Schedule, block: StmtSRef) -> list[StmtSRef]:
@@ -103,30 +121,10 @@ def _has_plain_producer(sch: Schedule, block: StmtSRef) -> bool:
     return is_complete and AUTO_TENSORIZE not in source.block.annotations
 
 
-def _try_reverse_inline(sch: Schedule, block: BlockRV) -> None:
-    try:
-        sch.reverse_compute_inline(block)
-    except ScheduleError:
-        return
-
-
-def _is_spatial_function(sch: Schedule, block: StmtSRef) -> bool:
-    name = sch.state.func_name_of(block)
-    return all(is_spatial(other) for other in sch.state.blocks(name))
-
-
-def _has_condition(realize: BlockRealize) -> bool:
-    return any(_is_condition(node) for node in walk(realize))
-
-
 def _is_condition(node: Node) -> bool:
     if isinstance(node, BlockRealize):
         return not is_const_int(node.predicate, 1)
     return isinstance(node, (IfThenElse, Select)) or _calls_one(node, frozenset({"if_then_else"}))
-
-
-def _calls(realize: BlockRealize, names: frozenset[str]) -> bool:
-    return any(_calls_one(node, names) for node in walk(realize))
 
 
 def _calls_one(node: Node, names: frozenset[str]) -> bool:

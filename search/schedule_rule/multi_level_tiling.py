@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
-from search.analysis.tiling_needs import needs_multi_level_tiling
+from search.analysis.tiling_needs import is_elementwise_consumer, needs_multi_level_tiling
 from search.errors import TuningError
-from search.schedule_rule.elementwise_consumer import elementwise_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
 from tensorir.nodes.buffer import BufferRegion
@@ -20,6 +20,22 @@ from tensorir.nodes.ops import is_const_int
 from tensorir.rewriting.visit import collect_vars
 
 BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
+
+
+def elementwise_consumer(sch: Schedule, block: BlockRV) -> BlockRV | None:
+    """Return the only consumer of a block if it is element-wise, else None."""
+    consumers = sch.get_consumers(block)
+    if len(consumers) != 1 or not is_elementwise_consumer(sch.get_sref(consumers[0])):
+        return None
+    return consumers[0]
+
+
+def move_consumer(sch: Schedule, block: BlockRV, loop: LoopRV) -> None:
+    """Compute the element-wise consumer at a loop around the block, if it can be."""
+    consumer = elementwise_consumer(sch, block)
+    if consumer is not None:
+        with contextlib.suppress(ScheduleError):
+            sch.reverse_compute_at(consumer, loop, preserve_unit_loops=True)
 
 
 @dataclass(frozen=True)
@@ -242,3 +258,57 @@ def _levels(asked: Any) -> list[int]:
             f"{plain}"
         )
     return levels
+
+
+class MultiLevelTilingWideVector(MultiLevelTiling):
+    """Tiles as `MultiLevelTiling` does, with whole vectors as the innermost tile.
+
+    The loop over the last dimension of the written buffer always has as many iterations innermost
+    as a register of `vector_length_in_bits` holds elements of that buffer, or all of its iterations
+    if there are no more. The rest of the loop and the other loops are split by sampled factors.
+    """
+
+    def __init__(
+        self,
+        structure: str,
+        vector_length_in_bits: int,
+        max_innermost_factor: int | None = None,
+        reuse_read: ReuseType | None = None,
+        reuse_write: ReuseType | None = None,
+    ) -> None:
+        super().__init__(
+            structure,
+            max_innermost_factor=max_innermost_factor,
+            reuse_read=reuse_read,
+            reuse_write=reuse_write,
+        )
+        if vector_length_in_bits <= 0:
+            raise TuningError(
+                f"vector_length_in_bits is the length of a register, got {vector_length_in_bits}"
+            )
+        self.vector_length_in_bits = vector_length_in_bits
+
+    def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
+        """Return a loop in parts; that of the last written dimension ends in a whole vector."""
+        if parts == 1 or not _is_innermost_written(state, loop):
+            return super().split(state, loop, parts, most)
+        sch = state.sch
+        bits = sch.get(state.block).writes[0].buffer.dtype.bits
+        lanes = max(1, self.vector_length_in_bits // bits)
+        extent = sch.get(loop).extent
+        if not isinstance(extent, IntImm) or extent.value <= lanes:
+            return sch.split(loop, [*[1] * (parts - 1), None])
+        outer, vector = sch.split(loop, [None, lanes])
+        return [*super().split(state, outer, parts - 1, most), vector]
+
+
+def _is_innermost_written(state: TilingState, loop: LoopRV) -> bool:
+    """Say whether a loop gives the last index of what the block writes."""
+    realize = state.sch.get_sref(state.block).block_realize
+    region = realize.block.writes[0].region
+    loop_var = state.sch.get(loop).loop_var
+    return any(
+        value is loop_var and axis.var is region[-1].min
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if region
+    )

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from codegen.machine_intrinsics import refusal_of
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.intrin_match import Mismatch
-from search.auto_tensorize import refusal_reason
-from search.schedule_rule.intrin_loops import intrin_loops
-from search.schedule_rule.intrin_operands import repack, repacked_operands
+from search.errors import refusal_reason
+from search.schedule_rule.intrin_operands import intrin_loops, repack, repacked_operands
 from search.schedule_rule.multi_level_tiling import (
     BlockFilter,
     MultiLevelTiling,

@@ -7,14 +7,12 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final
 
-from codegen.target import as_target
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.packable import Packable, packable_operands
+from search.analysis.packed_operands import Packable, packable_operands
 from search.analysis.tiling_needs import has_been_tiled
 from search.feature_extractor.machine import Machine
-from search.measuring.target_cores import target_cores
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import AUTO_TENSORIZE, PACKED
 from tensorir.indices.index_map import IndexMap
@@ -59,9 +57,10 @@ class PackOperands(ScheduleRule):
         self._first_cache = 0
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        cores, jobs = target_cores(context), self.max_jobs_per_core
+        super()._initialize_with_tune_context(context)
+        cores, jobs = self._task_cores(), self.max_jobs_per_core
         self._jobs = 1 if cores == 1 or jobs == -1 else cores * jobs
-        self._first_cache = Machine.of(as_target(context.target)).caches[0]
+        self._first_cache = Machine.of(self._task_target()).caches[0]
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the design as it is, then those with a packed operand."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict, Unpack
 
 from search.schedule_rule.add_rfactor import AddRFactor
-from search.schedule_rule.apply_custom_rule import ApplyCustomRule
-from search.schedule_rule.auto_inline import AutoInline
-from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
+from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.pack_operands import PackOperands
-from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
-from search.schedule_rule.sample_register_tile import SampleRegisterTile
-from search.schedule_rule.schedule_rule import ScheduleRule
+from search.schedule_rule.root_marks import ParallelizeVectorizeUnroll, SampleRegisterTile
+from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
 from tensorir.tensor_intrin.matrix_tile import STEPS
@@ -54,14 +51,15 @@ _X86: Final[CpuNumbers] = {
     "structure": "SSRSRS",
     "intrins": [],
 }
-
-
-@ScheduleRule.kinds.register("llvm")
-def llvm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for any CPU without rules of its own."""
-    return _cpu_rules({**_X86, **changed})
-
-
+_ARM: Final[CpuNumbers] = {
+    **_X86,
+    "jobs": 8,
+    "innermost": 32,
+    "steps": 512,
+    "vector": 32,
+    "unroll": [0, 8, 32, 256],
+    "intrins": ["dot_4x4_i8i8s32_neon"],
+}
 _PAIRS: Final = ["dot_16x2_i16i16s32_avx512", "dot_8x2_i16i16s32_avx2"]
 _BFLOATS: Final = ["dot_16x2_bf16bf16f32_avx512", "dot_8x2_bf16bf16f32_avx512"]
 _BYTES: Final = ["dot_8x4_i8i8s32_vnniint8", "dot_16x4_vnni", "dot_8x4_vnni"]
@@ -72,61 +70,39 @@ _TILES: Final = [
     for types, lanes in (("u8i8i32", 64), ("i8i8i32", 64), ("bf16bf16f32", 32))
     for steps in STEPS
 ]
+_ARM_DOTS: Final = [
+    "dot_4x4_i8i8s32_sdot",
+    "dot_4x4_u8u8u32_udot",
+    "dot_4x4_u8u8i32_hdot",
+    "dot_4x4_u8i8s32_usdot",
+    "dot_4x2_bf16bf16f32_bfdot",
+    OtherSign("dot_4x4_i8i8s32_sdot"),
+]
 
-
-@ScheduleRule.kinds.register("amx")
-def amx_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for x86 that multiplies tiles of matrices, the longest sums first."""
-    return _cpu_rules({**_X86, "intrins": [*_TILES, *_VNNI], **changed})
-
-
-@ScheduleRule.kinds.register("vnni")
-def vnni_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for x86 with an instruction for dot products of bytes."""
-    return _cpu_rules({**_X86, "intrins": _VNNI, **changed})
-
-
-@ScheduleRule.kinds.register("avx512")
-def avx512_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for x86 with AVX-512, whose dot products of bytes take two instructions."""
-    return _cpu_rules({**_X86, "intrins": [*_PAIRS, "dot_16x4_avx512"], **changed})
-
-
-@ScheduleRule.kinds.register("avx2")
-def avx2_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for x86 with AVX2, which multiplies pairs of 16-bit integers."""
-    return _cpu_rules({**_X86, "intrins": _PAIRS, **changed})
-
-
-_ARM: Final[CpuNumbers] = {
-    **_X86,
-    "jobs": 8,
-    "innermost": 32,
-    "steps": 512,
-    "vector": 32,
-    "unroll": [0, 8, 32, 256],
-    "intrins": ["dot_4x4_i8i8s32_neon"],
+PRESETS: Final[Mapping[str, CpuNumbers]] = {
+    # Any CPU without rules of its own.
+    "llvm": _X86,
+    # X86 that multiplies tiles of matrices, the longest sums first.
+    "amx": {**_X86, "intrins": [*_TILES, *_VNNI]},
+    # X86 with an instruction for dot products of bytes.
+    "vnni": {**_X86, "intrins": _VNNI},
+    # X86 with AVX-512, whose dot products of bytes take two instructions.
+    "avx512": {**_X86, "intrins": [*_PAIRS, "dot_16x4_avx512"]},
+    # X86 with AVX2, which multiplies pairs of 16-bit integers.
+    "avx2": {**_X86, "intrins": _PAIRS},
+    # ARM, which has shorter vectors and smaller caches.
+    "asimd": _ARM,
+    # ARM with instructions for dot products of bytes.
+    "dotprod": {**_ARM, "intrins": _ARM_DOTS},
 }
+"""The numbers of each preset, by its name."""
 
 
-@ScheduleRule.kinds.register("asimd")
-def arm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for ARM, which has shorter vectors and smaller caches."""
-    return _cpu_rules({**_ARM, **changed})
+def _register(name: str, numbers: CpuNumbers) -> None:
+    def rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
+        return _cpu_rules({**numbers, **changed})
 
-
-@ScheduleRule.kinds.register("dotprod")
-def dotprod_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for ARM with instructions for dot products of bytes."""
-    dots = [
-        "dot_4x4_i8i8s32_sdot",
-        "dot_4x4_u8u8u32_udot",
-        "dot_4x4_u8u8i32_hdot",
-        "dot_4x4_u8i8s32_usdot",
-        "dot_4x2_bf16bf16f32_bfdot",
-        OtherSign("dot_4x4_i8i8s32_sdot"),
-    ]
-    return _cpu_rules({**_ARM, "intrins": dots, **changed})
+    ScheduleRule.kinds.register(name)(rules)
 
 
 def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
@@ -171,3 +147,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
         SampleRegisterTile((1, 0.75), (0.75, 0.25)),
         RandomComputeLocation(),
     ]
+
+
+for _name, _numbers in PRESETS.items():
+    _register(_name, _numbers)

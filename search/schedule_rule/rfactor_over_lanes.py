@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from codegen.target import as_target
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
 from search.analysis.lane_axis import LaneAxis, reduction_along_memory
 from search.analysis.tiling_needs import is_reduction_to_design
-from search.schedule_rule.elementwise_consumer import move_consumer
+from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import TILING_STRUCTURE
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from search.context import TuneContext
 
 _STRUCTURE: Final = "SSRS"
 """Two levels of spatial loops, the reduction, and the tile whose sums the registers hold."""
@@ -49,10 +44,6 @@ class RFactorOverLanes(ScheduleRule):
 
     def __init__(self, max_innermost_factor: int = 16) -> None:
         self.max_innermost_factor = max_innermost_factor
-        self._target: Target | None = None
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        self._target = context.target
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the design in lanes and the one before."""
@@ -60,7 +51,7 @@ class RFactorOverLanes(ScheduleRule):
         if not is_reduction_to_design(sch.state, sref):
             return [sch]
         for may_pad in (True, False):
-            axis = reduction_along_memory(sch.state, sref, as_target(self._target), may_pad)
+            axis = reduction_along_memory(sch.state, sref, self._task_target(), may_pad)
             if axis is not None and (may_pad or axis.lanes.multiple == 1):
                 twin = sch.copy()
                 # Not every update has partial results, one that subtracts has none; and not every

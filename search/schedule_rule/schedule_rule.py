@@ -1,19 +1,25 @@
-"""The base class of schedule rules."""
+"""The base class of schedule rules, and the rule that applies those that a program asks for."""
 
 from __future__ import annotations
 
-import copy
+import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from search.kinds import Kinds
+from schedule import BlockRV, ExpiredHandleError, Schedule, ScheduleError
+from search.errors import TuningError
+from search.kinds import Kinds, TaskPart
+from search.spaces.annotations import SCHEDULE_RULE
 
 if TYPE_CHECKING:
-    from schedule import BlockRV, Schedule
     from search.context import TuneContext
 
+CustomRule = Callable[[Schedule, BlockRV], list[Schedule]]
+_rules: Final[dict[str, CustomRule]] = {}
 
-class ScheduleRule(ABC):
+
+class ScheduleRule(TaskPart, ABC):
     """Rewrites one block of a schedule, perhaps in several ways.
 
     `PostOrderApply` calls `apply` on every block. A rule keeps no state between calls other than
@@ -32,9 +38,6 @@ class ScheduleRule(ABC):
         """
         return ScheduleRule.kinds.make(kind, **changed)
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take from the context what the rule needs, usually its target; called once before use."""
-
     @abstractmethod
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the schedules that the rule makes of `sch`, which it may change in place.
@@ -42,13 +45,72 @@ class ScheduleRule(ABC):
         A rule that does not apply returns `[sch]` unchanged.
         """
 
-    def clone(self) -> Self:
-        """Return a rule for another task, to be initialised again."""
-        return copy.copy(self)
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
-
 
 PyScheduleRule = ScheduleRule
 """The base class under the name that it has for user classes in TVM."""
+
+
+def succeeds(primitive: Callable[..., object], *args: Any, **kwargs: Any) -> bool:
+    """Apply a primitive if it can be; say whether it was."""
+    try:
+        primitive(*args, **kwargs)
+    except ScheduleError:
+        return False
+    return True
+
+
+def exists(sch: Schedule, block: BlockRV) -> bool:
+    """Say whether a block is still there."""
+    try:
+        sch.get_sref(block)
+    except ExpiredHandleError:
+        return False
+    return True
+
+
+def register_custom_rule(name: str) -> Callable[[CustomRule], CustomRule]:
+    """Register the decorated function `f(sch, block) -> [schedules]` as a rule.
+
+    The name is `meta_schedule.<key of the target>.<value of the annotation>`, such as
+    `"meta_schedule.cpu.my_rule"`.
+    """
+
+    def add(function: CustomRule) -> CustomRule:
+        _rules[name] = function
+        return function
+
+    return add
+
+
+class ApplyCustomRule(ScheduleRule):
+    """Applies to a block with the annotation `schedule_rule` the rule of that name.
+
+    An unknown name is logged, and the annotation removed.
+    """
+
+    def __init__(self) -> None:
+        self._keys: tuple[str, ...] | None = None
+        self._logger = logging.getLogger("tensorir.search")
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        if context.target is None:
+            raise TuningError("ApplyCustomRule needs a task with a target")
+        self._keys = context.target.keys
+        self._logger = context.logger
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the schedules that the rule that the block asks for makes of it."""
+        wanted = sch.get(block).annotations.get(SCHEDULE_RULE)
+        if not isinstance(wanted, str) or wanted == "None":
+            return [sch]
+        if self._keys is None:
+            raise TuningError("ApplyCustomRule is used before it was initialised with a task")
+        names = [f"meta_schedule.{key}.{wanted}" for key in self._keys]
+        for name in names:
+            if name in _rules:
+                return _rules[name](sch, block)
+        self._logger.warning(
+            "No custom rule for block %r: none of %s is registered", sch.get(block).name_hint, names
+        )
+        sch.unannotate(block, SCHEDULE_RULE)
+        return [sch]

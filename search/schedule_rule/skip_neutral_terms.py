@@ -10,8 +10,7 @@ from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.neutral_terms import period_of
 from schedule.analysis.reducer import find_reduction
-from schedule.sref import StmtSRef
-from search.analysis.access_pattern import is_elementwise_consumer
+from search.analysis.tiling_needs import is_elementwise_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import FloorMod, IterVar, PrimExpr, Var
@@ -35,7 +34,8 @@ class SkipNeutralTerms(ScheduleRule):
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the design with shorter reduction loops, if there is one, and the one before."""
         sref = sch.get_sref(block)
-        if sref.block.init is None or not _has_remainder(sref) or not is_trivial_binding(sref):
+        has_remainder = any(isinstance(node, FloorMod) for node in walk(sref.block.body))
+        if sref.block.init is None or not has_remainder or not is_trivial_binding(sref):
             return [sch]
         plain = sch.copy()
         periods: dict[Var, int] = {}
@@ -52,10 +52,6 @@ class SkipNeutralTerms(ScheduleRule):
             return [plain]
         _split(sch, block, periods)
         return [sch, plain]
-
-
-def _has_remainder(block: StmtSRef) -> bool:
-    return any(isinstance(node, FloorMod) for node in walk(block.block.body))
 
 
 def _split(sch: Schedule, block: BlockRV, periods: Mapping[Var, int]) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from codegen.target import as_target
 from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
-from schedule.factorization import divisors
+from schedule.decisions.factorization import divisors
 from schedule.sref import StmtSRef, loops_above
 from search.analysis.lane_axis import vector_lanes
 from search.analysis.moves import moves
 from search.analysis.tiling_needs import is_reduction_to_design
 from search.feature_extractor.machine import Machine
-from search.schedule_rule.elementwise_consumer import move_consumer
+from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import REGISTER_TILE, TILING_STRUCTURE
 from tensorir.nodes.buffer import Buffer
@@ -24,11 +23,6 @@ from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import walk
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from search.context import TuneContext
-
 
 _STRUCTURE: Final = "SRSRS"
 _FEWEST_ROWS: Final = 4
@@ -58,10 +52,6 @@ class StreamRows(ScheduleRule):
     def __init__(self, max_rows: int = 8, max_vectors: int = 8) -> None:
         self.max_rows = max_rows
         self.max_vectors = max_vectors
-        self._target: Target | None = None
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        self._target = context.target
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the design that streams rows, if there is one, and the one before."""
@@ -69,7 +59,8 @@ class StreamRows(ScheduleRule):
         if not is_reduction_to_design(sch.state, sref):
             return [sch]
         rows = self._read_rows(sch, sref)
-        if rows is None or not _is_only_reduction(sch, sref):
+        others = sch.state.blocks(sch.state.func_name_of(sref))
+        if rows is None or not all(other is sref or is_spatial(other) for other in others):
             return [sch]
         plain = sch.copy()
         self._stream(sch, block, rows)
@@ -98,7 +89,7 @@ class StreamRows(ScheduleRule):
             for load, steps in zip(operands, moved, strict=True)
         ):
             return None
-        target = as_target(self._target)
+        target = self._task_target()
         register = target.vector_lanes(max(load.dtype.bits for load in loads))
         column, lanes = None, 1
         spatial, reduction = [], []
@@ -177,8 +168,3 @@ def _size(buffer: Buffer) -> int | None:
     """Return the number of elements of a buffer, None if it is not constant."""
     extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
     return prod(extents) if len(extents) == len(buffer.shape) else None
-
-
-def _is_only_reduction(sch: Schedule, block: StmtSRef) -> bool:
-    others = sch.state.blocks(sch.state.func_name_of(block))
-    return all(other is block or is_spatial(other) for other in others)

@@ -1,14 +1,106 @@
-"""Generations of individuals, each bred from the best of those before."""
+"""Generations of individuals, each bred from those before that a cost model scores best."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schedule.random_state import RandomState
+from search.errors import blamed_on
+from search.measuring.measure_candidate import described
 from search.reports.profiler import Profiler
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.individual import Individual, Key
-from search.search_strategy.scoring import Scoring
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+    from search.cost_model.cost_model import CostModel
+    from search.search_strategy.trace_application import TraceApplication
+    from search.spaces.design_space import DesignSpace
+
+_FEWER_PROGRAMS: Final = 8
+"""The factor by which fewer programs are made if the model could read other points."""
+
+_SEED: Final = 1
+_POINTS: Final = 96
+"""The random points that are scored of each space, for each structure of its program."""
+_STRUCTURES: Final = 3
+"""The random structures of a space that are tried: of each, some ten points are replayed."""
+_GENERATIONS: Final = 5
+_CHILDREN: Final = 64
+_PROGRAMS: Final = 16
+"""The programs that are made of a generation where points have other structures."""
+
+
+class Scored(NamedTuple):
+    """The individuals that were scored, and those that were rejected; the others were left out."""
+
+    scored: list[Individual]
+    rejected: list[Individual]
+
+
+class Scoring:
+    """Scores individuals by their decisions where the model can, else by their programs.
+
+    Making a program takes as long as scoring hundreds of points.
+    """
+
+    def __init__(self, context: TuneContext, cost_model: CostModel, breeding: Breeding) -> None:
+        self._context = context
+        self._model = cost_model
+        self._breeding = breeding
+
+    def score(self, individuals: Sequence[Individual], most_programs: int) -> Scored:
+        """Give each of them its score.
+
+        At most so many programs are made; what would need more is left out, here and there.
+        """
+        by_space: dict[int, list[Individual]] = {}
+        unread: list[Individual] = []
+        for individual in individuals:
+            if individual.space is None:
+                unread.append(individual)
+            else:
+                by_space.setdefault(individual.space.index, []).append(individual)
+        scored: list[Individual] = []
+        for of_space in by_space.values():
+            self._score_points(of_space, scored, unread)
+        most = most_programs if not scored else -(-most_programs // _FEWER_PROGRAMS)
+        unread = unread[:: max(1, -(-len(unread) // most))]
+        wanted = self._breeding.replay if self._model.reads_drafts else self._breeding.complete
+        made = [x for x in unread if wanted(x)]
+        self._score_programs(made)
+        rejected = [x for x in unread if x.sch is None]
+        return Scored([*scored, *made], rejected)
+
+    def _score_points(
+        self, group: Sequence[Individual], scored: list[Individual], unread: list[Individual]
+    ) -> None:
+        """Add points of one space to those that are scored, or whose programs the model wants."""
+        space = group[0].space
+        assert space is not None
+        decisions = [x.decisions for x in group if x.decisions is not None]
+        with blamed_on(self._model, lambda: f"{len(group)} point(s) of\n{space}"):
+            scores = self._model.score_points(self._context, space, decisions)
+        if scores is None:
+            unread.extend(group)
+            return
+        twins = [0] * len(group) if scores.twins is None else scores.twins.tolist()
+        for individual, mean, std, number in zip(
+            group, scores.mean.tolist(), scores.std.tolist(), twins, strict=True
+        ):
+            individual.mean, individual.std, individual.twins = mean, std, number
+            (unread if math.isnan(mean) else scored).append(individual)
+
+    def _score_programs(self, made: Sequence[Individual]) -> None:
+        if not made:
+            return
+        candidates = [self._breeding.candidate(x) for x in made]
+        with blamed_on(self._model, lambda: described(candidates)):
+            scores = self._model.predict(self._context, candidates)
+        for individual, score in zip(made, scores, strict=True):
+            individual.mean, individual.std = float(score), 0.0
 
 
 class Evolution:
@@ -93,3 +185,48 @@ class Evolution:
 def front_place(count: int, rng: RandomState) -> int:
     """Return an index below `count`; half of the draws are in the first quarter."""
     return int(count * rng.uniform_real() ** 2)
+
+
+def first_designs(
+    context: TuneContext,
+    spaces: Sequence[DesignSpace],
+    application: TraceApplication,
+    model: CostModel,
+) -> list[Individual]:
+    """Return points of the spaces with their scores, the most promising first.
+
+    They are the best that a short evolution finds, from random points of each space. Most points
+    of a space differ from one another by numbers only, such as the extents of tiles, and are scored
+    together without replaying them; of the structures that programs of a space can have (the places
+    of blocks) a few are tried. The same program, spaces and scores give the same designs. Whether
+    the postprocessors accept them is for the caller to find out.
+    """
+    rng = RandomState(_SEED)
+    breeding = Breeding(context, spaces, application, rng)
+    evolution = Evolution(
+        breeding,
+        Scoring(context, model, breeding),
+        set(),
+        rng,
+        mutate_prob=0.85,
+        max_fail_count=10,
+        exploration=0.0,
+    )
+    first = [point for space in spaces for point in _random_points(space, rng)]
+    pool = evolution.run(first, _GENERATIONS, _CHILDREN, _PROGRAMS, lambda _: None)
+    return sorted(pool, key=lambda individual: -individual.mean)
+
+
+def _random_points(space: DesignSpace, rng: RandomState) -> list[Individual]:
+    """Return random points of a space that have few structures between them."""
+    structural = space.structural_sites
+    found: dict[object, Individual] = {}
+    for _ in range(_STRUCTURES if structural else 1):
+        structure = space.sample(rng)
+        for _ in range(_POINTS):
+            point = list(space.sample(rng))
+            for k in structural:
+                point[k] = structure[k]
+            individual = Individual.at(space, tuple(point))
+            found[individual.key] = individual
+    return list(found.values())

@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from schedule import Schedule
 from schedule.random_state import RandomState
-from search.database.best_records import those_that_count
-from search.database.module_equality import ModuleSet
-from search.database.usable_records import with_traces
+from search.database.best_records import those_that_count, with_traces
+from search.database.module_equality import ModuleIndex
 from search.errors import TuningError
 from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.profiler import Profiler
 from search.search_strategy.batch_choice import choose_batch
 from search.search_strategy.breeding import Breeding
-from search.search_strategy.evolution import Evolution, front_place
-from search.search_strategy.first_designs import first_designs
-from search.search_strategy.individual import Individual, Key
-from search.search_strategy.measured import Measured
-from search.search_strategy.scoring import Scoring
+from search.search_strategy.evolution import Evolution, Scoring, first_designs, front_place
+from search.search_strategy.individual import Individual, Key, Measured
 from search.search_strategy.search_strategy import SearchStrategy, already_started, not_started
 from search.search_strategy.trace_application import TraceApplication
 from search.spaces.design_space import DesignSpace
@@ -151,7 +147,7 @@ class EvolutionarySearch(SearchStrategy):
             breeding=breeding,
             scoring=Scoring(context, cost_model, breeding),
             cost_model=cost_model,
-            programs=ModuleSet(database.module_equality),
+            programs=ModuleIndex(database.module_equality),
             max_trials=max_trials,
             per_iter=num_trials_per_iter,
         )
@@ -330,7 +326,7 @@ class EvolutionarySearch(SearchStrategy):
             return False
         assert individual.sch is not None
         search.known.add(individual.key)
-        return search.programs.add(individual.sch.mod)
+        return search.programs.add_first(individual.sch.mod, None)
 
     def _evolve(self, search: _Search, wanted: int) -> list[Individual]:
         """Return the individuals of an evolution that were not measured, with their scores."""
@@ -391,7 +387,7 @@ class _Search:
     breeding: Breeding
     scoring: Scoring
     cost_model: CostModel
-    programs: ModuleSet
+    programs: ModuleIndex[None]
     """Programs that were measured, those of this search."""
     max_trials: int
     per_iter: int

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from search.errors import TuningError
-from search.kinds import Kinds
+from search.kinds import Kinds, TaskPart
 
 if TYPE_CHECKING:
     from schedule import Schedule
-    from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
     from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
 
 
-class SearchStrategy(ABC):
+class SearchStrategy(TaskPart, ABC):
     """Decides which schedules to measure next.
 
     A task scheduler calls `pre_tuning` once, then `generate_measure_candidates` and
@@ -28,18 +26,10 @@ class SearchStrategy(ABC):
 
     kinds: ClassVar[Kinds[SearchStrategy]] = Kinds("search strategy")
 
-    context: TuneContext | None = None
-    """The task, from initialisation on."""
-
     @staticmethod
     def create(kind: str | SearchStrategy = "evolutionary", **kwargs: Any) -> SearchStrategy:
         """Return a strategy: `"evolutionary"`, `"replay-trace"` or `"replay-func"`."""
-        made: SearchStrategy = SearchStrategy.kinds.part(SearchStrategy, kind, **kwargs)
-        return made
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Remember the task; subclasses call this and fork their seed from the context."""
-        self.context = context
+        return SearchStrategy.kinds.part(kind, **kwargs)
 
     @abstractmethod
     def pre_tuning(
@@ -76,12 +66,6 @@ class SearchStrategy(ABC):
     def why_nothing(self) -> str | None:
         """Return why no candidate has come out so far, None if one has or it is not known."""
         return None
-
-    def clone(self) -> Self:
-        """Return a strategy with the same parameters and no search in progress."""
-        twin = copy.copy(self)
-        twin.context = None
-        return twin
 
 
 PySearchStrategy = SearchStrategy

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from schedule import BlockRV, ExpiredHandleError, Schedule
+from schedule import BlockRV, Schedule
 from search.errors import TuningError, blamed_on
-from search.schedule_rule.apply_custom_rule import ApplyCustomRule
-from search.schedule_rule.schedule_rule import ScheduleRule
+from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule, exists
 from search.space_generator.space_generator import (
     FROM_TARGET,
     MutatorsArg,
@@ -105,29 +105,17 @@ def _apply(rule: ScheduleRule, spaces: list[Schedule], all_blocks: list[BlockRV]
     for block in reversed(all_blocks):
         made: list[Schedule] = []
         for sch in spaces:
-            if _exists(sch, block) and (
-                isinstance(rule, ApplyCustomRule) or not _has_own_rule(sch, block)
+            if not exists(sch, block) or (
+                SCHEDULE_RULE in sch.get(block).annotations
+                and not isinstance(rule, ApplyCustomRule)
             ):
-                with blamed_on(rule, _given(sch, block)):
-                    made.extend(rule.apply(sch, block))
-            else:
                 made.append(sch)
+                continue
+            with blamed_on(rule, partial(_given, sch, sch.get(block).name_hint)):
+                made.extend(rule.apply(sch, block))
         spaces = made
     return spaces
 
 
-def _given(sch: Schedule, block: BlockRV) -> Callable[[], str]:
-    name = sch.get(block).name_hint
-    return lambda: f"block {name!r} of\n{sch.trace}"
-
-
-def _exists(sch: Schedule, block: BlockRV) -> bool:
-    try:
-        sch.get_sref(block)
-    except ExpiredHandleError:
-        return False
-    return True
-
-
-def _has_own_rule(sch: Schedule, block: BlockRV) -> bool:
-    return SCHEDULE_RULE in sch.get(block).annotations
+def _given(sch: Schedule, name: str) -> str:
+    return f"block {name!r} of\n{sch.trace}"

@@ -1,19 +1,19 @@
-"""The base class of space generators, and the presets of each target."""
+"""Space generators: the base class, those of a function and of others, the presets of targets."""
 
 from __future__ import annotations
 
-import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from schedule import Schedule
-from search.kinds import Kinds, instances
+from search.errors import TuningError
+from search.kinds import Kinds, TaskPart, instances
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
 from search.schedule_rule.schedule_rule import ScheduleRule
-from tensorir.errors import IRValueError
+from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -27,8 +27,13 @@ SpaceArg: TypeAlias = "SpaceGenerator | str | Callable[..., Any]"
 
 FROM_TARGET: Literal["from-target"] = "from-target"
 
+T = TypeVar("T")
+Rules: TypeAlias = "Sequence[ScheduleRule] | str | Callable[[], Sequence[ScheduleRule]]"
+Postprocs: TypeAlias = "Sequence[Postproc] | str | Callable[[], Sequence[Postproc]]"
+MutatorProbs: TypeAlias = "Mapping[Mutator, float] | str | Callable[[], Mapping[Mutator, float]]"
 
-class SpaceGenerator(ABC):
+
+class SpaceGenerator(TaskPart, ABC):
     """Turns a program into design spaces: schedules whose traces hold undecided samplings.
 
     `sch_rules`, `postprocs` and `mutator_probs` are given as objects, as the name of a preset
@@ -38,26 +43,18 @@ class SpaceGenerator(ABC):
 
     kinds: ClassVar[Kinds[SpaceGenerator]] = Kinds("space generator")
 
-    _context: TuneContext | None = None
-    """The task, from initialisation on."""
-
     def __init__(
         self,
         sch_rules: RulesArg = FROM_TARGET,
         postprocs: PostprocsArg = FROM_TARGET,
         mutator_probs: MutatorsArg = FROM_TARGET,
     ) -> None:
-        if not (sch_rules is None or isinstance(sch_rules, str)):
-            sch_rules = instances(ScheduleRule, "sch_rules", sch_rules)
-        if not (postprocs is None or isinstance(postprocs, str)):
-            postprocs = instances(Postproc, "postprocs", postprocs)
-        if not (mutator_probs is None or isinstance(mutator_probs, str)):
-            if not isinstance(mutator_probs, Mapping):
-                raise IRValueError(f"mutator_probs maps mutators to weights, got {mutator_probs!r}")
-            instances(Mutator, "mutator_probs", mutator_probs)
-        self._rules_arg = sch_rules
-        self._postprocs_arg = postprocs
-        self._mutators_arg = mutator_probs
+        self._given: dict[str, Any] = {
+            "sch_rules": _checked(ScheduleRule, "sch_rules", sch_rules),
+            "postprocs": _checked(Postproc, "postprocs", postprocs),
+            "mutator_probs": _checked(Mutator, "mutator_probs", mutator_probs),
+        }
+        """Each part as it was given: objects, or the name of a preset."""
         self.sch_rules: list[ScheduleRule] = []
         self.postprocs: list[Postproc] = []
         self.mutator_probs: dict[Mutator, float] = {}
@@ -83,44 +80,26 @@ class SpaceGenerator(ABC):
         ):
             preset = {"sch_rules": kind, "postprocs": kind, "mutator_probs": kind}
             return SpaceGenerator.kinds.make("post-order-apply", *args, **{**preset, **kwargs})
-        made: SpaceGenerator = SpaceGenerator.kinds.part(SpaceGenerator, kind, *args, **kwargs)
-        return made
+        return SpaceGenerator.kinds.part(kind, *args, **kwargs)
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         """Resolve presets by the target and initialise every rule, postprocessor and mutator."""
-        self._context = context
-        target = context.target
-        self.sch_rules = self._resolved_rules(target)
-        self.postprocs = self._resolved_postprocs(target)
-        self.mutator_probs = self._resolved_mutators(target)
-        parts: list[ScheduleRule | Postproc | Mutator] = [
-            *self.sch_rules,
-            *self.postprocs,
-            *self.mutator_probs,
-        ]
-        for part in parts:
+        super()._initialize_with_tune_context(context)
+        self.sch_rules = list(self._resolved("sch_rules", ScheduleRule.create))
+        self.postprocs = list(self._resolved("postprocs", Postproc.create))
+        self.mutator_probs = dict(self._resolved("mutator_probs", Mutator.create))
+        for part in (*self.sch_rules, *self.postprocs, *self.mutator_probs):
             part._initialize_with_tune_context(context)
 
-    def _resolved_rules(self, target: Target | None) -> list[ScheduleRule]:
-        given = self._rules_arg
-        if given is None or isinstance(given, str):
-            preset = _preset(given, target)
-            return ScheduleRule.create(preset) if preset else []
-        return list(given)
-
-    def _resolved_postprocs(self, target: Target | None) -> list[Postproc]:
-        given = self._postprocs_arg
-        if given is None or isinstance(given, str):
-            preset = _preset(given, target)
-            return Postproc.create(preset) if preset else []
-        return list(given)
-
-    def _resolved_mutators(self, target: Target | None) -> dict[Mutator, float]:
-        given = self._mutators_arg
-        if given is None or isinstance(given, str):
-            preset = _preset(given, target)
-            return Mutator.create(preset) if preset else {}
-        return dict(given)
+    def _resolved(self, name: str, create: Callable[[str], Any]) -> Any:
+        """Return one sort of parts: as given, or those of the preset that is meant."""
+        given = self._given[name]
+        if not isinstance(given, str):
+            return given
+        assert self.context is not None
+        if given == FROM_TARGET:
+            given = None if self.context.target is None else preset_kind(self.context.target)
+        return create(given) if given else ()
 
     @abstractmethod
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
@@ -131,19 +110,13 @@ class SpaceGenerator(ABC):
 
     def fresh_schedule(self, mod: IRModule) -> Schedule:
         """Return a schedule of `mod` with a seed of the task that this was initialised with."""
-        return Schedule(mod, seed=None if self._context is None else self._context.fork_seed())
+        return Schedule(mod, seed=None if self.context is None else self.context.fork_seed())
 
     def clone(self) -> Self:
         """Return a generator for another task, with rules, postprocessors and mutators cloned."""
-        twin = copy.copy(self)
-        if isinstance(self._rules_arg, Sequence) and not isinstance(self._rules_arg, str):
-            twin._rules_arg = [rule.clone() for rule in self._rules_arg]
-        if isinstance(self._postprocs_arg, Sequence) and not isinstance(self._postprocs_arg, str):
-            twin._postprocs_arg = [postproc.clone() for postproc in self._postprocs_arg]
-        if isinstance(self._mutators_arg, Mapping):
-            twin._mutators_arg = {m.clone(): weight for m, weight in self._mutators_arg.items()}
+        twin = super().clone()
+        twin._given = {name: _cloned(given) for name, given in self._given.items()}
         twin.sch_rules, twin.postprocs, twin.mutator_probs = [], [], {}
-        twin._context = None
         return twin
 
 
@@ -173,14 +146,124 @@ def preset_kind(target: Target) -> str:
     return "llvm"
 
 
-def _preset(given: str | None, target: Target | None) -> str | None:
-    """Return the preset that a constructor argument means, None for a task without a target."""
-    if given is not None and given != FROM_TARGET:
+def _checked(base: type[Any], name: str, given: Any) -> Any:
+    """Return an argument of a generator, objects or the name of a preset; IRValueError for else."""
+    if given is None or isinstance(given, str):
+        return FROM_TARGET if given is None else given
+    if base is not Mutator:
+        return instances(base, name, given)
+    if not isinstance(given, Mapping):
+        raise IRValueError(f"{name} maps mutators to weights, got {given!r}")
+    instances(base, name, given)
+    return given
+
+
+def _cloned(given: Any) -> Any:
+    """Return a clone of one sort of parts."""
+    if isinstance(given, str):
         return given
-    return None if target is None else preset_kind(target)
+    if isinstance(given, Mapping):
+        return {part.clone(): weight for part, weight in given.items()}
+    return [part.clone() for part in given]
 
 
 def _takes_nothing(function: Callable[..., Any]) -> bool:
     parameters = inspect.signature(function).parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return not any(p.kind in (*positional, inspect.Parameter.VAR_POSITIONAL) for p in parameters)
+
+
+@SpaceGenerator.kinds.register("schedule-fn")
+class ScheduleFn(SpaceGenerator):
+    """Calls `sch_fn(sch)` on a fresh schedule.
+
+    The function transforms the schedule that it is given and returns None or a schedule, or it
+    returns a list of schedules; anything else is an IRTypeError. `sch_rules` are not used.
+    """
+
+    def __init__(
+        self,
+        sch_fn: Callable[[Schedule], Any],
+        sch_rules: RulesArg = FROM_TARGET,
+        postprocs: PostprocsArg = FROM_TARGET,
+        mutator_probs: MutatorsArg = FROM_TARGET,
+    ) -> None:
+        super().__init__(sch_rules, postprocs, mutator_probs)
+        self.sch_fn = sch_fn
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Return the schedules that the function makes of `mod`."""
+        sch = self.fresh_schedule(mod)
+        made = self.sch_fn(sch)
+        if made is None:
+            return [sch]
+        if isinstance(made, Schedule):
+            return [made]
+        if isinstance(made, list) and all(isinstance(one, Schedule) for one in made):
+            return made
+        raise IRTypeError(
+            "a schedule function returns None, a Schedule or a list of Schedules, "
+            f"{getattr(self.sch_fn, '__name__', 'this one')} returned {type(made).__name__}"
+        )
+
+
+@SpaceGenerator.kinds.register("union")
+class SpaceGeneratorUnion(SpaceGenerator):
+    """Concatenates the spaces of its members; postprocessors and mutators are its own."""
+
+    def __init__(
+        self,
+        space_generators: Sequence[SpaceArg],
+        sch_rules: RulesArg = FROM_TARGET,
+        postprocs: PostprocsArg = FROM_TARGET,
+        mutator_probs: MutatorsArg = FROM_TARGET,
+    ) -> None:
+        super().__init__(sch_rules, postprocs, mutator_probs)
+        self.space_generators = [SpaceGenerator.create(member) for member in space_generators]
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        super()._initialize_with_tune_context(context)
+        for member in self.space_generators:
+            member._initialize_with_tune_context(context)
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Return the spaces of the members in their order."""
+        return [sch for g in self.space_generators for sch in g.generate_design_space(mod)]
+
+    def clone(self) -> SpaceGeneratorUnion:
+        """Return a union of clones."""
+        twin = super().clone()
+        twin.space_generators = [member.clone() for member in self.space_generators]
+        return twin
+
+
+def space_from_parts(
+    space: SpaceArg | None = None,
+    blocks: Sequence[str] | None = None,
+    sch_rules: Rules | None = None,
+    postprocs: Postprocs | None = None,
+    mutator_probs: MutatorProbs | None = None,
+) -> SpaceGenerator:
+    """Return a space generator; parts that are not given are the defaults of the target.
+
+    `blocks` restricts the rules to blocks of these names. The last three are given as in the
+    constructor of a space generator, or as functions without parameters that return that.
+    TuningError for arguments that exclude each other, IRValueError for parts of another kind.
+    """
+    given = {"sch_rules": sch_rules, "postprocs": postprocs, "mutator_probs": mutator_probs}
+    parts: dict[str, Any] = {name: _made(part) for name, part in given.items() if part is not None}
+    if blocks is not None:
+        if space is not None:
+            raise TuningError("give either blocks, which filters the default space, or space")
+        names = frozenset(blocks)
+        parts["f_block_filter"] = lambda block: block.name_hint in names
+    if isinstance(space, SpaceGenerator) and parts:
+        raise TuningError(
+            f"{', '.join(parts)} cannot be given beside a finished space generator; "
+            "pass them to its constructor"
+        )
+    return SpaceGenerator.create("post-order-apply" if space is None else space, **parts)
+
+
+def _made(part: T | Callable[[], T]) -> T | Any:
+    return part() if callable(part) and not isinstance(part, type) else part

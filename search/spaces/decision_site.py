@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from schedule import BlockRV, Instruction, LoopRV
-from schedule.decision_domain import ChoiceDomain, DecisionDomain, plain_decision
+from schedule.decisions.domain import ChoiceDomain, DecisionDomain, plain_decision
+from schedule.decisions.tiles import InferredTileDomain, TileDomain
 from schedule.primitives.sample_compute_location import LocationDomain
-from schedule.tile_domain import InferredTileDomain, TileDomain
-from schedule.trace_names import Names
+from schedule.trace.names import Names
 from search.spaces.annotations import PARALLEL
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.rewriting.visit import collect_vars
@@ -180,3 +180,33 @@ def _purpose(inst: Instruction, domain: DecisionDomain | None) -> str:
     if isinstance(domain, LocationDomain):
         return LOCATION
     return inst.kind.name
+
+
+def decision_columns(sites: Sequence[Site], decisions: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each column.
+
+    A decision of several numbers has a column for each, `name[0]` the first. Sites of the same name
+    are numbered; where there are no sites, as their program is not known, decisions are `site 0`
+    and so on. A value is what the decision stands for, where its site knows that.
+    """
+    names = list(_unique([site.name for site in sites]))
+    for k, decision in enumerate(decisions):
+        name = names[k] if names else f"site {k}"
+        if isinstance(decision, (list, tuple)) and len(decision) != 1:
+            yield from ((f"{name}[{j}]", number) for j, number in enumerate(decision))
+            continue
+        number = decision[0] if isinstance(decision, (list, tuple)) else decision
+        domain = sites[k].domain if names else None
+        yield name, number if domain is None or number is None else _labelled(domain, number)
+
+
+def _unique(names: Sequence[str]) -> Iterator[str]:
+    """Yield names, numbered where several are the same."""
+    for k, name in enumerate(names):
+        yield name if names.count(name) == 1 else f"{name} ({names[:k].count(name) + 1})"
+
+
+def _labelled(domain: DecisionDomain, decision: Any) -> Any:
+    """Return the alternative that a decision stands for: a number where that is one."""
+    text = domain.label(decision)
+    return int(text) if text.removeprefix("-").isdigit() else text

@@ -10,9 +10,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule import Instruction, Schedule, ScheduleError, Trace
-from schedule.decision_domain import Decision
+from schedule.decisions.domain import Decision
 from schedule.random_state import RandomState
-from schedule.trace_json import to_json
+from schedule.trace.json_form import to_json
 from search.spaces.decision_site import Site, annotated_number, sites_of, with_number
 
 if TYPE_CHECKING:

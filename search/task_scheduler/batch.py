@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class Batch:
         assert task.ctx.target is not None
         self.candidates = list(candidates)
         self.runner_futures = [
-            _once(partial(self._measure, k)) for k in range(len(self.candidates))
+            RunnerFuture.on_demand(partial(self._measure, k)) for k in range(len(self.candidates))
         ]
         self._task = task
         self._runner = runner
@@ -91,15 +91,3 @@ class Batch:
                 f"unscheduled:\n{result.error_msg}"
             )
         return result.artifact_path
-
-
-def _once(measure: Callable[[], RunnerResult]) -> RunnerFuture:
-    """Return a future that measures when its result is asked for first."""
-    found: list[RunnerResult] = []
-
-    def result() -> RunnerResult:
-        if not found:
-            found.append(measure())
-        return found[0]
-
-    return RunnerFuture(lambda: bool(found), result)

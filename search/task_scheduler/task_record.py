@@ -1,30 +1,44 @@
-"""The record that a task scheduler keeps of a task."""
+"""The record that a task scheduler keeps of a task, its row in the table, its trials in a log."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from search.database.best_records import best_records, those_that_count
-from search.database.usable_records import with_schedules
+from search.database.best_records import best_records, those_that_count, with_schedules
 from search.measuring.flops import estimate_tir_flops
-from search.runner.input_data import refuse_what_cannot_be_made_up
+from search.runner.arguments import refuse_what_cannot_be_made_up
 from search.runner.program_facts import ProgramFacts
+from search.runs.trials import Stage, Trial
 
 if TYPE_CHECKING:
     from search.builder import BuilderFuture, BuilderResult
     from search.context import TuneContext
+    from search.database import Database
     from search.database.records import TuningRecord
     from search.measuring.measure_candidate import MeasureCandidate
-    from search.runner import RunnerFuture
-    from search.runs.confirm_best import Confirmation
+    from search.runner import RunnerFuture, RunnerResult
+    from search.runs.name_winner import Confirmation
     from search.task_scheduler.batch import Batch
 
 FAILED_MS: Final = 1e9
 """The latency in milliseconds of a trial that failed."""
+
+_HEADER: Final = (
+    "ID",
+    "Name",
+    "FLOP",
+    "Weight",
+    "Speed (GFLOPS)",
+    "Latency (us)",
+    "Weighted Latency (us)",
+    "Trials",
+    "Done",
+)
 
 
 @dataclass(eq=False)
@@ -136,3 +150,80 @@ class TaskRecord:
     def best_gflops(self) -> float | None:
         """The speed in GFLOPS at the best latency, None while no trial succeeded."""
         return None if self.best_ms is None else self.flop / self.best_ms / 1e6
+
+
+def statistics_table(tasks: Sequence[TaskRecord]) -> str:
+    """Return one row for each task, then the number of trials and the sum of latencies."""
+    rows = [_HEADER, *(_row(k, task) for k, task in enumerate(tasks))]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(_HEADER))]
+    lines = [
+        "|".join(f" {cell:>{width}} " for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+    rule = "-" * len(lines[0])
+    measured = [task for task in tasks if task.best_ms is not None]
+    trials = sum(task.trials for task in measured)
+    latency = sum((task.best_ms or 0.0) * 1e3 * task.task_weight for task in measured)
+    return "\n".join(
+        [
+            lines[0],
+            rule,
+            *lines[1:],
+            rule,
+            f"Total trials: {trials}",
+            f"Total latency (us): {latency:.6g}",
+        ]
+    )
+
+
+def _row(index: int, task: TaskRecord) -> tuple[str, ...]:
+    best, speed = task.best_ms, task.best_gflops
+    if best is None or speed is None:
+        figures: tuple[str, ...] = ("N/A", "N/A", "N/A")
+    else:
+        latency = best * 1e3
+        figures = (f"{speed:.4f}", f"{latency:.4f}", f"{latency * task.task_weight:.4f}")
+    return (
+        str(index),
+        task.ctx.task_name,
+        str(int(task.flop)),
+        str(int(task.task_weight)),
+        *figures,
+        str(task.trials),
+        "Y" if task.is_terminated else "",
+    )
+
+
+def trial_of(
+    task: TaskRecord,
+    database: Database,
+    candidate: MeasureCandidate,
+    build: BuilderResult,
+    result: RunnerResult,
+) -> Trial:
+    """Return the trial of a candidate that has just been measured, or failed on the way."""
+    assert task.ctx.mod is not None
+    return Trial(
+        task=task.ctx.task_name,
+        workload=database.workload_key(task.ctx.mod),
+        target=str(task.ctx.target),
+        batch=task.batches - 1,
+        number=task.trials,
+        stage=_stage(build, result),
+        error=build.error_msg or result.error_msg,
+        build_secs=build.seconds,
+        measure_secs=result.seconds,
+        run_secs=result.run_secs or (),
+        predicted=candidate.predicted,
+        time=time.time(),
+        space=candidate.space_index,
+        decisions=None if candidate.decisions is None else list(candidate.decisions),
+    )
+
+
+def _stage(build: BuilderResult, result: RunnerResult) -> Stage:
+    if build.error_msg is not None:
+        return "build"
+    if result.error_msg is not None:
+        return result.stage
+    return "stopped" if result.stopped else "done"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from search.cost_model.learn_from_records import learn_from_records
@@ -14,10 +16,7 @@ from search.measuring.measure_candidate import described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
 from search.task_scheduler.batch import Batch
-from search.task_scheduler.patience import Patience
-from search.task_scheduler.statistics_table import statistics_table
-from search.task_scheduler.task_record import FAILED_MS, TaskRecord
-from search.task_scheduler.trial_of import trial_of
+from search.task_scheduler.task_record import FAILED_MS, TaskRecord, statistics_table, trial_of
 
 if TYPE_CHECKING:
     from search.builder import Builder, BuilderResult
@@ -28,12 +27,32 @@ if TYPE_CHECKING:
     from search.runner import RunnerResult
     from search.runs.tuning_run import TuningRun
 
-
 _EMPTY_BATCHES: Final = 3
 """The number of empty batches in a row after which a strategy counts as exhausted."""
 
 Objective: TypeAlias = Callable[[Sequence[float]], float]
 """The number to minimise, from the best latency of each task in seconds, in their order."""
+
+
+@dataclass
+class Patience:
+    """Counts trials since a number last fell; over after `most` of them in vain, None never."""
+
+    most: int | None
+    best: float = math.inf
+    in_vain: int = 0
+
+    def note(self, value: float | None, trials: int) -> None:
+        """Take note of the number after so many more trials; None while it is not known."""
+        if value is not None and value < self.best:
+            self.best, self.in_vain = value, 0
+        else:
+            self.in_vain += trials
+
+    @property
+    def is_over(self) -> bool:
+        """True if the search is to give up; never before the number is known."""
+        return self.most is not None and self.in_vain >= self.most and self.best < math.inf
 
 
 class TaskScheduler(ABC):
@@ -59,8 +78,7 @@ class TaskScheduler(ABC):
     @staticmethod
     def create(kind: str | TaskScheduler = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
         """Return a scheduler: `"gradient"` or `"round-robin"`."""
-        made: TaskScheduler = TaskScheduler.kinds.part(TaskScheduler, kind, *args, **kwargs)
-        return made
+        return TaskScheduler.kinds.part(kind, *args, **kwargs)
 
     @abstractmethod
     def next_task_id(self) -> int:

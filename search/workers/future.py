@@ -27,3 +27,15 @@ class Future(Generic[R]):
     def ready(cls, result: R) -> Self:
         """Return a future of a result that is there already."""
         return cls(lambda: True, lambda: result)
+
+    @classmethod
+    def on_demand(cls, find: Callable[[], R]) -> Self:
+        """Return a future whose result is found when it is asked for first."""
+        found: list[R] = []
+
+        def result() -> R:
+            if not found:
+                found.append(find())
+            return found[0]
+
+        return cls(lambda: bool(found), result)

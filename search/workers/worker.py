@@ -105,7 +105,7 @@ class Worker:
         WorkerError if it cannot start.
         """
         try:
-            status, value = self._message()
+            status, value = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
             return self._died()
         if status in ("ready", "began"):
@@ -114,10 +114,6 @@ class Worker:
             self._allow(self._timeout)
             return None
         return Outcome(status, value, self._spent)
-
-    def _message(self) -> tuple[Any, Any]:
-        status, value = pickle.loads(self.connection.recv_bytes())
-        return status, value
 
     @property
     def _spent(self) -> float:
@@ -149,7 +145,7 @@ class Worker:
             return Outcome("lost", "a worker process was killed before it had a job")
         by = signal.Signals(-code) if code < 0 else None
         how = f"exited with {code}" if by is None else f"was ended by {by.name}"
-        text = f"the worker process {how}\n{_last_lines(said, 30)}".rstrip()
+        text = "\n".join([f"the worker process {how}", *said.splitlines()[-30:]]).rstrip()
         return Outcome("crash", text, self._spent, by)
 
 
@@ -158,7 +154,3 @@ def _end(process: subprocess.Popen[bytes], connection: Connection, errors: IO[by
     process.kill()
     process.wait()
     errors.close()
-
-
-def _last_lines(text: str, count: int) -> str:
-    return "\n".join(text.splitlines()[-count:])

@@ -11,34 +11,9 @@ from numpy.typing import NDArray
 
 from tensorir.errors import IRValueError
 from tensorir.function import IRModule, PrimFunc
-from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PointerType, PrimExpr, Var
+from tensorir.nodes.expr import FloatImm, IntImm, PointerType, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
-
-_DEFINES: Final[dict[str, frozenset[str]]] = {
-    "IterVar": frozenset({"var"}),
-    "Let": frozenset({"var"}),
-    "LetStmt": frozenset({"var"}),
-    "For": frozenset({"loop_var"}),
-    "Allocate": frozenset({"buffer_var"}),
-    "AllocateConst": frozenset({"buffer_var"}),
-    "Buffer": frozenset({"data", "shape", "strides", "elem_offset"}),
-    "Block": frozenset({"iter_vars"}),
-    "CommReducer": frozenset({"lhs", "rhs"}),
-    "PrimFunc": frozenset({"params"}),
-    "Function": frozenset({"params"}),
-    "VarBinding": frozenset({"var"}),
-    "MatchCast": frozenset({"struct_info", "var"}),
-}
-IGNORED: Final[dict[str, frozenset[str]]] = {
-    "Var": frozenset({"name"}),
-    "SizeVar": frozenset({"name"}),
-    "Buffer": frozenset({"name", "offset_factor"}),
-    "Block": frozenset({"name_hint"}),
-    "GraphVar": frozenset({"name"}),
-    "DataflowVar": frozenset({"name"}),
-}
-"""Fields by class that count neither for equality nor for hashes."""
 
 
 @any_depth
@@ -121,10 +96,10 @@ class Comparison:
         if isinstance(a, Node):
             if kind is not type(b):
                 return False
-            if isinstance(a, Var):
-                return self._var(a, b, defining)
+            if a.is_variable:
+                return self._variable(a, b, defining)
             of_kind = _KINDS.get(kind)
-            return self.fields(a, b, defining) if of_kind is None else of_kind(self, a, b, defining)
+            return self._fields(a, b, defining) if of_kind is None else of_kind(self, a, b)
         if isinstance(a, (tuple, list)):
             return isinstance(b, (tuple, list)) and self._sequence(a, b, defining)
         if isinstance(a, dict):
@@ -143,57 +118,34 @@ class Comparison:
             return same_kind and (self._ignore_ndarray or np.array_equal(_bits(a), _bits(b)))
         return same_plain(a, b)
 
-    def float_imm(self, a: FloatImm, b: FloatImm, defining: bool) -> bool:
+    def float_imm(self, a: FloatImm, b: FloatImm) -> bool:
         """Compare floats."""
         if a.dtype is not b.dtype:
             return self._at(".dtype")
         return same_plain(a.value, b.value) or self._at(".value")
 
-    def _var(self, a: Var, b: Var, defining: bool) -> bool:
+    def _variable(self, a: Node, b: Node, defining: bool) -> bool:
+        """Compare variables: mapped to each other, or the same where they are free."""
         mapped = self._forward.get(a)
         back = self._backward.get(b)
         if mapped is not None or back is not None:
             return mapped is b
-        if a.dtype is not b.dtype:
-            return self._at(".dtype")
-        if not _same_annotation(a, b):
-            return self._at(".type_annotation")
-        return self._map(a, b, defining)
-
-    def _map(self, a: Node, b: Node, defining: bool) -> bool:
-        """Map two variables to each other if this is allowed here."""
+        if not self._fields(a, b, defining):
+            return False
         if a is not b and not defining and not self._map_free:
             return False
         self._forward[a] = b
         self._backward[b] = a
         return True
 
-    def variable(self, a: Node, b: Node, defining: bool) -> bool:
-        """Compare variables that are nodes with fields: mapped, or the same where they are free."""
-        mapped = self._forward.get(a)
-        back = self._backward.get(b)
-        if mapped is not None or back is not None:
-            return mapped is b
-        return self.described(a, b, defining) and self._map(a, b, defining)
-
-    def described(self, a: Node, b: Node, defining: bool) -> bool:
-        """Compare nodes in which variables are defined where they themselves define something."""
-        return self.fields(a, b, defining, inherits=True)
-
-    def fields(self, a: Node, b: Node, defining: bool, inherits: bool = False) -> bool:
-        """Compare all fields that count."""
-        name = type(a).__name__
-        defines, ignored = _DEFINES.get(name), IGNORED.get(name)
+    def _fields(self, a: Node, b: Node, defining: bool) -> bool:
         # The variables of a dimension `n * 8` are defined by it as much as those of `n`.
-        everywhere = self._map_free or (defining and (inherits or isinstance(a, PrimExpr)))
-        for field in a.fields:
-            if ignored is not None and field in ignored:
-                continue
-            inner = everywhere or (defines is not None and field in defines)
+        everywhere = self._map_free or (defining and a.describes)
+        for field, defines in a.counted:
             x, y = getattr(a, field), getattr(b, field)
             if x is y and not isinstance(x, (Node, tuple, dict)):
                 continue
-            if not self.same(x, y, inner):
+            if not self.same(x, y, everywhere or defines):
                 return self._at(f".{field}")
         return True
 
@@ -218,17 +170,19 @@ class Comparison:
             return self._at(f"{step}[<missing entry>]", f"{step}[{missing[0]!r}]")
         return True
 
-    def module(self, a: IRModule, b: IRModule, defining: bool) -> bool:
+    def module(self, a: IRModule, b: IRModule) -> bool:
         """Compare the functions of two modules by name."""
         return self._mapping(a.functions, b.functions, ".functions") and self._mapping(
             a.attrs, b.attrs, ".attrs"
         )
 
-    def name(self, a: GlobalVar, b: GlobalVar, defining: bool) -> bool:
-        """Compare names of functions."""
-        return bool(a.name == b.name) or self._at(".name")
+    def pointer(self, a: PointerType, b: PointerType) -> bool:
+        """Compare types of pointers; no scope is the global one."""
+        if (a.storage_scope or "global") != (b.storage_scope or "global"):
+            return self._at(".storage_scope")
+        return self.same(a.element_type, b.element_type, False) or self._at(".element_type")
 
-    def prim_func(self, a: PrimFunc, b: PrimFunc, defining: bool) -> bool:
+    def prim_func(self, a: PrimFunc, b: PrimFunc) -> bool:
         """Compare tensor functions parameter by parameter."""
         if not self.same(a.params, b.params, True):
             return self._at(".params")
@@ -242,41 +196,18 @@ class Comparison:
         return self._mapping(a.attrs, b.attrs, ".attrs")
 
 
-_OfKind: TypeAlias = Callable[[Comparison, Any, Any, bool], bool]
+_OfKind: TypeAlias = Callable[[Comparison, Any, Any], bool]
 _KINDS: Final[dict[type, _OfKind]] = {
     FloatImm: Comparison.float_imm,
     PrimFunc: Comparison.prim_func,
     IRModule: Comparison.module,
-    GlobalVar: Comparison.name,
+    PointerType: Comparison.pointer,
 }
 """The comparisons of some kinds of nodes; all others are compared field by field."""
 
 
-VARIABLES: Final[set[type]] = set()
-"""Kinds of variables beside `Var`: nodes with fields that are mapped to one another."""
-
-
-def register_variable(kind: type) -> None:
-    """Let nodes of a kind be variables; what their fields define is defined where they are."""
-    _KINDS[kind] = Comparison.variable
-    VARIABLES.add(kind)
-
-
-def register_description(kind: type) -> None:
-    """Let nodes of a kind define the variables in them where they stand for a definition."""
-    _KINDS[kind] = Comparison.described
-
-
 def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def _same_annotation(a: Var, b: Var) -> bool:
-    x, y = a.type_annotation, b.type_annotation
-    if isinstance(x, PointerType) and isinstance(y, PointerType):
-        same_scope = (x.storage_scope or "global") == (y.storage_scope or "global")
-        return same_scope and Comparison(False).same(x.element_type, y.element_type, False)
-    return x is y or Comparison(False).same(x, y, False)
 
 
 def same_plain(a: Any, b: Any) -> bool:

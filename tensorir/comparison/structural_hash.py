@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorir.comparison.equal import IGNORED, VARIABLES, plain_text
+from tensorir.comparison.equal import plain_text
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PointerType, Var
 from tensorir.nodes.intrin import Op
@@ -83,13 +83,10 @@ class _Writer:
         elif isinstance(node, PointerType):
             out.append(f"pointer {node.storage_scope or 'global'}")
             self.write(node.element_type)
-        elif type(node) not in VARIABLES or self._is_new(node):
-            name = type(node).__name__
-            out.append(name)
-            ignored = IGNORED.get(name, frozenset())
-            for field in node.fields:
-                if field not in ignored:
-                    self.write(getattr(node, field))
+        elif not node.is_variable or self._is_new(node):
+            out.append(type(node).__name__)
+            for field, _ in node.counted:
+                self.write(getattr(node, field))
 
     def _is_new(self, var: Node) -> bool:
         """Number a variable, or write the number that it has."""

@@ -20,7 +20,7 @@ from tensorir.nodes.dtype import HANDLE
 from tensorir.nodes.expr import IntImm, Var
 from tensorir.nodes.stmt import Block, BlockRealize, For, SeqStmt, Stmt, sequence
 from tensorir.rewriting.fresh_copy import renew_defs
-from tensorir.rewriting.visit import walk
+from tensorir.rewriting.visit import defined, used_buffers, walk
 
 LAYOUT_FREE_BUFFERS: Final = "layout_free_buffers"
 """Attribute of a function: the positions of the parameters that may have any layout."""
@@ -136,25 +136,17 @@ def _is_compact(buffer: Buffer) -> bool:
 
 
 def _has_free_vars(nest: Stmt) -> bool:
-    used: set[Var] = set()
-    defined: set[Var] = set()
-    for node in walk(nest):
-        if isinstance(node, Var):
-            used.add(node)
-        elif isinstance(node, For):
-            defined.add(node.loop_var)
-        elif isinstance(node, Block):
-            defined.update(axis.var for axis in node.iter_vars)
-    return not used <= defined
+    nodes = list(walk(nest))
+    own = {var for node in nodes for var in defined(node)}
+    return any(isinstance(node, Var) and node not in own for node in nodes)
 
 
 def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
     """Say whether a statement accesses the memory of a buffer, under whatever name."""
-    for node in walk(stmt):
-        used = getattr(node, "buffer", None)
-        if node is buffer.data or (isinstance(used, Buffer) and used.data is buffer.data):
-            return True
-    return False
+    return any(
+        node is buffer.data or any(used.data is buffer.data for used in used_buffers(node))
+        for node in walk(stmt)
+    )
 
 
 def _writes(stmt: Stmt, buffer: Buffer) -> bool:

@@ -21,7 +21,7 @@ from tensorir.nodes.expr import (
 )
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.merged_index import merge_quotients
-from tensorir.nodes.node import Node
+from tensorir.nodes.node import Node, buffer, buffer_definition, definition, label, part, parts
 from tensorir.nodes.ops import as_expr, const, is_const_int
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Range(Node):
     `Range.from_min_extent` takes the two fields.
     """
 
-    __slots__ = ("extent", "min")
-    fields = ("min", "extent")
+    fields = (part("min"), part("extent"))
+    __slots__ = fields
 
     def __init__(self, begin: ExprLike, end: ExprLike | None = None) -> None:
         if end is None:
@@ -59,6 +59,8 @@ class Range(Node):
         made.extent = as_expr(extent)
         return made
 
+    rebuilt = from_min_extent
+
     @classmethod
     def point(cls, value: PrimExpr) -> Range:
         """Build the range that holds `value` alone."""
@@ -75,32 +77,19 @@ class Buffer(Node):
     more, because products of them are taken.
     """
 
-    __slots__ = (
-        "axis_separators",
-        "buffer_type",
-        "data",
-        "data_alignment",
-        "dtype",
-        "elem_offset",
-        "has_constant_layout",
-        "layout",
-        "name",
-        "offset_factor",
-        "shape",
-        "strides",
-    )
     fields = (
-        "data",
+        definition("data"),
         "dtype",
-        "shape",
-        "strides",
+        parts("shape", defines=True),
+        parts("strides", defines=True),
         "axis_separators",
-        "elem_offset",
+        part("elem_offset", defines=True),
         "data_alignment",
         "buffer_type",
-        "name",
-        "offset_factor",
+        label("name"),
+        label("offset_factor"),
     )
+    __slots__ = (*fields, "has_constant_layout", "layout")
 
     def __init__(
         self,
@@ -132,10 +121,6 @@ class Buffer(Node):
         """Return the storage scope, `"global"` where none is given."""
         kind = self.data.type_annotation
         return (kind.storage_scope or "global") if isinstance(kind, PointerType) else "global"
-
-    def with_(self, **changes: Any) -> Buffer:
-        """Return a new buffer that differs in the named fields; `data` is shared unless named."""
-        return Buffer(**{**{name: getattr(self, name) for name in self.fields}, **changes})
 
     def __getitem__(self, indices: Any) -> BufferLoad | BufferRegion:
         """Return a load, or a `BufferRegion` where an index is a slice without a step."""
@@ -301,8 +286,8 @@ class Buffer(Node):
 class BufferRegion(Node):
     """The box of a buffer given by one range a dimension."""
 
-    __slots__ = ("buffer", "region")
-    fields = ("buffer", "region")
+    fields = (buffer("buffer"), parts("region"))
+    __slots__ = fields
 
     def __init__(self, buffer: Buffer, region: Sequence[Range]) -> None:
         self.buffer = buffer
@@ -346,8 +331,8 @@ class BufferRegion(Node):
 class MatchBufferRegion(Node):
     """`buffer` as a view, with a layout of its own, of the region `source`."""
 
-    __slots__ = ("buffer", "source")
-    fields = ("buffer", "source")
+    fields = (buffer_definition("buffer"), part("source"))
+    __slots__ = fields
 
     def __init__(self, buffer: Buffer, source: BufferRegion) -> None:
         """Build the view; IRValueError names what does not go together."""

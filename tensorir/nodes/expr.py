@@ -19,7 +19,7 @@ from tensorir.nodes.leaves import SizeVar as SizeVar
 from tensorir.nodes.leaves import StringImm as StringImm
 from tensorir.nodes.leaves import Var as Var
 from tensorir.nodes.leaves import integer_limits as integer_limits
-from tensorir.nodes.node import Node
+from tensorir.nodes.node import Node, body, buffer, definition, definitions, part, parts
 from tensorir.nodes.operators import EqualOp as EqualOp
 from tensorir.nodes.operators import ExprLike as ExprLike
 from tensorir.nodes.operators import Operators
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 class BinaryOp(PrimExpr):
     """Two operands of one dtype."""
 
-    __slots__ = ("a", "b")
-    fields = ("dtype", "a", "b")
+    fields = ("dtype", part("a"), part("b"))
+    __slots__ = fields[1:]
     symbol: ClassVar[str]
 
     def __init__(self, a: PrimExpr, b: PrimExpr) -> None:
@@ -202,8 +202,8 @@ BINARY_OPS: Final = (*ARITHMETIC, *COMPARISONS, And, Or)
 class Not(PrimExpr):
     """Negation of a bool."""
 
-    __slots__ = ("a",)
-    fields = ("dtype", "a")
+    fields = ("dtype", part("a"))
+    __slots__ = fields[1:]
 
     def __init__(self, a: PrimExpr) -> None:
         if not a.dtype.is_bool:
@@ -215,8 +215,8 @@ class Not(PrimExpr):
 class Cast(PrimExpr):
     """A value converted to another type with the same lanes."""
 
-    __slots__ = ("value",)
-    fields = ("dtype", "value")
+    fields = ("dtype", part("value"))
+    __slots__ = fields[1:]
 
     def __init__(self, dtype: str, value: PrimExpr) -> None:
         self.dtype = DataType(dtype)
@@ -228,8 +228,8 @@ class Cast(PrimExpr):
 class Select(PrimExpr):
     """`true_value` where `condition` holds, else `false_value`; may evaluate both."""
 
-    __slots__ = ("condition", "false_value", "true_value")
-    fields = ("dtype", "condition", "true_value", "false_value")
+    fields = ("dtype", part("condition"), part("true_value"), part("false_value"))
+    __slots__ = fields[1:]
 
     def __init__(self, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr) -> None:
         if not condition.dtype.is_bool:
@@ -255,8 +255,8 @@ class Select(PrimExpr):
 class Ramp(PrimExpr):
     """The vector `base, base + stride, ..., base + (lanes - 1) * stride`."""
 
-    __slots__ = ("base", "lanes", "stride")
-    fields = ("dtype", "base", "stride", "lanes")
+    fields = ("dtype", part("base"), part("stride"), "lanes")
+    __slots__ = fields[1:]
 
     def __init__(self, base: PrimExpr, stride: PrimExpr, lanes: int) -> None:
         lanes = int(lanes)
@@ -276,8 +276,8 @@ class Ramp(PrimExpr):
 class Broadcast(PrimExpr):
     """A scalar repeated in every lane."""
 
-    __slots__ = ("lanes", "value")
-    fields = ("dtype", "value", "lanes")
+    fields = ("dtype", part("value"), "lanes")
+    __slots__ = fields[1:]
 
     def __init__(self, value: PrimExpr, lanes: int) -> None:
         lanes = int(lanes)
@@ -293,8 +293,8 @@ class Broadcast(PrimExpr):
 class Shuffle(PrimExpr):
     """Lanes picked by constant `indices` from the concatenation of `vectors`."""
 
-    __slots__ = ("indices", "vectors")
-    fields = ("dtype", "vectors", "indices")
+    fields = ("dtype", parts("vectors"), parts("indices"))
+    __slots__ = fields[1:]
 
     def __init__(self, vectors: Sequence[PrimExpr], indices: Sequence[PrimExpr]) -> None:
         self.vectors = tuple(vectors)
@@ -313,8 +313,8 @@ class Shuffle(PrimExpr):
 class Let(PrimExpr):
     """`body` with `var` standing for `value`."""
 
-    __slots__ = ("body", "value", "var")
-    fields = ("dtype", "var", "value", "body")
+    fields = ("dtype", definition("var"), part("value"), body("body"))
+    __slots__ = fields[1:]
 
     def __init__(self, var: Var, value: PrimExpr, body: PrimExpr) -> None:
         if var.dtype is not value.dtype:
@@ -328,8 +328,8 @@ class Let(PrimExpr):
 class BufferLoad(PrimExpr):
     """An element of a buffer, or a vector of elements where the last index is a vector."""
 
-    __slots__ = ("buffer", "indices", "predicate")
-    fields = ("dtype", "buffer", "indices", "predicate")
+    fields = ("dtype", buffer("buffer"), parts("indices"), part("predicate", optional=True))
+    __slots__ = fields[1:]
 
     def __init__(
         self, buffer: Buffer, indices: Sequence[PrimExpr], predicate: PrimExpr | None = None
@@ -371,8 +371,8 @@ def check_access(buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimE
 class GlobalVar(PrimExpr):
     """The name of a function in a module; compared by name."""
 
-    __slots__ = ("name",)
     fields = ("name",)
+    __slots__ = fields
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -390,8 +390,8 @@ class Call(PrimExpr):
     An argument may also be a `BufferLoad` whose address is meant, a string or a type.
     """
 
-    __slots__ = ("args", "op")
-    fields = ("dtype", "op", "args")
+    fields = ("dtype", "op", parts("args"))
+    __slots__ = fields[1:]
 
     def __init__(self, dtype: str, op: Op | GlobalVar, args: Sequence[PrimExpr]) -> None:
         self.dtype = DataType(dtype)
@@ -411,8 +411,8 @@ class IterVar(Operators, Node):
     ORDERED: ClassVar[int] = 3
     OPAQUE: ClassVar[int] = 4
 
-    __slots__ = ("dom", "iter_type", "thread_tag", "var")
-    fields = ("dom", "var", "iter_type", "thread_tag")
+    fields = (part("dom", optional=True), definition("var"), "iter_type", "thread_tag")
+    __slots__ = fields
 
     def __init__(
         self, dom: Range | None, var: Var | str, iter_type: int, thread_tag: str = ""
@@ -428,8 +428,13 @@ class IterVar(Operators, Node):
 class CommReducer(Node):
     """An associative, commutative combination of tuples of values, with its identity element."""
 
-    __slots__ = ("identity_element", "lhs", "result", "rhs")
-    fields = ("lhs", "rhs", "result", "identity_element")
+    fields = (
+        definitions("lhs"),
+        definitions("rhs"),
+        parts("result"),
+        parts("identity_element"),
+    )
+    __slots__ = fields
 
     def __init__(
         self,
@@ -451,8 +456,16 @@ class CommReducer(Node):
 class Reduce(PrimExpr):
     """A reduction in a tensor expression; never part of a finished function."""
 
-    __slots__ = ("axis", "combiner", "condition", "init", "source", "value_index")
-    fields = ("dtype", "combiner", "source", "axis", "condition", "value_index", "init")
+    fields = (
+        "dtype",
+        part("combiner"),
+        parts("source"),
+        parts("axis"),
+        part("condition"),
+        "value_index",
+        parts("init"),
+    )
+    __slots__ = fields[1:]
 
     def __init__(
         self,

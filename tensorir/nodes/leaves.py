@@ -8,7 +8,7 @@ from __future__ import annotations
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import HANDLE, INT32, DataType
 from tensorir.nodes.float_format import FORMATS
-from tensorir.nodes.node import Node
+from tensorir.nodes.node import Node, label
 from tensorir.nodes.operators import Operators
 from tensorir.nodes.types import PrimType, Type
 
@@ -18,6 +18,7 @@ class PrimExpr(Operators, Node):
 
     __slots__ = ("dtype",)
     dtype: DataType
+    describes = True
 
     def __bool__(self) -> bool:
         raise IRValueError(
@@ -35,8 +36,9 @@ class Var(PrimExpr):
     `annotation` is a dtype or a `Type`; a pointer type gives dtype `handle`.
     """
 
+    fields = ("dtype", "type_annotation", label("name"))
+    is_variable = True
     __slots__ = ("name", "type_annotation")
-    fields = ("dtype", "type_annotation", "name")
 
     def __init__(self, name: str, annotation: str | Type = INT32) -> None:
         self.name = name
@@ -69,8 +71,8 @@ class SizeVar(Var):
 class IntImm(PrimExpr):
     """An integer (or bool) constant."""
 
-    __slots__ = ("value",)
     fields = ("dtype", "value")
+    __slots__ = ("value",)
 
     def __init__(self, dtype: str, value: int) -> None:
         dtype = DataType(dtype)
@@ -100,8 +102,8 @@ class IntImm(PrimExpr):
 class FloatImm(PrimExpr):
     """A floating point constant; `value` is kept as a double."""
 
-    __slots__ = ("value",)
     fields = ("dtype", "value")
+    __slots__ = ("value",)
 
     def __init__(self, dtype: str, value: float) -> None:
         dtype = DataType(dtype)
@@ -133,8 +135,8 @@ def _is_number(value: object, number: float) -> bool:
 class StringImm(PrimExpr):
     """A string constant, as an argument of a call."""
 
-    __slots__ = ("value",)
     fields = ("value",)
+    __slots__ = fields
 
     def __init__(self, value: str) -> None:
         self.dtype = HANDLE

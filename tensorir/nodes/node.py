@@ -1,11 +1,19 @@
-"""The base of all IR nodes.
+"""The base of all IR nodes, and what a node class says about its fields.
 
 Nodes are plain classes with `__slots__` and a hand-written `__init__`: children are nodes or
 tuples, and nothing assigns to a node once it is built (type checkers see the fields as read-only
 because every rewrite in this package goes through constructors). On CPython 3.11, building a
 binary expression takes about 0.25 us this way, against 0.3 us for `dataclass(slots=True)` and
-1.2 us for a frozen one, and the search builds hundreds of thousands of nodes a second;
-`benchmarks/bench_nodes.py` prints the comparison.
+1.2 us for a frozen one, and the search builds hundreds of thousands of nodes a second.
+
+A class names its fields once, each with its meaning:
+
+    class For(Stmt):
+        fields = (definition("loop_var"), part("min"), part("extent"), "kind", body("body"), ...)
+        __slots__ = fields
+
+Walking, rebuilding, copying, comparing and hashing follow from that
+(`tensorir.rewriting`, `tensorir.comparison`), for the nodes of a user's own, too.
 
 Identity is meaningful for `Var` and `Buffer` only; `==` never compares structure, that is
 `structural_equal`'s job.
@@ -13,8 +21,12 @@ Identity is meaningful for `Var` and `Buffer` only; `==` never compares structur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NoReturn
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, NoReturn, Self, TypeVar
+
+V = TypeVar("V")
 
 _printer: Callable[..., str] | None = None
 _to_html: Callable[[str], str] | None = None
@@ -44,15 +56,127 @@ def show_text(text: str) -> None:
     _display(text)
 
 
+class Field(str):
+    """The name of a field, and what it means; a bare name is that of a plain value.
+
+    Plain values count for equality. The functions below give names every other meaning.
+    """
+
+    __slots__ = ("counts", "defines", "is_body", "many", "optional", "rewritten", "walked")
+    rewritten: str
+    """Which method of a `Rewriter` gives the new value, "node" for the call; empty: it stays."""
+    walked: bool
+    many: bool
+    """True for a tuple of what the meaning says."""
+    optional: bool
+    """True if None may stand there."""
+    defines: bool
+    """True if variables are defined here."""
+    is_body: bool
+    """True if definitions and facts of the node hold there."""
+    counts: bool
+    """True if equality and hashes look at it."""
+
+    def __new__(
+        cls,
+        name: str,
+        rewritten: str = "",
+        *,
+        walked: bool = False,
+        many: bool = False,
+        optional: bool = False,
+        defines: bool = False,
+        is_body: bool = False,
+        counts: bool = True,
+    ) -> Field:
+        """Name a field."""
+        made = super().__new__(cls, name)
+        made.rewritten, made.walked, made.many, made.optional = rewritten, walked, many, optional
+        made.defines, made.is_body, made.counts = defines, is_body, counts
+        return made
+
+
+def part(name: str, *, optional: bool = False, walked: bool = True, defines: bool = False) -> Field:
+    """Name a child; one that is not `walked` is rebuilt, but no part of what the node does."""
+    return Field(name, "node", walked=walked, optional=optional, defines=defines)
+
+
+def parts(
+    name: str, *, optional: bool = False, walked: bool = True, defines: bool = False
+) -> Field:
+    """Name a tuple of children."""
+    return Field(name, "node", many=True, walked=walked, optional=optional, defines=defines)
+
+
+def body(name: str, *, optional: bool = False, walked: bool = True) -> Field:
+    """Name a child in which the definitions of the node, or facts that it states, hold."""
+    return Field(name, "node", walked=walked, optional=optional, is_body=True)
+
+
+def buffer(name: str) -> Field:
+    """Name a buffer that is used."""
+    return Field(name, "buffer")
+
+
+def definition(name: str) -> Field:
+    """Name a variable that is defined by the node."""
+    return Field(name, "define", defines=True)
+
+
+def definitions(name: str) -> Field:
+    """Name a tuple of variables that are defined by the node."""
+    return Field(name, "define", many=True, defines=True)
+
+
+def buffer_definition(name: str, *, many: bool = False) -> Field:
+    """Name a buffer (or a tuple of `many`) that is defined by the node."""
+    return Field(name, "define_buffer", many=many)
+
+
+def value(name: str, *, walked: bool = False) -> Field:
+    """Name an attribute: any value, with nodes in it or not."""
+    return Field(name, "value", walked=walked)
+
+
+def label(name: str) -> Field:
+    """Name a name, or something else that counts neither for equality nor for hashes."""
+    return Field(name, counts=False)
+
+
 class Node:
     """Something with a place in a program.
 
     `fields` names the children and plain values that make up the node, in the order in which
-    structural comparison visits them.
+    structural comparison visits them; `roles` are the names with their meanings. `walk_order` names
+    the children in program order where that is another one. The parameters of `__init__` are
+    fields; a class whose nodes are rebuilt in another way has a static method `rebuilt` with the
+    same parameters.
     """
 
     __slots__ = ("__weakref__",)
     fields: ClassVar[tuple[str, ...]] = ()
+    roles: ClassVar[tuple[Field, ...]] = ()
+    walk_order: ClassVar[tuple[str, ...]] = ()
+    counted: ClassVar[tuple[tuple[str, bool], ...]] = ()
+    """The fields that count for equality, and whether variables are defined there."""
+    is_variable: ClassVar[bool] = False
+    """True for nodes that are what they are by identity, and are mapped to one another."""
+    describes: ClassVar[bool] = False
+    """True if variables anywhere in the node are defined where it stands for a definition."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "fields" in cls.__dict__:
+            cls.roles = tuple(f if isinstance(f, Field) else Field(f) for f in cls.fields)
+            cls.counted = tuple((sys.intern(str(f)), f.defines) for f in cls.roles if f.counts)
+            cls.fields = tuple(sys.intern(str(f)) for f in cls.fields)
+
+    def with_(self, **changes: Any) -> Self:
+        """Return a node that differs in the named fields."""
+        make, names = BUILT_BY[type(self)]
+        values = {name: getattr(self, name) for name in names}
+        values.update(changes)
+        return make(**values)  # type: ignore[no-any-return]
 
     def script(self, **options: Any) -> str:
         """Return the node as script text; for the options see `tensorir.script.print_script`."""
@@ -71,6 +195,51 @@ class Node:
 
     def __repr__(self) -> str:
         return self.script()
+
+
+class ByKind(dict[type, V]):
+    """Something for every class of nodes, made when it is asked for first."""
+
+    def __init__(self, make: Callable[[type[Node]], V]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, kind: type[Node]) -> V:
+        made = self[kind] = self._make(kind)
+        return made
+
+
+def compiled(lines: Sequence[str], known: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the function `made` that lines of source define; they see what is `known`."""
+    names = dict(known)
+    exec("\n".join(lines), names)  # the lines are ours, but for names of fields
+    return names["made"]  # type: ignore[no-any-return]
+
+
+def _built_by(kind: type[Node]) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    make = getattr(kind, "rebuilt", kind)
+    names = tuple(inspect.signature(make).parameters)
+    strange = [name for name in names if name not in kind.fields]
+    if strange:
+        raise TypeError(
+            f"{kind.__name__} is built from {strange[0]}, which is none of its fields {kind.fields}"
+        )
+    return make, names
+
+
+def _copying(kind: type[Node]) -> Callable[[Any], Any]:
+    assign = [f"    new.{name} = n.{name}" for name in kind.fields]
+    lines = ["def made(n):", "    new = bare(kind)", *assign, "    return new"]
+    return compiled(lines, {"bare": kind.__new__, "kind": kind})
+
+
+BUILT_BY: Final = ByKind(_built_by)
+"""What builds nodes of a class, and the names of the fields that it takes, in order.
+
+TypeError for a class whose `__init__` takes something that is no field.
+"""
+COPY: Final = ByKind(_copying)
+"""What returns a node with the same fields, made without checking them again."""
 
 
 class Attrs(dict[str, Any]):

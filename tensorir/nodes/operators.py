@@ -17,94 +17,43 @@ smart: Final[dict[str, Callable[..., Any]]] = {}
 """
 
 
+def _of_two(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
+    def operator(self: Any, other: ExprLike) -> PrimExpr:
+        return smart[name](self, other)  # type: ignore[no-any-return]
+
+    return operator
+
+
+def _reflected(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
+    def operator(self: Any, other: ExprLike) -> PrimExpr:
+        return smart[name](other, self)  # type: ignore[no-any-return]
+
+    return operator
+
+
 class Operators:
     """Something that stands for a value; its operators are the smart constructors."""
 
     __slots__ = ()
 
-    def __add__(self, other: ExprLike) -> PrimExpr:
-        return smart["add"](self, other)  # type: ignore[no-any-return]
-
-    def __radd__(self, other: ExprLike) -> PrimExpr:
-        return smart["add"](other, self)  # type: ignore[no-any-return]
-
-    def __sub__(self, other: ExprLike) -> PrimExpr:
-        return smart["sub"](self, other)  # type: ignore[no-any-return]
-
-    def __rsub__(self, other: ExprLike) -> PrimExpr:
-        return smart["sub"](other, self)  # type: ignore[no-any-return]
-
-    def __mul__(self, other: ExprLike) -> PrimExpr:
-        return smart["mul"](self, other)  # type: ignore[no-any-return]
-
-    def __rmul__(self, other: ExprLike) -> PrimExpr:
-        return smart["mul"](other, self)  # type: ignore[no-any-return]
-
-    def __truediv__(self, other: ExprLike) -> PrimExpr:
-        return smart["div"](self, other)  # type: ignore[no-any-return]
-
-    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
-        return smart["div"](other, self)  # type: ignore[no-any-return]
-
-    def __floordiv__(self, other: ExprLike) -> PrimExpr:
-        return smart["floordiv"](self, other)  # type: ignore[no-any-return]
-
-    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
-        return smart["floordiv"](other, self)  # type: ignore[no-any-return]
-
-    def __mod__(self, other: ExprLike) -> PrimExpr:
-        return smart["floormod"](self, other)  # type: ignore[no-any-return]
-
-    def __rmod__(self, other: ExprLike) -> PrimExpr:
-        return smart["floormod"](other, self)  # type: ignore[no-any-return]
+    __add__, __radd__ = _of_two("add"), _reflected("add")
+    __sub__, __rsub__ = _of_two("sub"), _reflected("sub")
+    __mul__, __rmul__ = _of_two("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _of_two("div"), _reflected("div")
+    __floordiv__, __rfloordiv__ = _of_two("floordiv"), _reflected("floordiv")
+    __mod__, __rmod__ = _of_two("floormod"), _reflected("floormod")
+    __lshift__, __rlshift__ = _of_two("shift_left"), _reflected("shift_left")
+    __rshift__, __rrshift__ = _of_two("shift_right"), _reflected("shift_right")
+    __and__, __rand__ = _of_two("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _of_two("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _of_two("bitwise_xor"), _reflected("bitwise_xor")
+    __lt__, __le__, __gt__, __ge__ = _of_two("lt"), _of_two("le"), _of_two("gt"), _of_two("ge")
 
     def __neg__(self) -> PrimExpr:
         return smart["mul"](self, -1)  # type: ignore[no-any-return]
 
-    def __lshift__(self, other: ExprLike) -> PrimExpr:
-        return smart["shift_left"](self, other)  # type: ignore[no-any-return]
-
-    def __rlshift__(self, other: ExprLike) -> PrimExpr:
-        return smart["shift_left"](other, self)  # type: ignore[no-any-return]
-
-    def __rshift__(self, other: ExprLike) -> PrimExpr:
-        return smart["shift_right"](self, other)  # type: ignore[no-any-return]
-
-    def __rrshift__(self, other: ExprLike) -> PrimExpr:
-        return smart["shift_right"](other, self)  # type: ignore[no-any-return]
-
-    def __and__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_and"](self, other)  # type: ignore[no-any-return]
-
-    def __rand__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_and"](other, self)  # type: ignore[no-any-return]
-
-    def __or__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_or"](self, other)  # type: ignore[no-any-return]
-
-    def __ror__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_or"](other, self)  # type: ignore[no-any-return]
-
-    def __xor__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_xor"](self, other)  # type: ignore[no-any-return]
-
-    def __rxor__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_xor"](other, self)  # type: ignore[no-any-return]
-
     def __invert__(self) -> PrimExpr:
         return smart["bitwise_not"](self)  # type: ignore[no-any-return]
-
-    def __lt__(self, other: ExprLike) -> PrimExpr:
-        return smart["lt"](self, other)  # type: ignore[no-any-return]
-
-    def __le__(self, other: ExprLike) -> PrimExpr:
-        return smart["le"](self, other)  # type: ignore[no-any-return]
-
-    def __gt__(self, other: ExprLike) -> PrimExpr:
-        return smart["gt"](self, other)  # type: ignore[no-any-return]
-
-    def __ge__(self, other: ExprLike) -> PrimExpr:
-        return smart["ge"](self, other)  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> EqualOp:  # type: ignore[override]
         return EqualOp(self, other, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,23 @@ from tensorir.nodes.expr import (
     check_access,
     smart,
 )
-from tensorir.nodes.node import EMPTY_ATTRS, Attrs, Node
+from tensorir.nodes.node import (
+    COPY,
+    EMPTY_ATTRS,
+    Attrs,
+    Node,
+    body,
+    buffer,
+    buffer_definition,
+    definition,
+    label,
+    part,
+    parts,
+    value,
+)
 from tensorir.nodes.ops import TRUE, as_expr, cast
+
+S = TypeVar("S", bound="Stmt")
 
 
 class ForKind(IntEnum):
@@ -64,11 +79,23 @@ class Stmt(Node):
     __slots__ = ()
 
 
+def _with_body(node: S, body: Stmt) -> S:
+    """Return a statement that runs something else; it is made without checking the rest again."""
+    new: S = COPY[type(node)](node)
+    new.body = body  # type: ignore[attr-defined]
+    return new
+
+
 class BufferStore(Stmt):
     """`buffer[indices] = value`; lanes of a vector index whose `predicate` is false are skipped."""
 
-    __slots__ = ("buffer", "indices", "predicate", "value")
-    fields = ("buffer", "value", "indices", "predicate")
+    fields = (
+        buffer("buffer"),
+        part("value"),
+        parts("indices"),
+        part("predicate", optional=True),
+    )
+    __slots__ = fields
 
     def __init__(
         self,
@@ -99,8 +126,16 @@ class For(Stmt):
     `annotations` are hints; `thread_binding` belongs to kind THREAD_BINDING only.
     """
 
-    __slots__ = ("annotations", "body", "extent", "kind", "loop_var", "min", "thread_binding")
-    fields = ("loop_var", "min", "extent", "kind", "body", "thread_binding", "annotations")
+    fields = (
+        definition("loop_var"),
+        part("min"),
+        part("extent"),
+        "kind",
+        body("body"),
+        part("thread_binding", optional=True, walked=False),
+        value("annotations"),
+    )
+    __slots__ = fields
 
     def __init__(
         self,
@@ -125,21 +160,7 @@ class For(Stmt):
         self.thread_binding = thread_binding
         self.annotations = normalize_annotations(annotations)
 
-    def with_(self, **changes: Any) -> For:
-        """Return a loop that differs in the named fields."""
-        return For(**{**{name: getattr(self, name) for name in self.fields}, **changes})
-
-    def with_body(self, body: Stmt) -> For:
-        """Return a loop that runs something else; it is made without checking the rest again."""
-        new = For.__new__(For)
-        new.loop_var = self.loop_var
-        new.min = self.min
-        new.extent = self.extent
-        new.kind = self.kind
-        new.body = body
-        new.thread_binding = self.thread_binding
-        new.annotations = self.annotations
-        return new
+    with_body = _with_body
 
 
 def _widen(bound: PrimExpr, loop_var: Var) -> PrimExpr:
@@ -151,8 +172,8 @@ def _widen(bound: PrimExpr, loop_var: Var) -> PrimExpr:
 class While(Stmt):
     """Run `body` as long as `condition` holds."""
 
-    __slots__ = ("body", "condition")
-    fields = ("condition", "body")
+    fields = (part("condition"), body("body"))
+    __slots__ = fields
 
     def __init__(self, condition: PrimExpr, body: Stmt) -> None:
         if not condition.dtype.is_bool or isinstance(condition, IntImm):
@@ -164,8 +185,8 @@ class While(Stmt):
 class IfThenElse(Stmt):
     """Run one of two statements."""
 
-    __slots__ = ("condition", "else_case", "then_case")
-    fields = ("condition", "then_case", "else_case")
+    fields = (part("condition"), body("then_case"), body("else_case", optional=True))
+    __slots__ = fields
 
     def __init__(self, condition: PrimExpr, then_case: Stmt, else_case: Stmt | None = None) -> None:
         if not condition.dtype.is_bool or condition.dtype.lanes != 1:
@@ -178,10 +199,15 @@ class IfThenElse(Stmt):
 class SeqStmt(Stmt):
     """Two or more statements in order; nested sequences are flattened."""
 
-    __slots__ = ("seq",)
-    fields = ("seq",)
+    fields = (parts("seq"),)
+    __slots__ = fields
 
     seq: tuple[Stmt, ...]
+
+    @staticmethod
+    def rebuilt(seq: Sequence[Stmt]) -> Stmt:
+        """Return the statements in order, without evaluations of 0."""
+        return sequence(seq)
 
     def __init__(self, seq: Sequence[Stmt]) -> None:
         flat: list[Stmt] = []
@@ -220,8 +246,8 @@ def _is_nothing(stmt: Stmt) -> bool:
 class LetStmt(Stmt):
     """Run `body` with `var` standing for `value`."""
 
-    __slots__ = ("body", "value", "var")
-    fields = ("var", "value", "body")
+    fields = (definition("var"), part("value"), body("body"))
+    __slots__ = fields
 
     def __init__(self, var: Var, value: PrimExpr, body: Stmt) -> None:
         if var.dtype is not value.dtype:
@@ -234,8 +260,8 @@ class LetStmt(Stmt):
 class AssertStmt(Stmt):
     """Stop with `message` unless `condition` holds, else run `body`."""
 
-    __slots__ = ("body", "condition", "message")
-    fields = ("condition", "message", "body")
+    fields = (part("condition"), part("message"), body("body"))
+    __slots__ = fields
 
     def __init__(self, condition: PrimExpr, message: PrimExpr, body: Stmt) -> None:
         if not condition.dtype.is_bool:
@@ -248,8 +274,8 @@ class AssertStmt(Stmt):
 class Evaluate(Stmt):
     """Evaluate an expression for its effect; a constant is the no-op."""
 
-    __slots__ = ("value",)
-    fields = ("value",)
+    fields = (part("value"),)
+    __slots__ = fields
 
     def __init__(self, value: PrimExpr) -> None:
         self.value = value
@@ -258,8 +284,15 @@ class Evaluate(Stmt):
 class Allocate(Stmt):
     """Memory for `extents` elements of `dtype` behind `buffer_var`, while `body` runs."""
 
-    __slots__ = ("annotations", "body", "buffer_var", "condition", "dtype", "extents")
-    fields = ("buffer_var", "dtype", "extents", "condition", "body", "annotations")
+    fields = (
+        definition("buffer_var"),
+        "dtype",
+        parts("extents"),
+        part("condition"),
+        body("body"),
+        value("annotations"),
+    )
+    __slots__ = fields
 
     def __init__(
         self,
@@ -281,8 +314,15 @@ class Allocate(Stmt):
 class AllocateConst(Stmt):
     """Constant memory holding `data` (an array of shape `extents`) while `body` runs."""
 
-    __slots__ = ("annotations", "body", "buffer_var", "data", "dtype", "extents")
-    fields = ("buffer_var", "dtype", "extents", "data", "body", "annotations")
+    fields = (
+        definition("buffer_var"),
+        "dtype",
+        parts("extents"),
+        "data",
+        body("body"),
+        value("annotations"),
+    )
+    __slots__ = fields
 
     def __init__(
         self,
@@ -305,8 +345,8 @@ class AllocateConst(Stmt):
 class DeclBuffer(Stmt):
     """`buffer` as a view of a pointer that exists already, visible in `body`."""
 
-    __slots__ = ("body", "buffer")
-    fields = ("buffer", "body")
+    fields = (buffer_definition("buffer"), body("body"))
+    __slots__ = fields
 
     def __init__(self, buffer: Buffer, body: Stmt) -> None:
         self.buffer = buffer
@@ -316,8 +356,8 @@ class DeclBuffer(Stmt):
 class AttrStmt(Stmt):
     """`body` with the attribute `attr_key` of `node` set to `value`."""
 
-    __slots__ = ("attr_key", "body", "node", "value")
-    fields = ("node", "attr_key", "value", "body")
+    fields = (value("node"), "attr_key", part("value"), body("body"))
+    __slots__ = fields
 
     def __init__(self, node: Any, attr_key: str, value: PrimExpr, body: Stmt) -> None:
         self.node = normalize_annotation(node)
@@ -333,28 +373,19 @@ class Block(Stmt):
     runs before the first step of a reduction; `alloc_buffers` live as long as an instance.
     """
 
-    __slots__ = (
-        "alloc_buffers",
-        "annotations",
-        "body",
-        "init",
-        "iter_vars",
-        "match_buffers",
-        "name_hint",
-        "reads",
-        "writes",
-    )
     fields = (
-        "iter_vars",
-        "alloc_buffers",
-        "match_buffers",
-        "reads",
-        "writes",
-        "body",
-        "init",
-        "annotations",
-        "name_hint",
+        parts("iter_vars", defines=True),
+        buffer_definition("alloc_buffers", many=True),
+        parts("match_buffers"),
+        parts("reads"),
+        parts("writes"),
+        body("body"),
+        body("init", optional=True),
+        value("annotations"),
+        label("name_hint"),
     )
+    __slots__ = fields
+    walk_order = ("iter_vars", "reads", "writes", "match_buffers", "init", "body")
 
     def __init__(
         self,
@@ -378,30 +409,14 @@ class Block(Stmt):
         self.match_buffers = tuple(match_buffers)
         self.annotations = normalize_annotations(annotations)
 
-    def with_(self, **changes: Any) -> Block:
-        """Return a block that differs in the named fields."""
-        return Block(**{**{name: getattr(self, name) for name in self.fields}, **changes})
-
-    def with_body(self, body: Stmt) -> Block:
-        """Return a block that runs something else; it is made without checking the rest again."""
-        new = Block.__new__(Block)
-        new.iter_vars = self.iter_vars
-        new.reads = self.reads
-        new.writes = self.writes
-        new.name_hint = self.name_hint
-        new.body = body
-        new.init = self.init
-        new.alloc_buffers = self.alloc_buffers
-        new.match_buffers = self.match_buffers
-        new.annotations = self.annotations
-        return new
+    with_body = _with_body
 
 
 class BlockRealize(Stmt):
     """One instance of `block` with these `iter_values`, if `predicate` holds."""
 
-    __slots__ = ("block", "iter_values", "predicate")
-    fields = ("iter_values", "predicate", "block")
+    fields = (parts("iter_values"), part("predicate"), body("block"))
+    __slots__ = fields
 
     def __init__(
         self, iter_values: Sequence[PrimExpr], predicate: PrimExpr | bool, block: Block

@@ -17,8 +17,8 @@ class Type(Node):
 class PrimType(Type):
     """The type of a scalar or vector value."""
 
-    __slots__ = ("dtype",)
     fields = ("dtype",)
+    __slots__ = fields
 
     def __init__(self, dtype: str) -> None:
         self.dtype = DataType(dtype)
@@ -27,8 +27,8 @@ class PrimType(Type):
 class PointerType(Type):
     """A pointer to elements of `element_type` in `storage_scope` (`""` means global)."""
 
-    __slots__ = ("element_type", "storage_scope")
     fields = ("element_type", "storage_scope")
+    __slots__ = fields
 
     def __init__(self, element_type: Type, storage_scope: str = "") -> None:
         self.element_type = element_type
@@ -38,8 +38,8 @@ class PointerType(Type):
 class TupleType(Type):
     """A tuple; without fields it is the type of a function that returns nothing."""
 
-    __slots__ = ("elements",)
     fields = ("elements",)
+    __slots__ = fields
 
     def __init__(self, elements: Iterable[Type] = ()) -> None:
         self.elements = tuple(elements)

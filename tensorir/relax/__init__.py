@@ -8,10 +8,7 @@ Names are TVM's: `Var`, `Call` and `StringImm` here are those of graph functions
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tensorir.relax import (
-    comparison,  # noqa: F401 - enters its rows in tables
-    op,
-)
+from tensorir.relax import op
 from tensorir.relax.calls import (
     call_dps_packed,
     call_packed,

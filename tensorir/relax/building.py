@@ -17,7 +17,6 @@ from tensorir.relax.expr import (
     Tuple,
 )
 from tensorir.relax.function import Function
-from tensorir.relax.visit import merged_blocks
 
 
 class UniqueNames:
@@ -58,7 +57,7 @@ class Scope:
     def sequence(self, body: GraphExpr) -> SeqExpr:
         """Return the suite, which leads to `body`."""
         self.close_block()
-        return SeqExpr(merged_blocks(self.blocks), body)
+        return SeqExpr.rebuilt(self.blocks, body)
 
 
 class Frame:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import GlobalVar, PrimExpr
-from tensorir.nodes.node import Node, as_attrs
+from tensorir.nodes.node import Node, as_attrs, body, definition, label, part, parts, value
 from tensorir.nodes.ops import as_expr, const
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import common_base
@@ -62,8 +62,10 @@ class GraphExpr(Node):
 class GraphVar(GraphExpr):
     """A variable of a graph function; its identity, not its name, is what it is."""
 
-    __slots__ = ("name",)
-    fields = ("struct_info", "name")
+    fields = ("struct_info", label("name"))
+    is_variable = True
+    describes = True
+    __slots__ = fields[1:]
 
     def __init__(self, name: str, struct_info: StructInfo | None = None) -> None:
         if struct_info is not None and not isinstance(struct_info, StructInfo):
@@ -102,8 +104,8 @@ class DataflowVar(GraphVar):
 class ExternFunc(GraphExpr):
     """A library function, by the name it is registered under."""
 
-    __slots__ = ("symbol",)
     fields = ("symbol",)
+    __slots__ = fields
 
     def __init__(self, symbol: str) -> None:
         self.symbol = symbol
@@ -117,8 +119,8 @@ class Constant(GraphExpr):
     (`bfloat16` is kept as `uint16`).
     """
 
-    __slots__ = ("data",)
     fields = ("struct_info", "data")
+    __slots__ = fields[1:]
 
     def __init__(self, data: ArrayLike, dtype: str | None = None) -> None:
         array = np.ascontiguousarray(data).reshape(np.shape(data))
@@ -142,8 +144,8 @@ class Constant(GraphExpr):
 class ShapeExpr(GraphExpr):
     """A shape as a value; `values` are int64 expressions."""
 
-    __slots__ = ("values",)
-    fields = ("values",)
+    fields = (parts("values"),)
+    __slots__ = fields
 
     def __init__(self, values: Iterable[PrimExpr | int]) -> None:
         self.values = as_shape(values)
@@ -153,8 +155,8 @@ class ShapeExpr(GraphExpr):
 class PrimValue(GraphExpr):
     """A scalar that tensor functions know as such; a Python int is an int64."""
 
-    __slots__ = ("value",)
-    fields = ("value",)
+    fields = (part("value"),)
+    __slots__ = fields
 
     def __init__(self, value: PrimExpr | int | float | bool) -> None:
         self.value = const(value, INT64) if type(value) is int else as_expr(value)
@@ -164,8 +166,8 @@ class PrimValue(GraphExpr):
 class StringValue(GraphExpr):
     """A string."""
 
-    __slots__ = ("value",)
     fields = ("value",)
+    __slots__ = fields
 
     def __init__(self, value: str) -> None:
         self.value = value
@@ -175,8 +177,8 @@ class StringValue(GraphExpr):
 class DataTypeValue(GraphExpr):
     """A dtype as a value."""
 
-    __slots__ = ("value",)
     fields = ("value",)
+    __slots__ = fields
 
     def __init__(self, value: str) -> None:
         self.value = DataType(value)
@@ -186,8 +188,8 @@ class DataTypeValue(GraphExpr):
 class Tuple(GraphExpr):
     """Several values as one."""
 
-    __slots__ = ("elements",)
-    fields = ("elements",)
+    fields = (parts("elements"),)
+    __slots__ = fields
 
     def __init__(self, elements: Iterable[GraphExpr]) -> None:
         self.elements = tuple(elements)
@@ -200,8 +202,8 @@ class Tuple(GraphExpr):
 class TupleGetItem(GraphExpr):
     """A field of a tuple, counted from 0; IndexError beyond the last."""
 
-    __slots__ = ("index", "tuple_value")
-    fields = ("tuple_value", "index")
+    fields = (part("tuple_value"), "index")
+    __slots__ = fields
 
     def __init__(self, tuple_value: GraphExpr, index: int) -> None:
         kind = tuple_value.struct_info
@@ -225,8 +227,14 @@ class GraphCall(GraphExpr):
     a name does not know its function (`BlockBuilder` and the parser do).
     """
 
-    __slots__ = ("args", "attrs", "op", "sinfo_args")
-    fields = ("op", "args", "attrs", "sinfo_args", "struct_info")
+    fields = (
+        value("op", walked=True),
+        parts("args"),
+        value("attrs"),
+        parts("sinfo_args"),
+        part("struct_info", walked=False),
+    )
+    __slots__ = fields[:-1]
 
     def __init__(
         self,
@@ -242,6 +250,21 @@ class GraphCall(GraphExpr):
         self.sinfo_args = tuple(sinfo_args)
         self.struct_info = self._inferred() if struct_info is None else struct_info
 
+    @staticmethod
+    def rebuilt(
+        op: Callee,
+        args: Sequence[GraphExpr | GlobalVar],
+        attrs: Mapping[str, Any],
+        sinfo_args: Sequence[StructInfo],
+        struct_info: StructInfo,
+    ) -> GraphCall:
+        """Build it of changed parts: operators are asked again what they give.
+
+        What a function gives was found where it was called.
+        """
+        told = None if isinstance(op, Operator) else struct_info
+        return GraphCall(op, args, attrs, sinfo_args, told)
+
     def _inferred(self) -> StructInfo:
         if isinstance(self.op, Operator):
             return self.op.infer(self.args, self.attrs, self.sinfo_args)  # type: ignore[arg-type]
@@ -255,8 +278,8 @@ class GraphCall(GraphExpr):
 class If(GraphExpr):
     """The value of one of two suites; `cond` is a bool or integer scalar tensor."""
 
-    __slots__ = ("cond", "false_branch", "true_branch")
-    fields = ("cond", "true_branch", "false_branch")
+    fields = (part("cond"), body("true_branch"), body("false_branch"))
+    __slots__ = fields
 
     def __init__(self, cond: GraphExpr, true_branch: SeqExpr, false_branch: SeqExpr) -> None:
         self.cond = cond
@@ -268,8 +291,8 @@ class If(GraphExpr):
 class VarBinding(Node):
     """`var = value`."""
 
-    __slots__ = ("value", "var")
-    fields = ("value", "var")
+    fields = (part("value"), definition("var"))
+    __slots__ = fields
 
     def __init__(self, var: GraphVar, value: GraphExpr) -> None:
         self.var = var
@@ -282,8 +305,8 @@ class MatchCast(Node):
     Variables in the shape that are new are defined by it.
     """
 
-    __slots__ = ("struct_info", "value", "var")
-    fields = ("value", "struct_info", "var")
+    fields = (part("value"), part("struct_info", defines=True), definition("var"))
+    __slots__ = fields
 
     def __init__(self, var: GraphVar, value: GraphExpr, struct_info: StructInfo) -> None:
         self.var = var
@@ -297,8 +320,8 @@ Binding: TypeAlias = VarBinding | MatchCast
 class BindingBlock(Node):
     """Bindings in order."""
 
-    __slots__ = ("bindings",)
-    fields = ("bindings",)
+    fields = (parts("bindings"),)
+    __slots__ = fields
 
     def __init__(self, bindings: Iterable[Binding]) -> None:
         self.bindings = tuple(bindings)
@@ -313,13 +336,24 @@ class DataflowBlock(BindingBlock):
 class SeqExpr(GraphExpr):
     """Blocks of bindings, and the value that they lead to: the body of a function or branch."""
 
-    __slots__ = ("blocks", "body")
-    fields = ("blocks", "body")
+    fields = (parts("blocks"), part("body"))
+    __slots__ = fields
 
     def __init__(self, blocks: Iterable[BindingBlock], body: GraphExpr) -> None:
         self.blocks = tuple(blocks)
         self.body = body
         self.struct_info = body.struct_info
+
+    @staticmethod
+    def rebuilt(blocks: Iterable[BindingBlock], body: GraphExpr) -> SeqExpr:
+        """Build it without empty blocks, of neighbours of one kind as one block."""
+        merged: list[BindingBlock] = []
+        for block in blocks:
+            if merged and type(merged[-1]) is type(block):
+                merged[-1] = type(block)([*merged[-1].bindings, *block.bindings])
+            elif block.bindings:
+                merged.append(block)
+        return SeqExpr(merged, body)
 
     @property
     def bindings(self) -> list[Binding]:

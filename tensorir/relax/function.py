@@ -8,6 +8,7 @@ from typing import Any
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import BaseFunc, IRModule
 from tensorir.nodes.expr import IntImm
+from tensorir.nodes.node import body, parts, value
 from tensorir.nodes.stmt import normalize_annotations
 from tensorir.relax.expr import GraphVar, SeqExpr
 from tensorir.relax.struct_info import FuncStructInfo, StructInfo
@@ -21,8 +22,14 @@ class Function(BaseFunc):
     `num_input` (parameters from this index on are weights).
     """
 
-    __slots__ = ("body", "is_pure", "params", "ret_struct_info")
-    fields = ("params", "body", "ret_struct_info", "is_pure", "attrs")
+    fields = (
+        parts("params", defines=True, walked=False),
+        body("body"),
+        body("ret_struct_info", walked=False),
+        "is_pure",
+        value("attrs"),
+    )
+    __slots__ = fields[:-1]
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from typing import Final
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import IntImm, PrimExpr
-from tensorir.nodes.node import Node
+from tensorir.nodes.node import Node, part, parts
 from tensorir.nodes.ops import as_expr, const
 
 UNKNOWN_NDIM: Final = -1
@@ -22,6 +22,7 @@ class StructInfo(Node):
     """The base class of descriptions of values."""
 
     __slots__ = ()
+    describes = True
 
 
 class ObjectStructInfo(StructInfo):
@@ -33,8 +34,8 @@ class ObjectStructInfo(StructInfo):
 class PrimStructInfo(StructInfo):
     """A scalar that shapes may depend on; `value` where it is known."""
 
-    __slots__ = ("dtype", "value")
-    fields = ("dtype", "value")
+    fields = ("dtype", part("value", optional=True))
+    __slots__ = fields
 
     def __init__(self, dtype: str | PrimExpr, value: PrimExpr | None = None) -> None:
         """Build from a dtype, or from a value, which has one."""
@@ -46,8 +47,8 @@ class PrimStructInfo(StructInfo):
 class ShapeStructInfo(StructInfo):
     """A shape as a value: a tuple of int64; `values` where they are known, else their number."""
 
-    __slots__ = ("ndim", "values")
-    fields = ("ndim", "values")
+    fields = ("ndim", parts("values", optional=True))
+    __slots__ = fields
 
     def __init__(
         self, values: Iterable[PrimExpr | int] | None = None, ndim: int = UNKNOWN_NDIM
@@ -62,8 +63,8 @@ class TensorStructInfo(StructInfo):
     dimensions, -1 where that is unknown; `dtype` is None where it is unknown.
     """
 
-    __slots__ = ("dtype", "ndim", "shape")
-    fields = ("shape", "ndim", "dtype")
+    fields = (parts("shape", optional=True), "ndim", "dtype")
+    __slots__ = fields
 
     def __init__(
         self,
@@ -87,8 +88,8 @@ class TensorStructInfo(StructInfo):
 class TupleStructInfo(StructInfo):
     """Several values; without fields it describes a call that gives nothing."""
 
-    __slots__ = ("elements",)
-    fields = ("elements",)
+    fields = (parts("elements"),)
+    __slots__ = fields
 
     def __init__(self, elements: Iterable[StructInfo] = ()) -> None:
         self.elements = tuple(elements)
@@ -100,8 +101,8 @@ class TupleStructInfo(StructInfo):
 class FuncStructInfo(StructInfo):
     """A function; `params` is None for one that takes anything."""
 
-    __slots__ = ("params", "purity", "ret")
-    fields = ("params", "ret", "purity")
+    fields = (parts("params", optional=True), part("ret"), "purity")
+    __slots__ = fields
 
     def __init__(
         self, params: Sequence[StructInfo] | None, ret: StructInfo, purity: bool = True

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from tensorir.function import BaseFunc, PrimFunc
-from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion
-from tensorir.nodes.expr import IterVar, Let, PrimExpr, Var
-from tensorir.nodes.stmt import (
-    Allocate,
-    AllocateConst,
-    AttrStmt,
-    Block,
-    DeclBuffer,
-    For,
-    LetStmt,
-    Stmt,
-)
+from tensorir.nodes.buffer import Buffer, MatchBufferRegion
+from tensorir.nodes.expr import IterVar, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, DeclBuffer, For, Stmt
 from tensorir.recursion import any_depth
 from tensorir.rewriting.visit import Substitution, collect_vars
 
@@ -32,8 +23,7 @@ def renew_defs(func: F) -> F:
     variables and symbolic sizes) are objects of the copy alone, so that both functions may be parts
     of one program.
     """
-    copied: F = _COPIES[type(func)](func)
-    return copied
+    return FreshCopy()(func)
 
 
 class FreshCopy(Substitution):
@@ -47,15 +37,20 @@ class FreshCopy(Substitution):
         """Return the name of the copy of a block."""
         return block.name_hint
 
-    def axis(self, axis: IterVar) -> IterVar:
-        """Return the copy of an axis, with the domain rewritten already."""
-        return IterVar(axis.dom, self.define(axis.var), axis.iter_type, axis.thread_tag)
-
-    def define(self, var: Var) -> Var:
+    def define(self, var: Any) -> Any:
         """Return the new variable that stands for `var` from here on."""
-        new = var.with_name(var.name)
+        if isinstance(var, Var):
+            new: Any = var.with_name(var.name)
+        else:
+            self._define_sizes(var.struct_info)
+            new = var.with_struct_info(self(var.struct_info))
         self._values[var] = new
         return new
+
+    def _define_sizes(self, node: Node) -> None:
+        for var in collect_vars(node):
+            if var not in self._values:
+                self.define(var)
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
         """Return the new buffer, with a pointer of its own, that stands for `buffer` from here on.
@@ -70,100 +65,53 @@ class FreshCopy(Substitution):
     def define_parameter(self, buffer: Buffer) -> Buffer:
         """Return the new buffer for one that binds the variables in its layout."""
         for size in buffer.layout:
-            for var in collect_vars(size):
-                if var not in self._values:
-                    self.define(var)
+            self._define_sizes(size)
         return self.define_buffer(buffer)
 
-    def _define_view(self, view: Buffer, source: BufferRegion) -> Buffer:
-        """Return the new buffer for a view, which may bind variables in its shape and strides.
+    def rewrite_PrimFunc(self, node: PrimFunc) -> PrimFunc:  # noqa: N802
+        """Copy a function with parameters of its own."""
+        params = [self.define(param) for param in node.params]
+        buffer_map = {
+            new: self.define_parameter(node.buffer_map[old])
+            for old, new in zip(node.params, params, strict=True)
+            if old in node.buffer_map
+        }
+        body, attrs = self(node.body), self.value(node.attrs)
+        return node.with_(params=params, buffer_map=buffer_map, body=body, attrs=attrs)
 
-        Variables that its source has are not bound by it.
-        """
+    def rewrite_Function(self, node: Any) -> Any:  # noqa: N802
+        """Copy a graph function with parameters of its own."""
+        for param in node.params:
+            self.define(param)
+        return self.generic(node)
+
+    def rewrite_GraphVar(self, node: Any) -> Any:  # noqa: N802
+        """Return the variable of the copy."""
+        return self._values.get(node, node)
+
+    def rewrite_MatchCast(self, node: Any) -> Any:  # noqa: N802
+        """Copy a check, which defines the sizes that are new in it."""
+        self._define_sizes(node.struct_info)
+        return self.generic(node)
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        """Copy a block, which is another one even if it defines nothing."""
+        return self.generic(node).with_(name_hint=self.block_name(node))
+
+    def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802
+        """Copy a view, which may bind variables in its layout that its source does not have."""
+        view, source = node.buffer, node.source
         known = {v for size in (*source.region, *source.buffer.layout) for v in collect_vars(size)}
         for size in view.layout:
             if isinstance(size, Var) and size not in self._values and size not in known:
                 self.define(size)
-        return self.define_buffer(view)
-
-    def function(self, func: PrimFunc) -> PrimFunc:
-        """Copy a function with parameters of its own."""
-        params = [self.define(param) for param in func.params]
-        buffer_map = {
-            new: self.define_parameter(func.buffer_map[old])
-            for old, new in zip(func.params, params, strict=True)
-            if old in func.buffer_map
-        }
-        return func.with_(
-            params=params,
-            buffer_map=buffer_map,
-            body=self(func.body),
-            attrs=self.value(func.attrs),
-        )
-
-    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Copy a loop with a variable of its own."""
-        low, extent = self(node.min), self(node.extent)
-        var = self.define(node.loop_var)
-        thread = fresh_thread(node)
-        body = self(node.body)
-        return For(var, low, extent, node.kind, body, thread, self.value(node.annotations))
-
-    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        """Copy a block with axes, allocations and views of its own."""
-        axes = [self.axis(self.generic(axis)) for axis in node.iter_vars]
-        allocated = [self.define_buffer(buffer) for buffer in node.alloc_buffers]
-        sources = [self(view.source) for view in node.match_buffers]
-        views = [
-            MatchBufferRegion(self._define_view(view.buffer, view.source), source)
-            for view, source in zip(node.match_buffers, sources, strict=True)
-        ]
-        return Block(
-            axes,
-            self.each(node.reads),
-            self.each(node.writes),
-            self.block_name(node),
-            self(node.body),
-            self.maybe(node.init),
-            allocated,
-            views,
-            self.value(node.annotations),
-        )
-
-    def rewrite_LetStmt(self, node: LetStmt) -> Stmt:  # noqa: N802
-        """Copy a binding."""
-        value = self(node.value)
-        return LetStmt(self.define(node.var), value, self(node.body))
-
-    def rewrite_Let(self, node: Let) -> PrimExpr:  # noqa: N802
-        """Copy a binding."""
-        value = self(node.value)
-        return Let(self.define(node.var), value, self(node.body))
-
-    def rewrite_Allocate(self, node: Allocate) -> Stmt:  # noqa: N802
-        """Copy an allocation."""
-        extents, condition = self.each(node.extents), self(node.condition)
-        var, notes = self.define(node.buffer_var), self.value(node.annotations)
-        return Allocate(var, node.dtype, extents, condition, self(node.body), notes)
-
-    def rewrite_AllocateConst(self, node: AllocateConst) -> Stmt:  # noqa: N802
-        """Copy an allocation of constants."""
-        extents = self.each(node.extents)
-        var, notes = self.define(node.buffer_var), self.value(node.annotations)
-        return AllocateConst(var, node.dtype, extents, node.data, self(node.body), notes)
+        return MatchBufferRegion(self.define_buffer(view), self(source))
 
     def rewrite_DeclBuffer(self, node: DeclBuffer) -> Stmt:  # noqa: N802
         """Copy a view of a pointer; the view is new, the pointer is what it stands for."""
         new = self._with_layout(node.buffer)
         self._buffers[node.buffer] = new = new if new is not node.buffer else new.with_()
         return DeclBuffer(new, self(node.body))
-
-    def rewrite_AttrStmt(self, node: AttrStmt) -> Stmt:  # noqa: N802
-        """Copy an attribute; that of a thread axis binds its variable."""
-        value = self(node.value)
-        of = node.node
-        of = self.axis(self.generic(of)) if isinstance(of, IterVar) else self.value(of)
-        return AttrStmt(of, node.attr_key, value, self(node.body))
 
 
 def fresh_thread(loop: For) -> IterVar | None:
@@ -172,13 +120,3 @@ def fresh_thread(loop: For) -> IterVar | None:
     if old is None:
         return None
     return IterVar(old.dom, old.var.with_name(old.var.name), old.iter_type, old.thread_tag)
-
-
-_COPIES: Final[dict[type[BaseFunc], Callable[[Any], Any]]] = {
-    PrimFunc: lambda func: FreshCopy().function(func)
-}
-
-
-def register_copy(kind: type[F], copy: Callable[[F], F]) -> None:
-    """Say how `renew_defs` copies functions of another kind."""
-    _COPIES[kind] = copy

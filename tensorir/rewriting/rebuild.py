@@ -1,261 +1,119 @@
-"""Functions that rebuild each kind of node: the rows of `tensorir.rewriting.visit.Rewriter`.
+"""Functions made from what node classes say of their fields: parts of nodes, and rebuilt nodes.
 
-A row gives the node itself if the rewriter changed no part. It uses the raw constructors, so
-nothing is folded.
+Each is written as source once for every class, when it is used first, because walking and
+rebuilding are where time goes: a loop over fields would take three times as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from operator import is_
+from typing import Any, Final, TypeAlias
 
-from tensorir.nodes import expr as e
-from tensorir.nodes import stmt as s
-from tensorir.nodes.buffer import BufferRegion, MatchBufferRegion, Range
-from tensorir.nodes.expr import PrimExpr
-from tensorir.nodes.node import Node
+from tensorir.nodes.node import BUILT_BY, ByKind, Field, Node, compiled
 
-if TYPE_CHECKING:
-    from tensorir.rewriting.visit import Rewriter
-
-N = TypeVar("N", bound=Node)
-
-LEAVES = (e.Var, e.SizeVar, e.IntImm, e.FloatImm, e.StringImm, e.GlobalVar)
+Parts: TypeAlias = Callable[[Any], Sequence[Node]]
+Row: TypeAlias = Callable[[Any, Any], Any]
+"""A function of a rewriter and a node."""
 
 
-def _leaf(_: Rewriter, node: N) -> N:
+def _nothing(_: Node) -> tuple[Node, ...]:
+    return ()
+
+
+def _itself(_: Any, node: Any) -> Any:
+    """Return a node as it is: the row of nodes without parts."""
     return node
 
 
-def _binary(r: Rewriter, n: e.BinaryOp) -> PrimExpr:
-    a, b = r(n.a), r(n.b)
-    return n if a is n.a and b is n.b else type(n)(a, b)
+def _parts_of(kind: type[Node], chosen: Callable[[Field], bool]) -> Parts:
+    """Write the function that returns what is in the chosen fields of a node, in program order."""
+    order = kind.walk_order or kind.fields
+    fields = sorted((f for f in kind.roles if chosen(f)), key=order.index)
+    if not fields:
+        return _nothing
+    missing = [f for f in fields if f.optional and not f.many]
+    lines = ["def made(n):"]
+    if len(missing) == 1:
+        rest = _tuple_of([f for f in fields if f is not missing[0]])
+        lines += [f"    if n.{missing[0]} is None:", f"        return {rest}"]
+        missing = []
+    lines.append(f"    return {_tuple_of(fields, missing)}")
+    return compiled(lines, {"Node": Node})
 
 
-def _not(r: Rewriter, n: e.Not) -> PrimExpr:
-    a = r(n.a)
-    return n if a is n.a else e.Not(a)
+def _tuple_of(fields: list[Field], missing: Sequence[Field] = ()) -> str:
+    if len(fields) == 1 and fields[0].many:
+        return f"n.{fields[0]}" + (" or ()" if fields[0].optional else "")
+    items = []
+    for f in fields:
+        if f.rewritten == "value":
+            items.append(f"*((n.{f},) if isinstance(n.{f}, Node) else ())")
+        elif f.many:
+            items.append(f"*(n.{f} or ())" if f.optional else f"*n.{f}")
+        else:
+            items.append(f"*(() if n.{f} is None else (n.{f},))" if f in missing else f"n.{f}")
+    return f"({', '.join(items)},)" if items else "()"
 
 
-def _cast(r: Rewriter, n: e.Cast) -> PrimExpr:
-    value = r(n.value)
-    return n if value is n.value else e.Cast(n.dtype, value)
+def _rebuilding(kind: type[Node], scoped: bool = False) -> Row:
+    """Write the function that rebuilds a node of this class, itself if nothing in it changed.
+
+    What the bodies of the node do not hold comes first, then definitions are made, then bodies are
+    rewritten; where a rewriter is `scoped`, inside its `within(node, field)`.
+    """
+    fields = [f for f in kind.roles if f.rewritten]
+    if not fields:
+        return _itself
+    order = kind.walk_order or kind.fields
+    first = [f for f in fields if f.rewritten == "node" and not f.is_body and not f.defines]
+    last = sorted((f for f in fields if f.is_body), key=order.index)
+    if kind.walk_order:
+        first = []
+    middle = [f for f in fields if f not in first and f not in last]
+    lines = ["def made(r, n):", "    rows = r._part_rows"]
+    for f in (*first, *middle, *last):
+        lines.append(f"    {f} = n.{f}")
+        new = _rewritten(f)
+        if f.is_body and scoped:
+            lines += [f"    with r.within(n, {str(f)!r}):", f"        new_{f} = {new}"]
+        else:
+            lines.append(f"    new_{f} = {new}")
+    make, parameters = BUILT_BY[kind]
+    same = " and ".join(f"new_{f} is {f}" for f in fields)
+    names = [f"new_{p}" if p in fields else f"n.{p}" for p in parameters]
+    lines += [f"    if {same}:", "        return n", f"    return make({', '.join(names)})"]
+    return compiled(lines, {"make": make, "mapped": _mapped})
 
 
-def _select(r: Rewriter, n: e.Select) -> PrimExpr:
-    c, t, f = r(n.condition), r(n.true_value), r(n.false_value)
-    same = c is n.condition and t is n.true_value and f is n.false_value
-    return n if same else e.Select(c, t, f)
+def _rewritten(f: Field) -> str:
+    """Return the expression for the new value of the field whose old one has its name."""
+    if f.rewritten == "node":
+        new = f"r.each({f})" if f.many else f"rows[type({f})](r, {f})"
+        empty = f" if {f} else {f}" if f.many else ""
+    elif f.rewritten == "value":
+        new, empty = f"r.value({f})", ""
+    else:
+        new = f"mapped(r.{f.rewritten}, {f})" if f.many else f"r.{f.rewritten}({f})"
+        empty = f" if {f} else {f}" if f.many else ""
+    if f.optional and not f.many:
+        empty = f" if {f} is not None else None"
+    return new + empty
 
 
-def _ramp(r: Rewriter, n: e.Ramp) -> PrimExpr:
-    base, stride = r(n.base), r(n.stride)
-    return n if base is n.base and stride is n.stride else e.Ramp(base, stride, n.lanes)
+def _mapped(change: Callable[[Any], Any], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    new = [change(value) for value in values]
+    return values if all(map(is_, new, values)) else tuple(new)
 
 
-def _broadcast(r: Rewriter, n: e.Broadcast) -> PrimExpr:
-    value = r(n.value)
-    return n if value is n.value else e.Broadcast(value, n.lanes)
+def _parts(chosen: Callable[[Field], bool]) -> Mapping[type, Parts]:
+    return ByKind(lambda kind: _parts_of(kind, chosen))
 
 
-def _shuffle(r: Rewriter, n: e.Shuffle) -> PrimExpr:
-    vectors, indices = r.each(n.vectors), r.each(n.indices)
-    same = vectors is n.vectors and indices is n.indices
-    return n if same else e.Shuffle(vectors, indices)
-
-
-def _let(r: Rewriter, n: e.Let) -> PrimExpr:
-    value, body = r(n.value), r(n.body)
-    return n if value is n.value and body is n.body else e.Let(n.var, value, body)
-
-
-def _load(r: Rewriter, n: e.BufferLoad) -> PrimExpr:
-    buffer, indices, predicate = r.buffer(n.buffer), r.each(n.indices), r.maybe(n.predicate)
-    same = buffer is n.buffer and indices is n.indices and predicate is n.predicate
-    return n if same else e.BufferLoad(buffer, indices, predicate)
-
-
-def _call(r: Rewriter, n: e.Call) -> PrimExpr:
-    args = r.each(n.args)
-    return n if args is n.args else e.Call(n.dtype, n.op, args)
-
-
-def _comm_reducer(r: Rewriter, n: e.CommReducer) -> e.CommReducer:
-    result, identity = r.each(n.result), r.each(n.identity_element)
-    same = result is n.result and identity is n.identity_element
-    return n if same else e.CommReducer(n.lhs, n.rhs, result, identity)
-
-
-def _reduce(r: Rewriter, n: e.Reduce) -> PrimExpr:
-    parts = (r(n.combiner), r.each(n.source), r.each(n.axis), r(n.condition), r.each(n.init))
-    old = (n.combiner, n.source, n.axis, n.condition, n.init)
-    if all(a is b for a, b in zip(parts, old, strict=True)):
-        return n
-    return e.Reduce(parts[0], parts[1], parts[2], parts[3], n.value_index, parts[4])
-
-
-def _iter_var(r: Rewriter, n: e.IterVar) -> e.IterVar:
-    dom = r.maybe(n.dom)
-    return n if dom is n.dom else e.IterVar(dom, n.var, n.iter_type, n.thread_tag)
-
-
-def _range(r: Rewriter, n: Range) -> Range:
-    low, extent = r(n.min), r(n.extent)
-    return n if low is n.min and extent is n.extent else Range.from_min_extent(low, extent)
-
-
-def _region(r: Rewriter, n: BufferRegion) -> BufferRegion:
-    buffer, region = r.buffer(n.buffer), r.each(n.region)
-    return n if buffer is n.buffer and region is n.region else BufferRegion(buffer, region)
-
-
-def _match_buffer(r: Rewriter, n: MatchBufferRegion) -> MatchBufferRegion:
-    buffer, source = r.buffer(n.buffer), r(n.source)
-    same = buffer is n.buffer and source is n.source
-    return n if same else MatchBufferRegion(buffer, source)
-
-
-def _store(r: Rewriter, n: s.BufferStore) -> s.Stmt:
-    buffer, value = r.buffer(n.buffer), r(n.value)
-    indices, predicate = r.each(n.indices), r.maybe(n.predicate)
-    if (
-        buffer is n.buffer
-        and value is n.value
-        and indices is n.indices
-        and predicate is n.predicate
-    ):
-        return n
-    return s.BufferStore(buffer, value, indices, predicate)
-
-
-def _for(r: Rewriter, n: s.For) -> s.Stmt:
-    low, extent, body = r(n.min), r(n.extent), r(n.body)
-    annotations = r.value(n.annotations) if n.annotations else n.annotations
-    if low is n.min and extent is n.extent and body is n.body and annotations is n.annotations:
-        return n
-    return s.For(n.loop_var, low, extent, n.kind, body, n.thread_binding, annotations)
-
-
-def _while(r: Rewriter, n: s.While) -> s.Stmt:
-    condition, body = r(n.condition), r(n.body)
-    return n if condition is n.condition and body is n.body else s.While(condition, body)
-
-
-def _if(r: Rewriter, n: s.IfThenElse) -> s.Stmt:
-    c, t, f = r(n.condition), r(n.then_case), r.maybe(n.else_case)
-    same = c is n.condition and t is n.then_case and f is n.else_case
-    return n if same else s.IfThenElse(c, t, f)
-
-
-def _seq(r: Rewriter, n: s.SeqStmt) -> s.Stmt:
-    parts = r.each(n.seq)
-    return n if parts is n.seq else s.sequence(parts)
-
-
-def _let_stmt(r: Rewriter, n: s.LetStmt) -> s.Stmt:
-    value, body = r(n.value), r(n.body)
-    return n if value is n.value and body is n.body else s.LetStmt(n.var, value, body)
-
-
-def _assert(r: Rewriter, n: s.AssertStmt) -> s.Stmt:
-    c, message, body = r(n.condition), r(n.message), r(n.body)
-    same = c is n.condition and message is n.message and body is n.body
-    return n if same else s.AssertStmt(c, message, body)
-
-
-def _evaluate(r: Rewriter, n: s.Evaluate) -> s.Stmt:
-    value = r(n.value)
-    return n if value is n.value else s.Evaluate(value)
-
-
-def _allocate(r: Rewriter, n: s.Allocate) -> s.Stmt:
-    extents, condition, body = r.each(n.extents), r(n.condition), r(n.body)
-    annotations = r.value(n.annotations)
-    if (
-        extents is n.extents
-        and condition is n.condition
-        and body is n.body
-        and annotations is n.annotations
-    ):
-        return n
-    return s.Allocate(n.buffer_var, n.dtype, extents, condition, body, annotations)
-
-
-def _allocate_const(r: Rewriter, n: s.AllocateConst) -> s.Stmt:
-    extents, body, annotations = r.each(n.extents), r(n.body), r.value(n.annotations)
-    if extents is n.extents and body is n.body and annotations is n.annotations:
-        return n
-    return s.AllocateConst(n.buffer_var, n.dtype, extents, n.data, body, annotations)
-
-
-def _decl_buffer(r: Rewriter, n: s.DeclBuffer) -> s.Stmt:
-    buffer, body = r.buffer(n.buffer), r(n.body)
-    return n if buffer is n.buffer and body is n.body else s.DeclBuffer(buffer, body)
-
-
-def _attr(r: Rewriter, n: s.AttrStmt) -> s.Stmt:
-    node, value, body = r.value(n.node), r(n.value), r(n.body)
-    same = node is n.node and value is n.value and body is n.body
-    return n if same else s.AttrStmt(node, n.attr_key, value, body)
-
-
-def _block(r: Rewriter, n: s.Block) -> s.Block:
-    iter_vars, reads, writes = r.each(n.iter_vars), r.each(n.reads), r.each(n.writes)
-    alloc_buffers = tuple(r.buffer(b) for b in n.alloc_buffers)
-    match_buffers, annotations = r.each(n.match_buffers), r.value(n.annotations)
-    init, body = r.maybe(n.init), r(n.body)
-    if (
-        body is n.body
-        and init is n.init
-        and iter_vars is n.iter_vars
-        and reads is n.reads
-        and writes is n.writes
-        and match_buffers is n.match_buffers
-        and annotations is n.annotations
-        and all(a is b for a, b in zip(alloc_buffers, n.alloc_buffers, strict=True))
-    ):
-        return n
-    return s.Block(
-        iter_vars, reads, writes, n.name_hint, body, init, alloc_buffers, match_buffers, annotations
-    )
-
-
-def _block_realize(r: Rewriter, n: s.BlockRealize) -> s.Stmt:
-    values, predicate, block = r.each(n.iter_values), r(n.predicate), r(n.block)
-    same = values is n.iter_values and predicate is n.predicate and block is n.block
-    return n if same else s.BlockRealize(values, predicate, block)
-
-
-REBUILD: dict[type, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(LEAVES, _leaf),
-    **dict.fromkeys(e.BINARY_OPS, _binary),
-    e.Not: _not,
-    e.Cast: _cast,
-    e.Select: _select,
-    e.Ramp: _ramp,
-    e.Broadcast: _broadcast,
-    e.Shuffle: _shuffle,
-    e.Let: _let,
-    e.BufferLoad: _load,
-    e.Call: _call,
-    e.CommReducer: _comm_reducer,
-    e.Reduce: _reduce,
-    e.IterVar: _iter_var,
-    Range: _range,
-    BufferRegion: _region,
-    MatchBufferRegion: _match_buffer,
-    s.BufferStore: _store,
-    s.For: _for,
-    s.While: _while,
-    s.IfThenElse: _if,
-    s.SeqStmt: _seq,
-    s.LetStmt: _let_stmt,
-    s.AssertStmt: _assert,
-    s.Evaluate: _evaluate,
-    s.Allocate: _allocate,
-    s.AllocateConst: _allocate_const,
-    s.DeclBuffer: _decl_buffer,
-    s.AttrStmt: _attr,
-    s.Block: _block,
-    s.BlockRealize: _block_realize,
-}
+PARTS: Final = _parts(lambda f: f.walked)
+OUTSIDE: Final = _parts(lambda f: f.walked and not f.is_body)
+INSIDE: Final = _parts(lambda f: f.walked and f.is_body)
+DEFINED: Final = _parts(lambda f: f.rewritten == "define")
+USED_BUFFERS: Final = _parts(lambda f: f.rewritten == "buffer")
+REBUILD: Final[Mapping[type, Row]] = ByKind(_rebuilding)
+SCOPED: Final[Mapping[type, Row]] = ByKind(lambda kind: _rebuilding(kind, scoped=True))

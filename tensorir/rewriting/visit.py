@@ -10,73 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from tensorir.errors import IRTypeError
 from tensorir.nodes import expr as e
-from tensorir.nodes import stmt as s
-from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.nodes.node import Attrs, Node
+from tensorir.nodes.node import Attrs, ByKind, Node
 from tensorir.nodes.ops import as_expr
-from tensorir.rewriting.rebuild import LEAVES, REBUILD
+from tensorir.rewriting.rebuild import (
+    DEFINED,
+    INSIDE,
+    OUTSIDE,
+    PARTS,
+    REBUILD,
+    SCOPED,
+    USED_BUFFERS,
+    Row,
+)
 
 N = TypeVar("N", bound=Node)
 
 # ------------------------------------------------------------------------------------------ walking
-
-
-def _optional(*nodes: Node | None) -> tuple[Node, ...]:
-    return tuple(n for n in nodes if n is not None)
-
-
-_CHILDREN: dict[type, Callable[[Any], Sequence[Node]]] = {
-    **{leaf: lambda n: () for leaf in LEAVES},
-    **{binary: lambda n: (n.a, n.b) for binary in e.BINARY_OPS},
-    e.Not: lambda n: (n.a,),
-    e.Cast: lambda n: (n.value,),
-    e.Select: lambda n: (n.condition, n.true_value, n.false_value),
-    e.Ramp: lambda n: (n.base, n.stride),
-    e.Broadcast: lambda n: (n.value,),
-    e.Shuffle: lambda n: (*n.vectors, *n.indices),
-    e.Let: lambda n: (n.value, n.body),
-    e.BufferLoad: lambda n: n.indices if n.predicate is None else (*n.indices, n.predicate),
-    e.Call: lambda n: n.args,
-    e.CommReducer: lambda n: (*n.result, *n.identity_element),
-    e.Reduce: lambda n: (n.combiner, *n.source, *n.axis, n.condition, *n.init),
-    e.IterVar: lambda n: () if n.dom is None else (n.dom,),
-    Range: lambda n: (n.min, n.extent),
-    BufferRegion: lambda n: n.region,
-    MatchBufferRegion: lambda n: (n.source,),
-    s.BufferStore: lambda n: (n.value, *n.indices, *_optional(n.predicate)),
-    s.For: lambda n: (n.min, n.extent, n.body),
-    s.While: lambda n: (n.condition, n.body),
-    s.IfThenElse: lambda n: (n.condition, n.then_case, *_optional(n.else_case)),
-    s.SeqStmt: lambda n: n.seq,
-    s.LetStmt: lambda n: (n.value, n.body),
-    s.AssertStmt: lambda n: (n.condition, n.message, n.body),
-    s.Evaluate: lambda n: (n.value,),
-    s.Allocate: lambda n: (*n.extents, n.condition, n.body),
-    s.AllocateConst: lambda n: (*n.extents, n.body),
-    s.DeclBuffer: lambda n: (n.body,),
-    s.AttrStmt: lambda n: (n.value, n.body),
-    s.Block: lambda n: (
-        *n.iter_vars, *n.reads, *n.writes, *n.match_buffers, *_optional(n.init), n.body
-    ),
-    s.BlockRealize: lambda n: (*n.iter_values, n.predicate, n.block),
-}  # fmt: skip
-
-
-def register_node(
-    kind: type, parts: Callable[[Any], Sequence[Node]], rebuild: Callable[[Any, Any], Any]
-) -> None:
-    """Let nodes of another kind be walked and rebuilt.
-
-    `parts(node)` gives what `children` does, `rebuild(rewriter, node)` the node with its parts
-    rewritten, itself if none changed. Rewriters that exist already do not know the kind.
-    """
-    _CHILDREN[kind] = parts
-    REBUILD[kind] = rebuild
 
 
 def children(node: Node) -> Sequence[Node]:
@@ -85,7 +40,27 @@ def children(node: Node) -> Sequence[Node]:
     Definitions (loop variables, buffers, pointers) are not parts; a block's `init` comes before
     its body.
     """
-    return _CHILDREN[type(node)](node)
+    return PARTS[type(node)](node)
+
+
+def outside(node: Node) -> Sequence[Node]:
+    """Return the parts of `node` in which its definitions and facts do not hold."""
+    return OUTSIDE[type(node)](node)
+
+
+def inside(node: Node) -> Sequence[Node]:
+    """Return the parts of `node` in which they hold: its bodies."""
+    return INSIDE[type(node)](node)
+
+
+def defined(node: Node) -> Sequence[Any]:
+    """Return the variables that `node` itself defines: a loop its own, a block none (axes do)."""
+    return DEFINED[type(node)](node)
+
+
+def used_buffers(node: Node) -> Sequence[Any]:
+    """Return the buffer that `node` itself accesses, if it does."""
+    return USED_BUFFERS[type(node)](node)
 
 
 def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
@@ -94,12 +69,12 @@ def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
     while stack:
         current = stack.pop()
         if visit(current) is not False:
-            stack.extend(reversed(_CHILDREN[type(current)](current)))
+            stack.extend(reversed(PARTS[type(current)](current)))
 
 
 def post_order_visit(node: Node, visit: Callable[[Node], object]) -> None:
     """Call `visit` on the parts of `node` before `node` itself."""
-    for child in _CHILDREN[type(node)](node):
+    for child in PARTS[type(node)](node):
         post_order_visit(child, visit)
     visit(node)
 
@@ -110,7 +85,7 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         current = stack.pop()
         yield current
-        parts = _CHILDREN[type(current)](current)
+        parts = PARTS[type(current)](current)
         if parts:
             stack.extend(parts[::-1])
 
@@ -121,7 +96,7 @@ def walk_once(node: Node) -> Iterator[Node]:
     stack = [node]
     while stack:
         current = stack.pop()
-        parts = _CHILDREN[type(current)](current)
+        parts = PARTS[type(current)](current)
         if parts:
             if current in seen:
                 continue
@@ -141,7 +116,7 @@ def uses_var(node: Node, wanted: Callable[[Var], bool] | Var) -> bool:
             if current is wanted if single else wanted(current):  # type: ignore[arg-type,operator]
                 return True
         elif kind is not e.IntImm:
-            stack.extend(_CHILDREN[kind](current))
+            stack.extend(PARTS[kind](current))
     return False
 
 
@@ -158,40 +133,45 @@ def collect_vars(node: Node) -> list[Var]:
 class Rewriter:
     """Rebuilds a program; define `rewrite_<ClassName>(self, node)` for the nodes that change.
 
-    An overriding method calls `self.generic(node)` to have the parts rewritten first.
+    An overriding method calls `self.generic(node)` to have the parts rewritten first. A class with
+    a method `within(node, field)` has the bodies of nodes rewritten inside the context manager that
+    it returns: the place for facts that hold there.
     """
 
-    _table: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {}
+    _method_rows: ClassVar[Mapping[type, Row]] = REBUILD
+    """What is done with a node of each class."""
+    _part_rows: ClassVar[Mapping[type, Row]] = REBUILD
+    """What is done with the parts of nodes: the same, unless the class overrides `__call__`."""
+    _generic_rows: ClassVar[Mapping[type, Row]] = REBUILD
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        table = dict(REBUILD)
-        for node_class in table:
-            for base in node_class.__mro__:
-                own = getattr(cls, "rewrite_" + base.__name__, None)
-                if own is not None:
-                    table[node_class] = own
-                    break
-        cls._table = table
+        cls._generic_rows = SCOPED if hasattr(cls, "within") else REBUILD
+        cls._method_rows = cls._part_rows = ByKind(cls._method)
+        if cls.__call__ is not Rewriter.__call__:
+            cls._part_rows = ByKind(lambda _: cls.__call__)
+
+    @classmethod
+    def _method(cls, kind: type[Node]) -> Row:
+        for base in kind.__mro__:
+            own: Row | None = getattr(cls, "rewrite_" + base.__name__, None)
+            if own is not None:
+                return own
+        return cls._generic_rows[kind]
 
     def __call__(self, node: N) -> N:
         """Return `node` rewritten."""
-        return self._table[type(node)](self, node)  # type: ignore[no-any-return]
+        return self._method_rows[type(node)](self, node)  # type: ignore[no-any-return]
 
     def generic(self, node: N) -> N:
         """Return `node` with its parts rewritten."""
-        return REBUILD[type(node)](self, node)  # type: ignore[no-any-return]
+        return self._generic_rows[type(node)](self, node)  # type: ignore[no-any-return]
 
     def each(self, nodes: tuple[N, ...]) -> tuple[N, ...]:
         """Return the rewritten nodes; the same tuple if none changed."""
-        table = self._table
-        changed = False
-        result = []
-        for node in nodes:
-            new = table[type(node)](self, node)
-            changed = changed or new is not node
-            result.append(new)
-        return tuple(result) if changed else nodes
+        rows = self._part_rows
+        new = [rows[type(node)](self, node) for node in nodes]
+        return nodes if all(map(is_, new, nodes)) else tuple(new)
 
     def maybe(self, node: N | None) -> N | None:
         """Return the rewritten node, None for None."""
@@ -201,7 +181,7 @@ class Rewriter:
         """Return an annotation value with the nodes in it rewritten."""
         if isinstance(value, Buffer):
             return self.buffer(value)
-        if isinstance(value, Node) and type(value) in REBUILD:
+        if isinstance(value, Node):
             return self(value)
         if isinstance(value, tuple):
             new = tuple(self.value(v) for v in value)
@@ -214,6 +194,14 @@ class Rewriter:
     def buffer(self, buffer: Buffer) -> Buffer:
         """Return the buffer that replaces a used one; override to replace buffers."""
         return buffer
+
+    def define(self, var: Any) -> Any:
+        """Return the variable that a node defines in the place of `var`."""
+        return var
+
+    def define_buffer(self, buffer: Buffer) -> Buffer:
+        """Return the buffer that a node defines in the place of `buffer`."""
+        return self.buffer(buffer)
 
 
 class Substitution(Rewriter):
@@ -291,20 +279,92 @@ def substitute_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
     return Substitution(buffers=buffers)(node) if buffers else node
 
 
-class _Map(Rewriter):
-    def __init__(self, fn: Callable[[Node], Node | None]) -> None:
-        self.fn = fn
+# ---------------------------------------------------------------------------------- rewriting rules
 
-    def __call__(self, node: N) -> N:
-        rebuilt = self.generic(node)
-        new = self.fn(rebuilt)
-        return rebuilt if new is None else new  # type: ignore[return-value]
-
-    def each(self, nodes: tuple[N, ...]) -> tuple[N, ...]:
-        new = tuple(self(n) for n in nodes)
-        return new if any(a is not b for a, b in zip(new, nodes, strict=True)) else nodes
+Rule: TypeAlias = Callable[[Any], Any]
+"""What becomes of a node whose parts are rewritten; None keeps it."""
+RuleBefore: TypeAlias = Callable[[Any, Rewriter], Any]
+"""What becomes of a node as it is; the rewriter is for its parts. None has the parts rewritten."""
 
 
-def rewrite(node: N, fn: Callable[[Node], Node | None]) -> N:
-    """Return `node` rebuilt bottom-up; `fn` gives the replacement of a node, or None to keep it."""
-    return _Map(fn)(node)
+def rewrite(
+    node: N,
+    after: Mapping[type, Rule] | None = None,
+    *,
+    before: Mapping[type, RuleBefore] | None = None,
+    buffer: Callable[[Buffer], Buffer] | None = None,
+    over: Rewriter | None = None,
+) -> N:
+    """Return `node` rewritten by rules, which are functions by class of nodes.
+
+    A rule of `after` gets a node with its parts rewritten and returns what replaces it, or None to
+    keep it. A rule of `before` gets the node as it is and the rewriter: it calls that on the parts
+    that it wants rewritten, or its `generic(node)` for all of them. What it returns replaces the
+    node; after None the node is rewritten as if there were no such rule. A rule for a class is one
+    for the classes derived from it that have none of their own. `buffer` gives the buffers that
+    replace used ones. What no rule is for is rewritten by `over`, which may know what holds where.
+
+        rewrite(body, {Evaluate: lambda node: None if ... else nothing})
+        rewrite(body, before={For: lambda node, r: unrolled(node.with_body(r(node.body)))})
+    """
+    return ruled(after, before=before, buffer=buffer, over=over)(node)
+
+
+def ruled(
+    after: Mapping[type, Rule] | None = None,
+    *,
+    before: Mapping[type, RuleBefore] | None = None,
+    buffer: Callable[[Buffer], Buffer] | None = None,
+    over: Rewriter | None = None,
+) -> Rewriter:
+    """Return the rewriter of `rewrite`, for several programs.
+
+    It is `over` itself where that is given, which then follows the rules, too.
+    """
+    rewriter: Any = Rewriter() if over is None else over
+    key = type(rewriter), tuple(after or ()), tuple(before or ())
+    rows = _RULED.get(key)
+    if rows is None:
+        rows = _RULED[key] = _ruled(*key)
+    rewriter._method_rows = rewriter._part_rows = rows
+    rewriter._rules_after, rewriter._rules_before = after, before
+    if buffer is not None:
+        rewriter.buffer = buffer
+    return rewriter  # type: ignore[no-any-return]
+
+
+_Ruled: TypeAlias = tuple[type[Rewriter], tuple[type, ...], tuple[type, ...]]
+_RULED: Final[dict[_Ruled, Mapping[type, Row]]] = {}
+
+
+def _ruled(
+    rewriter: type[Rewriter], after: tuple[type, ...], before: tuple[type, ...]
+) -> Mapping[type, Row]:
+    """Return the rows of a rewriter with rules for these classes; the rules are the instance's."""
+
+    def row(kind: type[Node]) -> Row:
+        bases = kind.__mro__
+        last = next((base for base in bases if base in after), None)
+        first = next((base for base in bases if base in before), None)
+        plain = rewriter._method_rows[kind]
+        made = plain if last is None else _after(plain, last)
+        return made if first is None else _before(made, first)
+
+    return ByKind(row)
+
+
+def _after(plain: Row, of: type) -> Row:
+    def row(rewriter: Any, node: Node) -> Any:
+        rebuilt = plain(rewriter, node)
+        new = rewriter._rules_after[of](rebuilt) if isinstance(rebuilt, of) else None
+        return rebuilt if new is None else new
+
+    return row
+
+
+def _before(otherwise: Row, of: type) -> Row:
+    def row(rewriter: Any, node: Node) -> Any:
+        new = rewriter._rules_before[of](node, rewriter)
+        return otherwise(rewriter, node) if new is None else new
+
+    return row

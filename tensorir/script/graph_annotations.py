@@ -21,7 +21,7 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tensorir.rewriting.visit import Rewriter, register_node, walk
+from tensorir.rewriting.visit import Rewriter, walk
 from tensorir.script.declarations import DtypeForm, dtype_text
 from tensorir.script.records import BufferRecord
 
@@ -33,9 +33,6 @@ class QuotedSize(Var):
     """
 
     __slots__ = ()
-
-
-register_node(QuotedSize, lambda n: (), lambda r, n: n)
 
 
 class _Unquoted(Rewriter):

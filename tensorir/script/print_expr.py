@@ -12,6 +12,7 @@ from tensorir.nodes import ops
 from tensorir.nodes.buffer import BufferRegion, Range
 from tensorir.nodes.constants import const
 from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.node import BUILT_BY
 from tensorir.quoting import quote
 from tensorir.relax.expr import Constant, GraphVar
 from tensorir.script.calls import DTYPE_FIRST
@@ -69,7 +70,7 @@ class ExprPrinter:
 
     def __call__(self, node: Any, loosest: int = 0) -> str:
         """Return `node` as text, in parentheses if it binds looser than `loosest`."""
-        text, precedence = _PRINT[type(node)](self, node)
+        text, precedence = _PRINT.get(type(node), ExprPrinter.form)(self, node)
         return f"({text})" if precedence < loosest else text
 
     def typed(self, node: Any) -> str:
@@ -204,6 +205,11 @@ class ExprPrinter:
     def function(self, name: str, *args: Any) -> Text:
         """Return a call of a function of the dialect."""
         return f"{self._t}.{name}({', '.join(args)})", ATOM
+
+    def form(self, node: Any) -> Text:
+        """Return a node that the dialect does not have: its class, and what it is built from."""
+        args = [self.value(getattr(node, name)) for name in BUILT_BY[type(node)][1]]
+        return self.function(type(node).__name__, *args)
 
     def load(self, node: e.BufferLoad) -> Text:
         """Return an access to a buffer."""

@@ -217,7 +217,22 @@ class Printer:
 
     def stmt(self, node: s.Stmt, last: bool = False) -> None:
         """Print a statement; `last` says that it may enclose the rest of its suite."""
-        _STATEMENTS[type(node)](self, node, last)
+        _STATEMENTS.get(type(node), Printer.form)(self, node, last)
+
+    def form(self, node: s.Stmt, last: bool) -> None:
+        """Print a statement that the dialect does not have: its class, its fields, its bodies."""
+        self.names.open()
+        for f in node.roles:
+            if f.rewritten == "define":
+                self.names.define(getattr(node, f))
+        fields = [(f, getattr(node, f)) for f in node.roles]
+        bodies = [value for f, value in fields if f.is_body and value is not None]
+        args = ", ".join(self.expr.value(value) for f, value in fields if not f.is_body)
+        text = f"{self._t}.{type(node).__name__}({args})"
+        self.line(f"with {text}:" if bodies else text, node)
+        for body in bodies:
+            self.suite(body)
+        self.names.close()
 
     # ------------------------------------------------------------------------------------- programs
 

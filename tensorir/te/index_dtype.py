@@ -6,6 +6,8 @@ converted back.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
@@ -19,7 +21,7 @@ from tensorir.rewriting.visit import walk
 
 def with_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
     """Return a copy of a function in which scalars, loops, axes, shapes and indices are `dtype`."""
-    return _WithIndexDType(DataType(dtype)).function(func)
+    return _WithIndexDType(DataType(dtype))(func)
 
 
 class _WithIndexDType(FreshCopy):
@@ -29,7 +31,7 @@ class _WithIndexDType(FreshCopy):
 
     # ---------------------------------------------------------------------------------- definitions
 
-    def define(self, var: Var) -> Var:
+    def define(self, var: Any) -> Any:
         """Return the variable that stands for `var` from here on: an index has the index dtype."""
         if not var.dtype.is_int:
             return super().define(var)

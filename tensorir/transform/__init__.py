@@ -6,7 +6,14 @@ from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
-from tensorir.transform.define_pass import FunctionPass, ModulePass, function_pass, module_pass
+from tensorir.transform.define_pass import (
+    FunctionPass,
+    ModulePass,
+    PrimFuncPass,
+    function_pass,
+    module_pass,
+    prim_func_pass,
+)
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.instruments import (
     PassInstrument,
@@ -38,6 +45,7 @@ __all__ = [
     "PassInfo",
     "PassInstrument",
     "PassTimingInstrument",
+    "PrimFuncPass",
     "PrintAfter",
     "PrintAfterAll",
     "PrintBefore",
@@ -51,5 +59,6 @@ __all__ = [
     "function_pass",
     "lower_graph",
     "module_pass",
+    "prim_func_pass",
     "simplify_graph",
 ]

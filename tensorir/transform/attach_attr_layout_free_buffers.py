@@ -16,7 +16,7 @@ from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import walk
-from tensorir.transform.define_pass import ModulePass, map_graph_functions
+from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.pass_context import PassContext
 
 _Use: TypeAlias = tuple[str, tuple[int, ...]]
@@ -56,7 +56,7 @@ class AttachAttrLayoutFreeBuffers(ModulePass):
                 kept.add(name)
             if use != _as_stated(mod, name):
                 result[called[use]] = _stating(func, called[use], positions)
-        return map_graph_functions(result, _Renaming(mod, weights, called))
+        return map_functions(result, _Renaming(mod, weights, called))
 
 
 def _uses(mod: IRModule, weights: frozenset[g.GraphVar]) -> Iterator[_Use]:
@@ -122,5 +122,4 @@ class _Renaming(GraphRewriter):
         use = _use(self._mod, node, self._weights)
         if use is None or self._called[use] == use[0]:
             return node
-        args = [GlobalVar(self._called[use]), *node.args[1:]]
-        return g.GraphCall(node.op, args, node.attrs, node.sinfo_args)
+        return node.with_(args=[GlobalVar(self._called[use]), *node.args[1:]])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
-from tensorir.errors import IRTypeError, IRValueError
+from tensorir.errors import IRTypeError, IRValueError, noting
 from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.ops import const
@@ -20,7 +20,6 @@ from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter, SizeSubstitution
 from tensorir.rewriting.visit import collect_vars, substitute
 from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pass_context import PassContext
 
 
@@ -51,7 +50,7 @@ class BindParams(ModulePass):
         func = mod[name]
         assert isinstance(func, Function)
         result = mod.clone()
-        with naming_function(name):
+        with noting(f"in the function {name}"):
             result[name] = bind_params(func, self.params)
         return result
 

@@ -11,7 +11,8 @@ from tensorir.relax.calls import FRESH, alloc_tensor, call_into, copy_into
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import VOID, TensorStructInfo, TupleStructInfo
-from tensorir.relax.visit import GraphRewriter, merged_blocks
+from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.changed import changed
 from tensorir.transform.aliases import (
     Aliases,
     Memory,
@@ -20,8 +21,8 @@ from tensorir.transform.aliases import (
     arguments_handed_on,
     memories,
 )
+from tensorir.transform.bindings import live_after
 from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.liveness import live_after
 from tensorir.transform.pass_context import PassContext
 
 
@@ -54,7 +55,7 @@ class _Lowering(GraphRewriter):
         extra: list[g.Binding] = []
         result = self._owned(node.body.body, body.body, extra, set())
         if extra:
-            body = g.SeqExpr(merged_blocks([*body.blocks, g.BindingBlock(extra)]), result)
+            body = g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
         return node if body is node.body else node.with_(body=body)
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
@@ -77,12 +78,7 @@ class _Lowering(GraphRewriter):
             return [*lowered, g.MatchCast(var, value, self(node.struct_info))]
         rebuilt = self.generic(node)
         self._aliases.bind(node.var, self._aliases.of(node.value))
-        var = self._plain(node.var)
-        if var is node.var:
-            return (rebuilt,)
-        if isinstance(rebuilt, g.MatchCast):
-            return (g.MatchCast(var, rebuilt.value, rebuilt.struct_info),)
-        return (g.VarBinding(var, rebuilt.value),)
+        return (changed(rebuilt, var=self._plain(node.var)),)
 
     def _plain(self, var: g.GraphVar) -> g.GraphVar:
         """Return the variable of a plain block for a variable."""

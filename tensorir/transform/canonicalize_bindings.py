@@ -9,9 +9,9 @@ from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.built_tuples import BuiltTuples
+from tensorir.rewriting.changed import changed
+from tensorir.transform.bindings import BuiltTuples, used_vars
 from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
 
 
@@ -118,9 +118,5 @@ def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
         var = outputs.get(binding.var, binding.var)
         assert isinstance(var, g.GraphVar)
         value = rename(binding.value)
-        if isinstance(binding, g.MatchCast):
-            renamed.append(g.MatchCast(var, value, binding.struct_info))
-        else:
-            same = var is binding.var and value is binding.value
-            renamed.append(binding if same else g.VarBinding(var, value))
+        renamed.append(changed(binding, var=var, value=value))
     return g.DataflowBlock(renamed)

@@ -6,17 +6,16 @@ import math
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from tensorir.errors import WellFormedError
+from tensorir.errors import WellFormedError, noting
 from tensorir.function import IRModule
+from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.expr import IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
-from tensorir.transform.liveness import used_vars
-from tensorir.transform.naming_function import naming_function
-from tensorir.transform.pack_intervals import ALIGNMENT
+from tensorir.transform.bindings import used_vars
 
 
 def check_memory_plan(mod: IRModule) -> None:
@@ -28,7 +27,7 @@ def check_memory_plan(mod: IRModule) -> None:
     """
     hands_on = arguments_handed_on(mod)
     for name, func in graph_functions(mod).items():
-        with naming_function(name):
+        with noting(f"in the function {name}"):
             _Check(name, Aliases(func, hands_on)).function(func)
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorir.errors import IRTypeError
-from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.nodes.expr import Call, GlobalVar
+from tensorir.function import IRModule
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
+from tensorir.relax.call_graph import reached
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
-from tensorir.relax.visit import merged_blocks
 from tensorir.rewriting.visit import walk
-from tensorir.transform.define_pass import ModulePass, map_graph_functions
-from tensorir.transform.liveness import used_vars
+from tensorir.transform.bindings import used_vars
+from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.pass_context import PassContext
 
 
@@ -43,37 +42,15 @@ class DeadCodeElimination(ModulePass):
         for name in self.entry_functions:
             mod.get_global_var(name)  # raises for an unknown name
         mod = self._reachable(mod)
-        mod = map_graph_functions(mod, lambda func: without_dead_bindings(func, mod))
+        mod = map_functions(mod, lambda func: without_dead_bindings(func, mod))
         return self._reachable(mod)
 
     def _reachable(self, mod: IRModule) -> IRModule:
-        todo = [n for n, f in mod.functions.items() if "global_symbol" in f.attrs]
-        todo += self.entry_functions
-        if not todo:
+        entries = [n for n, f in mod.functions.items() if "global_symbol" in f.attrs]
+        found = set(reached(mod.functions, [*entries, *self.entry_functions]))
+        if not found or not all(name in mod for name in found):
             return mod
-        found: set[str] = set()
-        while todo:
-            name = todo.pop()
-            if name in found:
-                continue
-            if name not in mod:
-                return mod
-            found.add(name)
-            todo += called_functions(mod[name])
         return IRModule({n: f for n, f in mod.functions.items() if n in found}, mod.attrs)
-
-
-def called_functions(func: BaseFunc) -> set[str]:
-    """Return the names of functions of the module that a function mentions."""
-    found: set[str] = set()
-    if not isinstance(func, (Function, PrimFunc)):
-        return found
-    for node in walk(func.body):
-        if isinstance(node, GlobalVar):
-            found.add(node.name)
-        elif isinstance(node, (Call, g.GraphCall)) and isinstance(node.op, GlobalVar):
-            found.add(node.op.name)
-    return found
 
 
 def without_dead_bindings(func: Function, mod: IRModule) -> Function:
@@ -106,7 +83,7 @@ class _Dead:
         blocks.reverse()
         if all(a is b for a, b in zip(blocks, node.blocks, strict=True)):
             return node
-        return g.SeqExpr(merged_blocks(blocks), node.body)
+        return g.SeqExpr.rebuilt(blocks, node.body)
 
     def _needed(self, binding: g.Binding) -> bool:
         if binding.var in self._used or self._has_effect(binding.value):

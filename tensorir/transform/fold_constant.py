@@ -16,7 +16,7 @@ from tensorir.relax.calls import FRESH
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing
 from tensorir.relax.function import Function
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.built_tuples import BuiltTuples
+from tensorir.transform.bindings import BuiltTuples
 from tensorir.transform.dead_code_elimination import without_dead_bindings
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.kernel_runner import run_kernel

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Final, TextIO
 
-from tensorir.errors import WellFormedError
+from tensorir.errors import noting
 from tensorir.function import BaseFunc, IRModule
 from tensorir.transform.pass_context import PassInfo, verify_result
 
@@ -101,11 +101,8 @@ class VerifyAfterEach(_Comparing):
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Check what the pass made."""
-        try:
+        with noting(f"in the pass {info.name}"):
             verify_result(self._before.pop(), mod)
-        except WellFormedError as error:
-            error.add_note(f"in the pass {info.name}")
-            raise
 
 
 class PassTimingInstrument(PassInstrument):

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import IRModule
 from tensorir.interp import InterpreterError, interpret
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Call, IntImm
-from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node
+from tensorir.relax.call_graph import reached
 from tensorir.rewriting.visit import children, walk
-from tensorir.transform.dead_code_elimination import called_functions
 
 KernelRunner: TypeAlias = Callable[[IRModule, str, Sequence[Any]], bool]
 """Runs a tensor function on arrays and integers, which writes its outputs in place.
@@ -38,10 +37,11 @@ def run_kernel(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
 
     One that calls a library function is not run.
     """
-    kernels = _with_callees(mod, name)
+    functions = mod.prim_funcs()
+    kernels = IRModule({n: functions[n] for n in reached(functions, [name]) if n in functions})
     for func in kernels.prim_funcs().values():
         for node in walk(func.body):
-            if isinstance(node, Call) and isinstance(node.op, Op) and _short(node.op) in _OUTSIDE:
+            if isinstance(node, Call) and getattr(node.op, "short_name", "") in _OUTSIDE:
                 return False
     return _runner(kernels, name, args)
 
@@ -67,22 +67,6 @@ def interpreted(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
 
 
 _runner: KernelRunner = interpreted
-
-
-def _with_callees(mod: IRModule, name: str) -> IRModule:
-    functions = mod.prim_funcs()
-    chosen: dict[str, PrimFunc] = {}
-    todo = [name]
-    while todo:
-        callee = todo.pop()
-        if callee in functions and callee not in chosen:
-            chosen[callee] = functions[callee]
-            todo += called_functions(functions[callee])
-    return IRModule(chosen)
-
-
-def _short(op: Op) -> str:
-    return op.name.rsplit(".", 1)[-1]
 
 
 def _steps(node: Node, longest: int) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tensorir.errors import IRValueError
+from tensorir.errors import IRValueError, noting
 from tensorir.function import IRModule
 from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
+from tensorir.relax.call_graph import called
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.relations import known_by
@@ -23,10 +24,9 @@ from tensorir.relax.struct_info import (
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.transform.dead_code_elimination import called_functions, without_dead_bindings
+from tensorir.transform.bindings import used_vars
+from tensorir.transform.dead_code_elimination import without_dead_bindings
 from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.liveness import used_vars
-from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pass_context import PassContext
 
 
@@ -50,10 +50,9 @@ class LiftTransformParams(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the functions that have weights split."""
-        called = {callee for func in mod.functions.values() for callee in called_functions(func)}
-        result = mod.clone()
+        result, named = mod.clone(), called(mod.functions)
         for name, func in graph_functions(mod).items():
-            if name in called or not func.weights:
+            if name in named or not func.weights:
                 continue
             lifted = f"{name}_transform_params"
             if lifted in mod:
@@ -61,7 +60,7 @@ class LiftTransformParams(ModulePass):
                     f"the module has a function {lifted} already; the weights of {name} are "
                     "lifted once, or rename that function"
                 )
-            with naming_function(name):
+            with noting(f"in the function {name}"):
                 rest, transform = _split(func, mod)
             result[name] = rest
             if "global_symbol" in func.attrs:

@@ -3,19 +3,18 @@
 The method is greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
 Inference", 2020): the largest tensor first, each into the smallest gap between those it meets that
 is large enough. It is repeated with tensors in the order of their first use, which is better for
-some chains, and the smaller arena is taken.
+some chains, and the smaller arena is taken. Offsets are aligned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from tensorir.memory.alignment import aligned
 
 T = TypeVar("T", bound=Hashable)
-
-ALIGNMENT: Final = 64
-"""Offsets are multiples of this many bytes."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,6 @@ def pack(sizes: Mapping[T, int], held: Sequence[Iterable[T]]) -> Packing[T]:
             break
     assert best is not None
     return best
-
-
-def aligned(size: int) -> int:
-    """Return the least multiple of the alignment that is not less."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _placed(

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tensorir.errors import IRTypeError, IRValueError
+from tensorir.errors import IRTypeError, IRValueError, noting
 from tensorir.function import IRModule
 from tensorir.recursion import any_depth
 from tensorir.transform.check_memory_plan import check_memory_plan
@@ -43,13 +43,15 @@ class Pass:
     A pass whose `opt_level` is above that of the context is skipped in a `Sequential`.
     """
 
+    name: str = "Pass"
+    """The name under which contexts and instruments know the pass; the class's unless it says."""
     opt_level: int = 0
     required: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """The name under which contexts and instruments know the pass."""
-        return type(self).__name__
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
 
     @property
     def info(self) -> PassInfo:
@@ -63,6 +65,10 @@ class Pass:
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the transformed module; `mod` may be returned where nothing changes."""
         raise NotImplementedError
+
+    def verify(self, before: IRModule, after: IRModule) -> None:
+        """Check what the pass made of a module; WellFormedError."""
+        verify_result(before, after)
 
     def __repr__(self) -> str:
         return f"{self.name}()"
@@ -122,6 +128,11 @@ class PassContext:
         for instrument in reversed(self.instruments):
             instrument.exit_pass_ctx()
 
+    @property
+    def looks_on(self) -> bool:
+        """True if passes do not just run: instruments are told of them, or some are skipped."""
+        return bool(self.instruments or self.disabled_pass)
+
     def pass_enabled(self, info: PassInfo) -> bool:
         """Say whether a `Sequential` runs a pass in this context."""
         if info.name in self.disabled_pass:
@@ -145,15 +156,12 @@ class PassContext:
             return mod.clone()
         for instrument in self.instruments:
             instrument.run_before_pass(mod, info)
-        try:
+        with noting(f"in the pass {info.name}"):
             made: object = any_depth(step.transform)(mod, self)
             if not isinstance(made, IRModule):
                 raise IRTypeError(f"a pass must return a module, got {type(made).__name__}")
             if VERIFY:
-                verify_result(mod, made)
-        except Exception as error:
-            error.add_note(f"in the pass {info.name}")
-            raise
+                step.verify(mod, made)
         result = mod.clone() if made is mod else made
         for instrument in self.instruments:
             instrument.run_after_pass(result, info)
@@ -195,12 +203,7 @@ class Sequential(Pass):
         self.opt_level = opt_level
         self.required = tuple(required)
         self.traceable = traceable
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        """The name it was given."""
-        return self._name
+        self.name = name
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Run the passes that the context enables, in order."""

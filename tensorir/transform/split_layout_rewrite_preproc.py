@@ -16,13 +16,13 @@ from tensorir.memory.layout_rewrite import (
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
+from tensorir.relax.call_graph import called
 from tensorir.relax.calls import call_tir
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
-from tensorir.transform.dead_code_elimination import called_functions
-from tensorir.transform.define_pass import ModulePass, map_graph_functions
+from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.pass_context import PassContext
 
 
@@ -45,17 +45,17 @@ class SplitLayoutRewritePreproc(ModulePass):
         splits = _splits(mod)
         if not splits:
             return mod
-        result = map_graph_functions(mod, lambda func: _Splitting(splits)(func))
-        called = _called(result)
+        result = map_functions(mod, lambda func: _Splitting(splits)(func))
+        named = called(result.functions)
         for name, split in splits.items():
-            if split.rest not in called:
+            if split.rest not in named:
                 continue
             result[split.pack] = _named(
                 split.pack, layout_rewrites_alone(split.func, split.rewrites)
             )
             rest = renew_defs(without_layout_rewrites(split.func, split.rewrites))
             result[split.rest] = _named(split.rest, rest.without_attr(LAYOUT_FREE_BUFFERS))
-            if name not in called:
+            if name not in named:
                 del result[name]
         return result
 
@@ -81,10 +81,6 @@ def _splits(mod: IRModule) -> dict[str, _Split]:
         for name, func in mod.prim_funcs().items()
         if (rewrites := layout_rewrites(func))
     }
-
-
-def _called(mod: IRModule) -> set[str]:
-    return {callee for func in mod.functions.values() for callee in called_functions(func)}
 
 
 def _named(name: str, func: PrimFunc) -> PrimFunc:
@@ -116,15 +112,8 @@ class _Splitting(GraphRewriter):
         assert isinstance(node.value, g.GraphCall)
         before, packed = self._packing(call, split)
         args = [packed.get(k, arg) for k, arg in enumerate(call.args)]
-        value = g.GraphCall(
-            node.value.op,
-            [GlobalVar(split.rest), g.Tuple(args), *node.value.args[2:]],
-            node.value.attrs,
-            node.value.sinfo_args,
-        )
-        if isinstance(node, g.MatchCast):
-            return [*before, g.MatchCast(node.var, value, node.struct_info)]
-        return [*before, g.VarBinding(node.var, value)]
+        value = node.value.with_(args=[GlobalVar(split.rest), g.Tuple(args), *node.value.args[2:]])
+        return [*before, node.with_(value=value)]
 
     def _split_of(self, call: DestinationPassing) -> _Split | None:
         """Return the split of the function that a call names, None if the call is to stay."""

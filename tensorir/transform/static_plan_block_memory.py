@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from tensorir.function import IRModule
+from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, ALLOC_TENSOR, alloc_storage, place_tensor
@@ -14,9 +15,9 @@ from tensorir.relax.struct_info import OBJECT, TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
+from tensorir.transform.bindings import live_after, used_vars, with_first
 from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.liveness import live_after, used_vars
-from tensorir.transform.pack_intervals import ALIGNMENT, Packing, pack
+from tensorir.transform.pack_intervals import Packing, pack
 from tensorir.transform.pass_context import PassContext
 
 
@@ -133,11 +134,3 @@ class _Placing(GraphRewriter):
         return (
             g.VarBinding(node.var, place_tensor(self._storage, offset, info.shape, info.dtype)),
         )
-
-
-def with_first(binding: g.Binding, body: g.SeqExpr) -> g.SeqExpr:
-    """Return a sequence with a binding in front."""
-    first, *rest = body.blocks
-    if type(first) is not g.BindingBlock:
-        return g.SeqExpr([g.BindingBlock([binding]), first, *rest], body.body)
-    return g.SeqExpr([g.BindingBlock([binding, *first.bindings]), *rest], body.body)

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedule import ChoiceDomain, DecisionDomain, InstructionKind, Schedule, ScheduleError
-from schedule.decision_domain import UnionDomain
-from schedule.factorization import count_factorizations, divisors, factorizations
+from schedule.decisions.domain import UnionDomain
+from schedule.decisions.factorization import count_factorizations, divisors, factorizations
+from schedule.decisions.tiles import InferredTileDomain, PartitionedTileDomain, PerfectTileDomain
 from schedule.primitives.sample import CategoricalDomain
 from schedule.primitives.sample_compute_location import LocationDomain
 from schedule.random_state import RandomState
-from schedule.tile_domain import InferredTileDomain, PartitionedTileDomain, PerfectTileDomain
 from tensorir import parse
 from tests.schedule.programs import NARROW_STAGES
 

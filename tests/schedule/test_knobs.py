@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule import Schedule, ScheduleError, Trace
-from schedule.indexed_domain import CandidatesDomain, OptionDomain
-from schedule.loop_mark_domain import LoopMarkDomain
-from schedule.order_domain import PermutationDomain
+from schedule.decisions.domain import CandidatesDomain, OptionDomain
+from schedule.decisions.knobs import LoopMarkDomain, PermutationDomain, SplitDomain
 from schedule.random_state import RandomState
-from schedule.split_domain import SplitDomain
 from tensorir import assert_structural_equal, parse, structural_equal
 
 BEFORE = """

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule import Schedule, Trace
+from schedule.decisions.tiles import PerfectTileDomain
 from schedule.random_state import RandomState
-from schedule.tile_domain import PerfectTileDomain
 from tensorir import parse
 from tests.schedule.programs import SYMBOLIC, VECTOR
 from tests.schedule.transformation import apply, scheduled

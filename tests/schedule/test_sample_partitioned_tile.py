@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule import Schedule
-from schedule.tile_domain import PartitionedTileDomain
+from schedule.decisions.tiles import PartitionedTileDomain
 from tensorir import parse
 from tests.schedule.transformation import apply
 

@@ -9,8 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError
+from schedule.decisions.tiles import PartitionedTileDomain, PerfectTileDomain
+from schedule.operands.handles import (
+    BlockOperand,
+    BlockOrLoopOperand,
+    BlocksOrLoopOperand,
+    LoopOperand,
+)
+from schedule.operands.operand import Operand
 from schedule.random_state import RandomState
-from schedule.tile_domain import PartitionedTileDomain, PerfectTileDomain
 from tensorir import parse
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import Var
@@ -57,16 +64,16 @@ KINDS = [
 values = st.sampled_from(ANYTHING) | st.lists(st.sampled_from(ANYTHING), max_size=3)
 
 
-def fitting(sch: Schedule, kind: str) -> list[object]:
+def fitting(sch: Schedule, operand: Operand) -> list[object]:
     """Return arguments of the kind that an operand is of, or almost."""
     blocks = [sch.get_block(name) for name in ("B", "C", "D", "root")]
     loops = [loop for block in blocks for loop in sch.get_loops(block)]
     return {
-        "block": [*blocks, "B", "C", blocks[:2]],
-        "loop": loops,
-        "block_or_loop": [*blocks, *loops],
-        "block_list_or_loop": [*loops, blocks[:2]],
-    }.get(kind, [0, 1, 2, -1, [None, 2], [2, 4], "local", ("write", 0)])
+        BlockOperand: [*blocks, "B", "C", blocks[:2]],
+        LoopOperand: loops,
+        BlockOrLoopOperand: [*blocks, *loops],
+        BlocksOrLoopOperand: [*loops, blocks[:2]],
+    }.get(type(operand), [0, 1, 2, -1, [None, 2], [2, 4], "local", ("write", 0)])
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.method)
@@ -77,7 +84,7 @@ def test_a_call_succeeds_or_says_what_is_wrong(kind, data):
     args = []
     options = {}
     for param in kind.params:
-        good = st.sampled_from(fitting(sch, param.operand.kind))
+        good = st.sampled_from(fitting(sch, param.operand))
         value = data.draw(good | good | values, label=param.name)
         if param.keyword_only:
             options[param.name] = value

@@ -9,7 +9,7 @@ from codegen import Target
 from schedule import Schedule
 from search.arg_info import ArgInfo
 from search.database import Database, TuningRecord
-from search.runner.random_fill import random_arrays
+from search.runner.arguments import random_arrays
 from tensorir import T, relax
 from tensorir.function import IRModule
 

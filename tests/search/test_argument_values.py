@@ -11,9 +11,9 @@ import search as ms
 from search.arg_info import ArgInfo
 from search.errors import TuningError
 from search.runner.argument_values import Values, argument_values
-from search.runner.checked_program import with_checked_indices
+from search.runner.arguments import Fill, random_arrays
 from search.runner.program_facts import ProgramFacts
-from search.runner.random_fill import Fill, random_arrays
+from search.runner.reference_program import with_checked_indices
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 

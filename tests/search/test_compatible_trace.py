@@ -18,8 +18,7 @@ from search.database import (
     UnionDatabase,
     Workload,
 )
-from search.dispatch.adapted_replay import ReplayError
-from search.dispatch.compatible_trace import schedule_by_compatible
+from search.dispatch.adapted_replay import ReplayError, schedule_by_compatible
 from search.runs.tuning_run import open_database
 from tensorir import assert_structural_equal, parse, workloads
 from tensorir.function import IRModule, PrimFunc

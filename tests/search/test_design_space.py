@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import search as ms
 from schedule import Schedule, Trace, primitive
-from schedule.decision_domain import ChoiceDomain, UnionDomain
+from schedule.decisions.domain import ChoiceDomain, UnionDomain
 from schedule.instruction import LoopArg, Number, Sampled
 from schedule.random_state import RandomState
 from schedule.state import ScheduleState

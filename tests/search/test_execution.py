@@ -10,8 +10,7 @@ from schedule import Schedule
 from schedule.random_state import RandomState
 from search import TuneContext
 from search.feature_extractor.execution import execution
-from search.feature_extractor.nest_arrays import nests
-from search.feature_extractor.nests import FIRST_EXTENT
+from search.feature_extractor.nests import FIRST_EXTENT, nests
 from search.feature_extractor.read_nests import read_nests
 from search.list_spaces import design_spaces
 from tensorir import parse

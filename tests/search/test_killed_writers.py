@@ -15,8 +15,7 @@ import pytest
 
 from search import auto_scheduler, load_run
 from search.autotvm.record import load_from_file, pick_best
-from search.cost_model.measurements import Measurements
-from search.cost_model.saved_model import SavedModel
+from search.cost_model.measurements import Measurements, SavedModel
 from search.records.appended_file import append_lines
 from search.runs.run_journal import RunJournal
 from search.runs.trials import TrialLog

@@ -23,7 +23,7 @@ from search.schedule_rule import (
     ReuseType,
     ScheduleRule,
 )
-from search.schedule_rule.intrin_loops import IntrinLoop, intrin_loops
+from search.schedule_rule.intrin_operands import IntrinLoop, intrin_loops
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import TensorIntrin, assert_structural_equal
 from tensorir.errors import IRValueError

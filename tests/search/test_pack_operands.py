@@ -14,7 +14,7 @@ from schedule import Schedule
 from search.feature_extractor.execution import execution
 from search.feature_extractor.footprints import CACHES, PAGES, footprints
 from search.feature_extractor.machine import Machine
-from search.feature_extractor.nest_arrays import nests
+from search.feature_extractor.nests import nests
 from search.feature_extractor.read_nests import read_nests
 from search.postproc import RewritePanels
 from search.schedule_rule import PackOperands

@@ -5,7 +5,7 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search.measuring.remove_layout_rewrite import without_layout_rewrite
+from search.measuring.measure_candidate import without_layout_rewrite
 from search.postproc import RewriteLayout
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse

@@ -14,8 +14,8 @@ import pytest
 import search as ms
 from search import auto_scheduler, autotvm
 from search.database import JSONDatabase
+from search.database.best_records import with_schedules
 from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
-from search.database.usable_records import with_schedules
 from search.runs.run_journal import RunJournal
 from search.runs.trials import TRIALS_FILE, TrialLog
 from tensorir.errors import TensorIRError

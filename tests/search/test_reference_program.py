@@ -7,7 +7,7 @@ import codegen
 from codegen import Target
 from search.arg_info import ArgInfo
 from search.context import normalize_mod
-from search.runner.random_fill import Fill, random_arrays
+from search.runner.arguments import Fill, random_arrays
 from search.runner.reference_program import reference_program
 from tensorir import assert_structural_equal, parse, workloads
 from tensorir.function import PrimFunc

@@ -16,8 +16,8 @@ from search.measure_callback import MeasureCallback
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runs.tuning_run import TuningRun
 from search.task_scheduler import TaskRecord, TaskScheduler
-from search.task_scheduler.patience import Patience
-from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
+from search.task_scheduler.task_choice import SimilarTasks, tagged_group
+from search.task_scheduler.task_scheduler import Patience
 from tensorir import te
 from tests.search.programs import Matmul, split_all
 

@@ -8,8 +8,7 @@ import pytest
 
 import codegen
 from codegen.runtime.timed_loop import Batch
-from search.runner.evaluator_config import EvaluatorConfig
-from search.runner.time_call import first_call_limit, times
+from search.runner.time_call import EvaluatorConfig, first_call_limit, times
 from tests.search import programs
 
 

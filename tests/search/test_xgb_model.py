@@ -14,10 +14,14 @@ import search as ms
 from schedule import Schedule
 from schedule.random_state import RandomState
 from search.cost_model import CostModel, RandomModel, XGBModel
-from search.cost_model.measurements import FAILURE, Cost, Measurements
-from search.cost_model.ranking_loss import RankingLoss, average_peak, pairwise_accuracy
-from search.cost_model.saved_model import OutdatedModelError
-from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
+from search.cost_model.measurements import FAILURE, Cost, Measurements, OutdatedModelError
+from search.cost_model.tree_ensemble import (
+    RankingLoss,
+    TreeEnsemble,
+    XGBConfig,
+    average_peak,
+    pairwise_accuracy,
+)
 from search.feature_extractor import FeatureExtractor, PackedFeatures
 from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult

@@ -7,8 +7,7 @@ import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from schedule import Schedule, Trace
-from schedule.trace_json import TraceError
+from schedule import Schedule, Trace, TraceError
 from search.analysis.resources import resources_of
 from search.auto_scheduler.log.file import RecordReader, best_of_each, logger
 from search.auto_scheduler.log.record import (
@@ -27,7 +26,7 @@ from search.explanation.table import STOPPED, LogTable, Measurement, spread_out
 from search.measuring.flops import estimate_tir_flops
 from search.records.measure_error_no import MeasureErrorNo
 from search.records.record_lines import CountedLines, numbered_records
-from search.spaces.decision_columns import decision_columns
+from search.spaces.decision_site import decision_columns
 from search.spaces.design_space import DesignSpace
 from tensorir.errors import TensorIRError
 

@@ -14,8 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from schedule import LoopRV, Schedule
-from schedule.trace_json import TraceError
+from schedule import LoopRV, Schedule, TraceError
 from search.auto_scheduler.steps.staged_program import StagedProgram
 from search.auto_scheduler.steps.state import ComputedAt, Hint, Inlined, State
 from search.auto_scheduler.steps.step import Step, StepError, blamed_on_step

@@ -18,7 +18,7 @@ from search.auto_scheduler.tuning.task_context import search_task_of
 from search.measure_callback import MeasureCallback
 from search.records.appended_file import append_lines, replace_lines
 from search.records.measure_error_no import MeasureErrorNo
-from search.task_scheduler.statistics_table import statistics_table
+from search.task_scheduler.task_record import statistics_table
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult

@@ -1,116 +1,144 @@
-"""The features of configurations that a cost model learns from, by kind."""
+"""The features of configurations that the cost model of the search learns from, by kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from codegen import Target
-from search.autotvm.errors import InstantiationError, TemplateError
-from search.autotvm.feature.curve import get_buffer_curve_sample_flatten
-from search.autotvm.feature.itervar import get_itervar_feature_flatten
+from search.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.context import TuneContext
-from search.feature_extractor import NestFeature, PerStoreFeature
+from search.feature_extractor import (
+    FeatureExtractor,
+    NestFeature,
+    PackedFeatures,
+    PerStoreFeature,
+)
 from search.measuring.measure_candidate import MeasureCandidate
 
 if TYPE_CHECKING:
+    from schedule import Trace
     from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
-
-Row: TypeAlias = npt.NDArray[np.float32]
-
-_MOST_KEPT: Final = 100_000
+    from search.spaces.design_space import Decisions, DesignSpace
 
 
-def knob_features(task: Task, config: ConfigEntity) -> Row:
-    """Return the values of the knobs."""
-    return config.get_flatten_feature()
+class _Nothing(FeatureExtractor):
+    """Leaves all to the knobs."""
+
+    def extract_from(
+        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
+    ) -> list[NDArray[np.float64]]:
+        return [np.zeros((1, 0)) for _ in candidates]
+
+    def extract_points(
+        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> PackedFeatures:
+        count = len(decisions)
+        return PackedFeatures(np.zeros((count, 0), np.float32), np.arange(count), count)
 
 
-def itervar_features(task: Task, config: ConfigEntity) -> Row:
-    """Return the loops of the program, then the options that are numbers."""
-    row = get_itervar_feature_flatten(task.instantiate(config).mod)
-    return np.append(row, _options(config)).astype(np.float32)
-
-
-def curve_features(task: Task, config: ConfigEntity) -> Row:
-    """Return how accesses grow along the loops, then the options that are numbers."""
-    row = get_buffer_curve_sample_flatten(task.instantiate(config).mod)
-    return np.append(row, _options(config)).astype(np.float32)
-
-
-def store_features(task: Task, config: ConfigEntity) -> Row:
-    """Return Ansor's features of each buffer that is stored to, then the options."""
-    rows = PerStoreFeature().extract(task.instantiate(config).mod)
-    return np.append(rows, _options(config)).astype(np.float32)
-
-
-def nest_features(task: Task, config: ConfigEntity) -> Row:
-    """Return the features that decide how fast the loop nests run, then the options."""
-    candidate = MeasureCandidate(task.instantiate(config), [])
-    context = TuneContext(task.mod, target=task.target or Target())
-    rows = NestFeature().extract_from(context, [candidate])
-    return np.append(rows, _options(config)).astype(np.float32)
-
-
-FEATURES: Final[Mapping[str, Callable[[Any, Any], Row]]] = {
-    "knob": knob_features,
-    "itervar": itervar_features,
-    "curve": curve_features,
-    "per_store": store_features,
-    "nest": nest_features,
+FEATURES: Final[Mapping[str, Callable[[], FeatureExtractor]]] = {
+    "knob": _Nothing,
+    "itervar": NestFeature,
+    "curve": NestFeature,
+    "per_store": PerStoreFeature,
+    "nest": NestFeature,
 }
+"""What describes the program of a configuration, beside the values of its knobs.
+
+AutoTVM's names for the loops of a program, `itervar` and `curve`, mean the loop nests as the search
+describes them: it knows of them how fast they run before anything was measured, needs no programs
+for that, and does not depend on how many loops there are.
+"""
 
 
-class ConfigFeatures:
-    """The features of the configurations of a task, by index, kept once they were asked for.
+class ConfigFeatures(FeatureExtractor):
+    """The columns of a kind of `FEATURES` for each row of a program, then the values of the knobs.
 
-    TemplateError for a kind that is none of `FEATURES`.
+    The former say what is known of programs before any was measured; the latter tell apart what
+    these take for the same, and what the compiler makes of it. A value that is no number stands as
+    its place among those of the knob. A program of another template has no knobs: NaN. What nests
+    are estimated to take is where a model starts from. TemplateError for a kind that is none.
     """
 
-    def __init__(self, task: Task, kind: str) -> None:
+    reads_drafts = True
+
+    def __init__(self, task: Task, kind: str = "nest") -> None:
         if kind not in FEATURES:
             raise TemplateError(f"feature_type is one of {list(FEATURES)}, got {kind!r}")
         self.task = task
         self.kind = kind
-        self._rows: dict[int, Row] = {}
+        self._programs = FEATURES[kind]()
+        self.estimates = self._programs.estimates
+        self._width = len(self._knobs(task.first_config()))
 
-    def of(self, indices: Sequence[int]) -> Row:
-        """Return one row for each index, shorter ones filled up with zeros."""
-        return stacked([self._row(index) for index in indices])
+    def of(self, indices: Sequence[int]) -> NDArray[np.float32]:
+        """Return one row for each index, zeros for a configuration that the template refuses."""
+        context = TuneContext(self.task.mod, target=self.task.target or Target())
+        rows: list[NDArray[Any]] = []
+        for index in indices:
+            try:
+                sch = self.task.instantiate(self.task.space.get(index))
+            except InstantiationError:
+                rows.append(np.zeros(0))
+            else:
+                (found,) = self.extract_from(context, [MeasureCandidate(sch, [])])
+                rows.append(found.ravel())
+        width = max(map(len, rows), default=0)
+        return np.array([np.pad(row, (0, width - len(row))) for row in rows], np.float32)
 
-    def _row(self, index: int) -> Row:
-        row = self._rows.get(index)
-        if row is None:
-            row = features_of(self.kind, self.task, self.task.space.get(index))
-            if len(self._rows) >= _MOST_KEPT:
-                self._rows.clear()
-            self._rows[index] = row
+    def extract_from(
+        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
+    ) -> list[NDArray[np.float64]]:
+        """Return an array [rows, columns] for each candidate; no row for one without stores."""
+        described = self._programs.extract_from(context, candidates)
+        return [
+            np.hstack([rows, np.tile(self._of_trace(candidate.sch.trace), (len(rows), 1))])
+            for rows, candidate in zip(described, candidates, strict=True)
+        ]
+
+    def extract_points(
+        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> PackedFeatures | None:
+        """Return the rows of the points whose programs need not be made."""
+        packed = self._programs.extract_points(context, space, decisions)
+        if packed is None:
+            return None
+        knobs = [self._of_trace(space.trace_of(decisions[k])) for k in packed.owner]
+        rows = np.array(knobs, np.float32).reshape(len(packed.rows), self._width)
+        return PackedFeatures(np.hstack([packed.rows, rows]), packed.owner, packed.count)
+
+    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
+        """Return the estimated time of the nests, as a log of the speed."""
+        return self._programs.estimate(packed)
+
+    def _of_trace(self, trace: Trace) -> list[float]:
+        try:
+            return self._knobs(self.task.config_of(trace))
+        except KnobError:
+            return [np.nan] * self._width
+
+    def _knobs(self, config: ConfigEntity) -> list[float]:
+        row: list[float] = []
+        for name, space in self.task.space.space_map.items():
+            entity = config.entity_map[name]
+            try:
+                row += entity.features
+            except KnobError:
+                place = space.index_of(entity)
+                row.append(-1.0 if place is None else float(place))
         return row
 
-
-def features_of(kind: str, task: Task, config: ConfigEntity) -> Row:
-    """Return the features of one configuration; nothing for one that the template refuses."""
-    try:
-        return FEATURES[kind](task, config)
-    except InstantiationError:
-        return np.zeros(0, np.float32)
-
-
-def stacked(rows: Iterable[Row], width: int | None = None) -> Row:
-    """Return rows of any lengths in one array [rows, width], filled up with zeros or cut."""
-    rows = list(rows)
-    if width is None:
-        width = max(map(len, rows), default=0)
-    packed = np.zeros((len(rows), width), np.float32)
-    for k, row in enumerate(rows):
-        packed[k, : len(row)] = row[:width]
-    return packed
-
-
-def _options(config: ConfigEntity) -> list[float]:
-    values = config.get_other_option().values()
-    return [float(value) for value in values if isinstance(value, (int, float))]
+    def check(
+        self,
+        context: TuneContext,
+        space: DesignSpace,
+        decisions: Decisions,
+        candidate: MeasureCandidate,
+    ) -> bool:
+        """Say whether a point has the features of its candidate; withdraw its form if not."""
+        return self._programs.check(context, space, decisions, candidate)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from search.autotvm.log.rows import LogSource, records_to_table
 from search.explanation.table import LogTable
 from search.reports.drawing import COLOURS, finished, log_scale, new_axes, say
-from search.reports.text_table import aligned, html_table
+from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

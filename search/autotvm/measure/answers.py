@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from search.arg_info import ArgInfo, TensorInfo, entry_name
+from search.arg_info import ArgInfo, entry_name
 from search.autotvm.errors import TemplateError
 from search.runner.argument_values import argument_values
+from search.runner.arguments import Fill, as_numbers, random_arrays
 from search.runner.check_results import Expected, Reference
-from search.runner.random_fill import Fill, as_numbers, random_arrays
 from tensorir.function import IRModule
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import walk
@@ -30,7 +30,7 @@ def write_answers(
     func = mod.prim_func(entry_name(mod))
     stored = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
     written = [k for k, param in enumerate(func.params) if func.buffer_map.get(param) in stored]
-    infos = [info for info in ArgInfo.from_prim_func(func) if isinstance(info, TensorInfo)]
+    infos = ArgInfo.from_prim_func(func)
     fill = Fill(signed=True, values=argument_values(func))
     arrays = random_arrays(infos, 0, fill)
     read = [

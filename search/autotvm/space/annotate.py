@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
-from schedule.indexed_domain import CandidatesDomain
-from schedule.loop_mark_domain import MARKS, LoopMarkDomain, loop_marks
-from schedule.primitives.mark_loops import refused_extent
+from schedule.decisions.domain import CandidatesDomain
+from schedule.decisions.knobs import MARKS, LoopMarkDomain, loop_marks
+from schedule.primitives.loop_kind import refused_extent
 from search.autotvm.errors import KnobError
 from search.autotvm.space.axes import AxisLike, virtual_axis
 from search.autotvm.space.knob import Entity, KnobSpace

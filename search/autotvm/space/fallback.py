@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from schedule.factorization import divisors
+from schedule.decisions.factorization import divisors
 from search.autotvm.errors import KnobError
 from search.autotvm.space.axes import Axis
 from search.autotvm.space.config_space import ConfigSpace

@@ -10,7 +10,7 @@ from search.autotvm.errors import KnobError
 
 if TYPE_CHECKING:
     from schedule import Schedule
-    from schedule.indexed_domain import IndexedDomain
+    from schedule.decisions.domain import DecisionDomain
     from search.autotvm.space.config import Config
 
 
@@ -85,7 +85,7 @@ class KnobSpace(ABC, Generic[E]):
 
     kind: type[E]
     """The class of the values."""
-    domain: IndexedDomain
+    domain: DecisionDomain
     """The decisions of the sampling instruction."""
     num_output: int = 0
     """The number of axes that applying a value gives."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from schedule.indexed_domain import OptionDomain
+from schedule.decisions.domain import OptionDomain
 from schedule.primitives.sample_knob import are_numbers
 from search.autotvm.errors import KnobError
 from search.autotvm.space.knob import Entity, KnobSpace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from schedule.indexed_domain import CandidatesDomain
-from schedule.order_domain import PermutationDomain
+from schedule.decisions.domain import CandidatesDomain
+from schedule.decisions.knobs import PermutationDomain
 from search.autotvm.errors import KnobError
 from search.autotvm.space.axes import AxisLike
 from search.autotvm.space.knob import Entity, KnobSpace

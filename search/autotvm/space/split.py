@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from schedule.indexed_domain import MOST_LISTED, CandidatesDomain
-from schedule.split_domain import NO_LIMIT, SPLIT_POLICIES, SplitDomain
+from schedule.decisions.domain import MOST_LISTED, CandidatesDomain
+from schedule.decisions.knobs import NO_LIMIT, SPLIT_POLICIES, SplitDomain
 from search.autotvm.errors import KnobError
 from search.autotvm.space.axes import AxisLike, virtual_axis
 from search.autotvm.space.constraint import asked

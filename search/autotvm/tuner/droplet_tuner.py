@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,6 @@ import numpy as np
 from codegen import host
 from search.autotvm.errors import SpaceIndexError, TemplateError
 from search.autotvm.tuner.tuner import Tuner
-from search.autotvm.tuner.welch import welch_p_value
 from search.records.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _FIRST_BATCH: Final = 16
 _MOST_DIRECTIONS: Final = 4096
 _STARTS_DRAWN: Final = 32
+_NODES: Final = 48
 
 
 class DropletTuner(Tuner):
@@ -172,3 +173,29 @@ def _directions(count: int) -> Iterator[list[int]]:
         up = [pattern >> (count - 1 - k) & 1 for k in range(count)]
         yield up
         yield [-sign for sign in up]
+
+
+def welch_p_value(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the probability of means at least as different as those, if they were the same.
+
+    This is Welch's test (Biometrika 34, 1947) of two samples of at least two numbers each, whose
+    variances may differ. Samples without any variance have 0, or 1 where their means are equal.
+    """
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    va, vb = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
+    difference = abs(float(a.mean() - b.mean()))
+    if va + vb == 0:
+        return float(difference == 0)
+    freedom = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
+    # With t = sqrt(freedom) * tan(angle), the density of Student's distribution is a power of the
+    # cosine, here of the sine from the other end.
+    angle = math.atan2(difference, math.sqrt(freedom * (va + vb)))
+    tail, half = (_power_of_sine(freedom - 1, end) for end in (math.pi / 2 - angle, math.pi / 2))
+    return tail / half
+
+
+def _power_of_sine(power: float, end: float) -> float:
+    """Integrate sin(x) ** power from 0 to `end`, over the eighth root of x: it is smooth at 0."""
+    places, weights = np.polynomial.legendre.leggauss(_NODES)
+    root = (places + 1) / 2
+    return float(end * (weights * 4 * root**7 * np.sin(end * root**8) ** power).sum())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from search.arg_info import ArgInfo
 from search.autotvm.errors import InstantiationError
-from search.autotvm.feature.template_feature import TemplateFeature
+from search.autotvm.feature import ConfigFeatures
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.template_space import TemplateSpace
 from search.autotvm.tuner.tuner import Tuner
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
 
-_MOST_AT_ONCE: Final = 8
-
 
 class EvolutionTuner(Tuner):
     """Searches a template as `tune_tir` searches a design space.
@@ -43,6 +41,9 @@ class EvolutionTuner(Tuner):
     from records of any templates.
     """
 
+    plan_size = 8
+    """The most configurations that are chosen before the model learns again."""
+
     def __init__(
         self,
         task: Task,
@@ -52,7 +53,7 @@ class EvolutionTuner(Tuner):
         seed: int | None = None,
     ) -> None:
         super().__init__(task, seed=seed)
-        self.cost_model = cost_model or XGBModel(extractor=TemplateFeature(task))
+        self.cost_model = cost_model or XGBModel(extractor=ConfigFeatures(task))
         self.database = MemoryDatabase()
         self._context = TuneContext(
             task.mod,
@@ -65,6 +66,8 @@ class EvolutionTuner(Tuner):
         self._spaces: list[Schedule] | None = None
         self._planned_for: int | None = None
         """The number of trials that the search in progress was started for."""
+        self._over_for: int | None = None
+        """The same, if that search finds nothing new any more."""
         self._batch: list[tuple[MeasureCandidate, ConfigEntity]] = []
         self._sent = 0
         self._results: dict[int, RunnerResult] = {}
@@ -88,9 +91,13 @@ class EvolutionTuner(Tuner):
         """Return the next batch of the search, which is told of the one before."""
         self._tell()
         trials = self.n_trial or len(self.space)
+        if self._over_for == trials:
+            return []
         if self._planned_for != trials:
             self._begin(trials)
         candidates = self._context.generate_measure_candidates() or []
+        if not candidates:
+            self._over_for = trials
         return [(one, self.task.config_of(one.sch)) for one in candidates]
 
     def _begin(self, trials: int) -> None:
@@ -101,7 +108,7 @@ class EvolutionTuner(Tuner):
         self._planned_for = trials
         learn_from_records(self.cost_model, self.database, self._context)
         self._context.pre_tuning(
-            trials, _MOST_AT_ONCE, self._spaces, self.database, self.cost_model
+            trials, self.plan_size, self._spaces, self.database, self.cost_model
         )
 
     def _tell(self) -> None:

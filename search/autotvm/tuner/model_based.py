@@ -1,148 +1,87 @@
-"""Tuners that measure the configurations that a model expects most of."""
+"""Tuners by AutoTVM's names for those that measure what a model expects most of."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import numpy.typing as npt
-
+from schedule.random_state import RandomState
 from search.autotvm.errors import SpaceIndexError, TemplateError
-from search.autotvm.tuner.diversity import submodular_pick
-from search.autotvm.tuner.tuner import Tuner
+from search.autotvm.feature import ConfigFeatures
+from search.autotvm.tuner.evolution_tuner import EvolutionTuner
+from search.cost_model import XGBConfig, XGBModel
+from search.search_strategy import EvolutionarySearch, SearchStrategy
 
 if TYPE_CHECKING:
     from search.autotvm.measure.measurement import MeasureInput, MeasureResult
     from search.autotvm.record import Record
     from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
-    from search.autotvm.tuner.annealing import ModelOptimizer
+    from search.cost_model import CostModel
 
 logger = logging.getLogger("autotvm")
 
-_RANDOM_SHARE: Final = 0.05
-_LEAST_FLOPS: Final = 1e-6
 _LEAST_PLAN: Final = 4
 _PLANS: Final = 16
 """The least number of plans that make up a space that is not tiny."""
+_RANDOM: Final = 0.01
+"""The share of a batch that is random; it is five times that in the first one, as in AutoTVM's."""
+_LOSSES: Final = ("reg", "rank", "rank-binary")
 
 
-class FittedModel(ABC):
-    """Scores configurations of a task by what it learned from measurements of them."""
+class ModelBasedTuner(EvolutionTuner):
+    """Searches as `EvolutionTuner` does, then measures at random what that has left out.
 
-    @abstractmethod
-    def fit(self, xs: Sequence[int], ys: Sequence[float], plan_size: int) -> None:
-        """Learn from the indices of configurations and their operations per second."""
-
-    @abstractmethod
-    def fit_log(self, records: Iterable[Record], plan_size: int, min_seed_records: int) -> bool:
-        """Learn from records of any tasks; return False where there are too few."""
-
-    @abstractmethod
-    def predict(self, xs: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Return a score for each index; higher is faster."""
-
-    @abstractmethod
-    def load_basemodel(self, base_model: FittedModel) -> None:
-        """Start from the scores of another model, which count less the more is measured."""
-
-    @abstractmethod
-    def spawn_base_model(self) -> FittedModel:
-        """Return a model that has learned nothing, to be the base of this one."""
-
-
-class ModelBasedTuner(Tuner):
-    """Measures random configurations, then plans of those that a model expects most of.
-
-    After each `plan_size` measurements the model is fitted, and `model_optimizer` finds the next
-    plan; the last 5 % of one are random configurations. A plan has a sixteenth of the space at
-    most, so that the model is asked before most is measured. With `diversity_filter_ratio` r, 1 or
-    more, the plan is chosen from r times as many for its different values of knobs.
+    `cost_model` is one of the search, and `model_optimizer` the strategy that finds what it expects
+    most of. The model is trained again after `plan_size` measurements, at the latest after a
+    sixteenth of the space, so that it is asked before most is measured.
+    `diversity_filter_ratio`, 1 or more, has no effect: of what the model takes for alike, a batch
+    has one in any case.
     """
 
     def __init__(
         self,
         task: Task,
-        cost_model: FittedModel,
-        model_optimizer: ModelOptimizer,
+        cost_model: CostModel,
+        model_optimizer: str | SearchStrategy,
         plan_size: int,
         diversity_filter_ratio: float | None = None,
         *,
         seed: int | None = None,
     ) -> None:
-        super().__init__(task, seed=seed)
         if diversity_filter_ratio is not None and diversity_filter_ratio < 1:
             raise TemplateError(
                 f"diversity_filter_ratio is at least 1, got {diversity_filter_ratio}"
             )
         if plan_size < 1:
             raise TemplateError(f"plan_size is at least 1, got {plan_size}")
-        self.cost_model = cost_model
-        self.model_optimizer = model_optimizer
+        super().__init__(task, cost_model, model_optimizer, seed=seed)
         self.plan_size = min(plan_size, max(_LEAST_PLAN, len(self.space) // _PLANS))
-        self.diversity_filter_ratio = diversity_filter_ratio
-        self.trials: list[int] = []
-        self.trial_pt = 0
-        self.train_ct = 0
         self.visited: set[int] = set()
-        self.xs: list[int] = []
-        self.ys: list[float] = []
 
     def has_next(self) -> bool:
         """Say whether a configuration was not visited."""
-        return len(self.visited) < len(self.space)
+        return super().has_next() or len(self.visited) < len(self.space)
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
-        """Return the next of the plan, or random ones; no more than until the next fit."""
-        batch: list[ConfigEntity] = []
-        until_fit = self.plan_size * (self.train_ct + 1) - len(self.xs)
-        wanted = min(batch_size, until_fit) if until_fit > 0 else batch_size
-        while len(batch) < wanted and self.has_next():
-            index = self._next_index()
-            if index is None:
-                break
-            self.visited.add(index)
-            batch.append(self.space.get(index))
+        """Return the next configurations of the search, or random ones when there are no more."""
+        # A parent from a log may have values that the space does not offer any more: index -1.
+        passed_over = {-1, *self.visited}
+        batch = [one for one in super().next_batch(batch_size) if one.index not in passed_over]
+        if not batch and len(self.visited) < len(self.space):
+            # The length of the space may be an estimate.
+            with contextlib.suppress(SpaceIndexError):
+                index = self.space.get_rand_index(to_exclude=self.visited, rng=self.rng)
+                batch = [self.space.get(index)]
+        self.visited.update(config.index for config in batch)
         return batch
 
-    def _next_index(self) -> int | None:
-        while self.trial_pt < len(self.trials) and self.trials[self.trial_pt] in self.visited:
-            self.trial_pt += 1
-        if self.trial_pt < len(self.trials) - int(_RANDOM_SHARE * self.plan_size):
-            return self.trials[self.trial_pt]
-        self.trial_pt += 1
-        try:
-            return self.space.get_rand_index(to_exclude=self.visited, rng=self.rng)
-        except SpaceIndexError:
-            return None  # the length of the space was an estimate
-
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Enter measurements; fit and plan anew when there are enough."""
-        for inp, result in zip(inputs, results, strict=True):
-            index = self.index_of(inp)
-            if index is None:
-                continue
-            self.xs.append(index)
-            self.ys.append(self.most_flops(result))
-            self.visited.add(index)
-        enough = len(self.xs) >= self.plan_size * (self.train_ct + 1)
-        if enough and max(self.ys) > _LEAST_FLOPS and self.has_next():
-            self.cost_model.fit(self.xs, self.ys, self.plan_size)
-            self._plan(self.cost_model)
-            self.train_ct = len(self.xs) // self.plan_size
-
-    def _plan(self, model: FittedModel) -> None:
-        ratio = self.diversity_filter_ratio
-        wanted = self.plan_size if ratio is None else int(ratio * self.plan_size)
-        found = self.model_optimizer.find_maximums(model, wanted, self.visited)
-        if ratio is not None:
-            knobs = [self.space.point2knob(index) for index in found]
-            scores = [0.0] * len(found)
-            found = [found[k] for k in submodular_pick(scores, knobs, self.plan_size)]
-        self.trials, self.trial_pt = found, 0
+        """Enter measurements."""
+        self.visited.update(index for index in map(self.index_of, inputs) if index is not None)
+        super().update(inputs, results)
 
     def load_history(self, data_set: Iterable[Record], min_seed_records: int = 500) -> None:
         """Learn from records of another task; it is called before `tune`.
@@ -151,12 +90,50 @@ class ModelBasedTuner(Tuner):
         which the log says.
         """
         same = [record for record in data_set if record[0].task.name == self.task.name]
-        base = self.cost_model.spawn_base_model()
-        if not base.fit_log(same, self.plan_size, min_seed_records):
+        if len(same) < max(1, min_seed_records):
             logger.warning(
                 "The history has %d usable records of %s; fewer than %d teach nothing",
                 *(len(same), self.task.name, min_seed_records),
             )
             return
-        self.cost_model.load_basemodel(base)
-        self._plan(base)
+        super().load_history(same)
+
+
+class XGBTuner(ModelBasedTuner):
+    """Measures what trees, fitted to the measurements so far, expect most of.
+
+    `feature_type`: `itervar`, `curve` and `nest` see the loops of the program as the search does
+    (`NestFeature`), `per_store` each store of it (`PerStoreFeature`), `knob` the values of the
+    knobs alone (for one task only), which the others see too; see `ConfigFeatures`.
+    `loss_type`, `reg`, `rank` or `rank-binary`, has no effect: the trees learn which of two is
+    faster (`XGBModel`), which is what choosing takes. `num_threads` None is one: more gain nothing
+    with so few measurements. Every `log_interval` rounds training is logged. `optimizer` is `sa`,
+    for the evolution of the search (AutoTVM has simulated annealing there), or a strategy of it.
+    `plan_size` and `diversity_filter_ratio` as for `ModelBasedTuner`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        plan_size: int = 64,
+        feature_type: str = "itervar",
+        loss_type: str = "reg",
+        num_threads: int | None = None,
+        optimizer: str | SearchStrategy = "sa",
+        diversity_filter_ratio: float | None = None,
+        log_interval: int = 50,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        if loss_type not in _LOSSES:
+            raise TemplateError(f"loss_type is one of {list(_LOSSES)}, got {loss_type!r}")
+        if optimizer != "sa" and not isinstance(optimizer, SearchStrategy):
+            raise TemplateError(f"optimizer is 'sa' or a SearchStrategy, got {optimizer!r}")
+        rng = RandomState(-1 if seed is None else seed)
+        model = XGBModel(
+            extractor=ConfigFeatures(task, feature_type),
+            config=XGBConfig(seed=rng.fork(), nthread=num_threads or 1),
+            verbose_eval=log_interval,
+        )
+        strategy = EvolutionarySearch(eps_greedy=_RANDOM) if optimizer == "sa" else optimizer
+        super().__init__(task, model, strategy, plan_size, diversity_filter_ratio, seed=rng.fork())

@@ -83,12 +83,10 @@ def test_recorded_programs(text: str) -> None:
 def add_one_to_stores(func: PrimFunc) -> PrimFunc:
     """Return a function that stores values greater by one."""
 
-    def greater(node: object) -> BufferStore | None:
-        if not isinstance(node, BufferStore):
-            return None
+    def greater(node: BufferStore) -> BufferStore:
         return BufferStore(node.buffer, node.value + const(1, node.value.dtype), node.indices)
 
-    return func.with_(body=rewrite(func.body, greater))
+    return func.with_(body=rewrite(func.body, {BufferStore: greater}))
 
 
 def crash(func: PrimFunc) -> PrimFunc:

@@ -16,8 +16,7 @@ from search.autotvm.feature import (
     get_itervar_feature,
     get_itervar_feature_flatten,
 )
-from search.autotvm.feature.template_feature import TemplateFeature
-from search.autotvm.feature.touches import LOOP_KINDS
+from search.autotvm.feature.loops import LOOP_KINDS
 from search.autotvm.template_space import TemplateSpace
 from search.context import TuneContext
 from search.cost_model import XGBModel
@@ -175,7 +174,7 @@ def test_the_model_of_the_search_sees_nests_and_knobs():
     task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
     context = TuneContext(task.mod, target=task.target)
     candidates = [candidate_of(task, index) for index in (0, 7, 21)]
-    features = TemplateFeature(task)
+    features = ConfigFeatures(task)
     rows = np.vstack(features.extract_from(context, candidates))
     nests = np.vstack(NestFeature().extract_from(context, candidates))
     assert np.array_equal(rows[:, : nests.shape[1]], nests)
@@ -189,7 +188,7 @@ def test_points_have_the_features_of_their_programs():
     candidates = [candidate_of(task, index) for index in range(30)]
     space = DesignSpace.of(candidates[0].sch, 0, task.mod)
     points = [space.decisions_of(candidate.sch.trace) for candidate in candidates]
-    features = TemplateFeature(task)
+    features = ConfigFeatures(task)
     packed = features.extract_points(context, space, points)
     assert packed.count == len(packed.rows) == len(points)
     np.testing.assert_allclose(
@@ -201,7 +200,7 @@ def test_a_program_of_another_template_has_no_knobs():
     task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
     other = autotvm.task.create(DEMO, (16, 24, 32, "float32"), "llvm -num-cores=1")
     context = TuneContext(other.mod, target=other.target)
-    (row,) = TemplateFeature(task).extract_from(context, [candidate_of(other, 0)])
+    (row,) = ConfigFeatures(task).extract_from(context, [candidate_of(other, 0)])
     assert np.isnan(row[0, -4:]).all()
     assert np.isfinite(row[0, :-4]).all()
 
@@ -209,7 +208,7 @@ def test_a_program_of_another_template_has_no_knobs():
 def test_what_is_estimated_of_a_template_ranks_its_programs():
     task = autotvm.task.create(TUTORIAL, (256, 256, 256, "float32"), "llvm -num-cores=1")
     context = TuneContext(task.mod, target=task.target, space_generator=TemplateSpace(task))
-    model = XGBModel(extractor=TemplateFeature(task))
+    model = XGBModel(extractor=ConfigFeatures(task))
     tiles = {"1 x 1": 0, "16 x 1": 4, "1 x 64": 9 * 6, "16 x 64": 4 + 9 * 6}
     scores = model.predict(context, [candidate_of(task, index) for index in tiles.values()])
     score = dict(zip(tiles, scores, strict=True))

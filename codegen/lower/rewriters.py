@@ -1,0 +1,40 @@
+"""The rewriters that passes are made of: those of statements only, and of shared expressions."""
+
+from __future__ import annotations
+
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import PrimExpr
+from tensorir.rewriting.visit import Rewriter
+
+
+class StatementRewriter(Rewriter):
+    """A rewriter that leaves expressions, stores and what is evaluated as they are."""
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        """Return an expression as it is."""
+        return node
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        """Return a store as it is."""
+        return node
+
+
+class SharedRewriter(Rewriter):
+    """A rewriter that rewrites each expression once: copies of an unrolled body share many.
+
+    Subclasses override `expression` for the expressions that change.
+    """
+
+    def __init__(self) -> None:
+        self._memo: dict[PrimExpr, PrimExpr] = {}
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        """Return what an expression was rewritten to before, else `expression`."""
+        known = self._memo.get(node)
+        if known is None:
+            known = self._memo[node] = self.expression(node)
+        return known
+
+    def expression(self, node: PrimExpr) -> PrimExpr:
+        """Return an expression rewritten."""
+        return self.generic(node)

@@ -1,0 +1,82 @@
+"""Run the programs of these pages: `python docs/pages.py` checks what they print.
+
+The `python` blocks of a page run one after another, as in a notebook. A `text` block right behind
+one is what it prints; a line `...` in it stands for any lines, `...` inside a line for any text.
+`--update` writes what they print now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import linecache
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
+_BLOCK = re.compile(r"```python\n(?P<code>.*?)```\n(?:\n```text\n(?P<output>.*?)```\n)?", re.DOTALL)
+
+
+def run(text: str, name: str) -> str:
+    """Return a page with what its programs print now; what its ellipses allow stays."""
+    namespace: dict[str, Any] = {"__name__": name}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return _BLOCK.sub(lambda found: _with_output(found, text, name, namespace), text)
+
+
+def _with_output(found: re.Match[str], text: str, name: str, namespace: dict[str, Any]) -> str:
+    code, expected = found["code"], found["output"]
+    place = f"<{name}.md, line {text.count(chr(10), 0, found.start('code'))}>"
+    linecache.cache[place] = (len(code), None, code.splitlines(True), place)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, place, "exec"), namespace)
+    printed = "\n".join(row.rstrip() for row in out.getvalue().splitlines())
+    block = f"```python\n{code}```\n"
+    if not printed and expected is None:
+        return block
+    shown = expected if expected and agrees(expected.rstrip("\n"), printed) else printed + "\n"
+    return f"{block}\n```text\n{shown}```\n"
+
+
+def agrees(expected: str, printed: str) -> bool:
+    """Say whether a text is the expected one, whose ellipses stand for anything."""
+    rows = [
+        "(?:.*\n)*?" if row.strip() == "..." else ".*".join(map(re.escape, row.split("..."))) + "\n"
+        for row in expected.splitlines()
+    ]
+    return re.fullmatch("".join(rows), printed + "\n") is not None
+
+
+def differences(name: str) -> list[str]:
+    """Return how a page differs from what its programs print."""
+    text = (DOCS / f"{name}.md").read_text()
+    now = run(text, name)
+    return list(
+        difflib.unified_diff(text.splitlines(), now.splitlines(), "page", "now", "", "", 2, "")
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Check the pages that are named, or all; with `--update`, write what they print."""
+    update = "--update" in arguments
+    wrong = 0
+    for name in [a for a in arguments if not a.startswith("-")] or PAGES:
+        found = differences(name)
+        if found and update:
+            page = DOCS / f"{name}.md"
+            page.write_text(run(page.read_text(), name))
+        elif found:
+            print("\n".join(found))
+        wrong += bool(found)
+        print(f"{name}: {'as printed' if not found else 'written' if update else 'differs'}")
+    return 0 if update else min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

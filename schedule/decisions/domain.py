@@ -1,0 +1,254 @@
+"""The alternatives of a sampling instruction, to draw from, check, count and step between."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, combinations
+from typing import Any, Final, TypeAlias
+
+from schedule.random_state import RandomState
+
+MOST_LISTED: Final = 1_000_000
+"""The largest number of alternatives that a domain lists."""
+
+Decision: TypeAlias = int | tuple[int, ...]
+"""The decision of a sampling in a trace: an index, a number, the factors of a tile.
+
+A primitive of one's own may decide something else that is hashable and survives JSON, such as text.
+"""
+
+
+def plain_decision(value: Any) -> Decision:
+    """Return a decision as it stands in a trace, a JSON list say, in its hashable form."""
+    if isinstance(value, (list, tuple)):
+        return tuple([plain_decision(part) for part in value])  # type: ignore[misc]
+    return value  # type: ignore[no-any-return]
+
+
+class DecisionDomain(ABC):
+    """The set of alternatives of one sampling instruction.
+
+    A sampling primitive declares it with `@primitive(..., domain=...)`. What mutates, crosses,
+    lists and prints decisions knows nothing else about the primitive.
+
+    A domain says how to iterate. The rest follows from the list of what comes out, which is made
+    when it is first needed; one that is too large for a list counts and draws in another way.
+    """
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Decision]:
+        """Yield all alternatives, each once and always in the same order."""
+
+    @cached_property
+    def alternatives(self) -> tuple[Decision, ...]:
+        """All alternatives."""
+        return tuple(self)
+
+    @cached_property
+    def _indices(self) -> dict[Decision, int]:
+        return {decision: index for index, decision in enumerate(self.alternatives)}
+
+    @property
+    def size(self) -> int:
+        """The number of alternatives."""
+        return len(self.alternatives)
+
+    def at(self, index: int) -> Decision:
+        """Return the alternative at an index in [0, size)."""
+        return self.alternatives[index]
+
+    def index_of(self, decision: Decision) -> int | None:
+        """Return where an alternative is, None if it is not here."""
+        return self._indices.get(decision)
+
+    def __contains__(self, decision: object) -> bool:
+        return isinstance(decision, (int, str, tuple)) and self.index_of(decision) is not None  # type: ignore[arg-type]
+
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw an alternative, all equally likely."""
+        return self.at(rng.uniform_int(0, self.size))
+
+    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+        """Return the other alternatives that are one step away, each once.
+
+        That is all others where nothing is known of their order.
+        """
+        present, listed = self.index_of(decision), self.alternatives
+        return listed if present is None else listed[:present] + listed[present + 1 :]
+
+    def step(self, decision: Decision, rng: RandomState) -> Decision | None:
+        """Draw one of the neighbours, None if there is none. All are equally likely."""
+        others = self.neighbours(decision)
+        return others[rng.uniform_int(0, len(others))] if others else None
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the decision that a stored one means here; the program may be another by now.
+
+        What is possible is kept, even where sampling would not have drawn it. ValueError, which may
+        be an ArgumentError, if the decision means nothing here.
+        """
+        fitting = plain_decision(decision)
+        if fitting not in self:
+            raise ValueError(f"the decision {decision!r} is not among {self}")
+        return fitting
+
+    def label(self, decision: Decision) -> str:
+        """Return the meaning of a decision in a word, where it is a code for something else."""
+        return str(decision)
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the numbers that a decision gives the program, always as many.
+
+        None where it gives it another structure, or that is not known.
+        """
+        return None
+
+    def is_disjoint(self, other: DecisionDomain) -> bool:
+        """Say whether two domains surely share nothing, without looking at all alternatives."""
+        return False
+
+    def joined(self, other: DecisionDomain) -> DecisionDomain:
+        """Return the union of two domains."""
+        return UnionDomain.of((self, other))
+
+    def decide(self, rng: RandomState, decision: Any) -> Decision:
+        """Return the repaired decision, or draw one where it is None."""
+        return self.sample(rng) if decision is None else self.repair(decision)
+
+
+@dataclass(frozen=True)
+class ChoiceDomain(DecisionDomain):
+    """One of a few values, all equally likely."""
+
+    values: tuple[Decision, ...]
+
+    def __contains__(self, decision: object) -> bool:
+        return decision in self.values
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self.values)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class OptionDomain(DecisionDomain):
+    """The indices of a few candidates that may be anything; `labels` are those as JSON."""
+
+    labels: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(range(len(self.labels)))
+
+    def label(self, decision: Decision) -> str:
+        """Return the candidate."""
+        assert isinstance(decision, int)
+        return self.labels[decision]
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the candidate, None unless all are numbers: others may mean anything."""
+        values = self._values
+        assert isinstance(decision, int)
+        return (values[decision],) if values else None
+
+    @cached_property
+    def _values(self) -> tuple[float, ...]:
+        values = [json.loads(label) for label in self.labels]
+        return tuple(values) if all(type(v) in (int, float) for v in values) else ()
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the decision; ValueError if it is no index of the candidates."""
+        index = plain_decision(decision)
+        if index not in self:
+            raise ValueError(f"is {decision!r}; it must be an index in [0, {self.size})")
+        return index
+
+    def __str__(self) -> str:
+        return ", ".join(self.labels)
+
+
+@dataclass(frozen=True)
+class CandidatesDomain(DecisionDomain):
+    """Some decisions of the kind that another domain has, whether that offers them or not."""
+
+    whole: DecisionDomain
+    candidates: tuple[Decision, ...]
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(dict.fromkeys(self.candidates))
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the numbers that the whole domain gives."""
+        return self.whole.numbers(decision)
+
+    def repair(self, decision: Any) -> Decision:
+        """Return a decision of the kind, offered or not; ValueError for one of another kind."""
+        return self.whole.repair(decision)
+
+    def __str__(self) -> str:
+        return f"{len(self.candidates)} candidates for {self.whole}"
+
+
+@dataclass(frozen=True)
+class UnionDomain(DecisionDomain):
+    """The union of the domains that one instruction has as earlier decisions vary."""
+
+    members: tuple[DecisionDomain, ...]
+
+    @staticmethod
+    def of(domains: Sequence[DecisionDomain]) -> DecisionDomain:
+        """Return the union of one or more domains, themselves unions perhaps."""
+        flat = chain.from_iterable(
+            domain.members if isinstance(domain, UnionDomain) else [domain] for domain in domains
+        )
+        distinct = tuple(dict.fromkeys(flat))
+        return distinct[0] if len(distinct) == 1 else UnionDomain(distinct)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of different alternatives."""
+        if all(a.is_disjoint(b) for a, b in combinations(self.members, 2)):
+            return sum(member.size for member in self.members)
+        return sum(1 for _ in self)
+
+    def _having(self, decision: Decision) -> Sequence[DecisionDomain]:
+        """Return the domains that have a decision, all if none does."""
+        return [member for member in self.members if decision in member] or self.members
+
+    def __contains__(self, decision: object) -> bool:
+        return any(decision in member for member in self.members)
+
+    def __iter__(self) -> Iterator[Decision]:
+        for k, member in enumerate(self.members):
+            earlier = self.members[:k]
+            yield from (d for d in member if not any(d in other for other in earlier))
+
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw from one of the domains, which are equally likely."""
+        return self.members[rng.uniform_int(0, len(self.members))].sample(rng)
+
+    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+        """Return the neighbours in all of the domains that have the decision."""
+        steps = chain.from_iterable(m.neighbours(decision) for m in self._having(decision))
+        return list(dict.fromkeys(steps))
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the decision if a domain has it, else what the first domain makes of it."""
+        fitting = plain_decision(decision)
+        return fitting if fitting in self else self.members[0].repair(decision)
+
+    def label(self, decision: Decision) -> str:
+        """Return the label of a decision in the first domain that has it."""
+        return self._having(decision)[0].label(decision)
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the numbers of a decision in the first domain that has it."""
+        return self._having(decision)[0].numbers(decision)
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.members))

@@ -1,0 +1,249 @@
+"""The tiles of a loop: factors whose product is its extent."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, Final
+
+from schedule.decisions.domain import Decision, DecisionDomain
+from schedule.decisions.factorization import (
+    count_factorizations,
+    divisors,
+    factorizations,
+    random_factorization,
+)
+from schedule.errors import ArgumentError
+from schedule.random_state import RandomState
+
+MOST_PARTS: Final = 64
+"""No extent of int64 has more factors above 1."""
+_MOST_DRAWS: Final = 10_000
+"""The number of draws before giving up on a condition that nearly no draw satisfies."""
+
+
+@dataclass(frozen=True)
+class TileDomain(DecisionDomain):
+    """`n` >= 1 factors whose product is `extent` >= 1, of which something more is asked."""
+
+    extent: int
+    n: int
+
+    @abstractmethod
+    def allows(self, tile: Sequence[int]) -> bool:
+        """Say whether factors of the extent have what more is asked of them."""
+
+    def __contains__(self, decision: object) -> bool:
+        return (
+            isinstance(decision, tuple)
+            and len(decision) == self.n
+            and all(isinstance(part, int) and part > 0 for part in decision)
+            and prod(decision) == self.extent
+            and self.allows(decision)
+        )
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (tile for tile in factorizations(self.extent, self.n) if self.allows(tile))
+
+    def numbers(self, decision: Decision) -> tuple[float, ...]:
+        """Return the factors."""
+        assert isinstance(decision, tuple)
+        return decision
+
+    def is_disjoint(self, other: DecisionDomain) -> bool:
+        """Say whether the tiles of two domains have another product or other numbers of parts."""
+        if not isinstance(other, TileDomain):
+            return False
+        return (self.extent, self.n) != (other.extent, other.n)
+
+    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+        """Return the tiles with one factor moved from one part to another."""
+        assert isinstance(decision, tuple)
+        moves = self._moves(decision)
+        ends = (_moved(decision, *pair, factor) for pair, row in moves for factor in row)
+        return list(dict.fromkeys(ends))
+
+    def step(self, decision: Decision, rng: RandomState) -> Decision | None:
+        """Draw a move: first the two parts, then the factor.
+
+        So a part with many divisors gives no more often than one with few.
+        """
+        assert isinstance(decision, tuple)
+        moves = self._moves(decision)
+        if not moves:
+            return None
+        pair, factors = moves[rng.uniform_int(0, len(moves))]
+        return _moved(decision, *pair, factors[rng.uniform_int(0, len(factors))])
+
+    def _moves(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, int], list[int]]]:
+        """Return the possible moves: pairs of parts, from and to, with the factors above 1."""
+        moves = []
+        for source, part in enumerate(tile):
+            if part <= 1:
+                continue
+            for target in range(len(tile)):
+                if target == source:
+                    continue
+                factors = [
+                    factor
+                    for factor in divisors(part)[1:]
+                    if self.allows(_moved(tile, source, target, factor))
+                ]
+                if factors:
+                    moves.append(((source, target), factors))
+        return moves
+
+    def repair(self, decision: Any) -> Decision:
+        """Return factors of the extent near a stored decision, as many as it has.
+
+        From the last part back, a part that does not divide what is left takes all of it; the first
+        part takes the rest. A decision that fits is returned as it is.
+        """
+        tile = [int(part) for part in decision]
+        left = self.extent
+        for k in range(len(tile) - 1, 0, -1):
+            if tile[k] <= 0 or left % tile[k]:
+                tile[k] = left
+            left //= tile[k]
+        tile[0] = left
+        return tuple(tile)
+
+
+@dataclass(frozen=True)
+class PerfectTileDomain(TileDomain):
+    """Tiles whose last factor is at most `limit` (-1: no limit).
+
+    The limit holds for what is drawn and for the ends of a step, not for a decision that is given.
+    """
+
+    limit: int = -1
+
+    def allows(self, tile: Sequence[int]) -> bool:
+        """Say whether the last factor is within the limit."""
+        return self.limit == -1 or tile[-1] <= self.limit
+
+    @cached_property
+    def size(self) -> int:
+        """The number of tiles."""
+        return sum(
+            count_factorizations(self.extent // last, self.n - 1)
+            for last in divisors(self.extent)
+            if self.allows((last,))
+        )
+
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw a tile, all equally likely.
+
+        Draws are repeated until the last factor is within the limit; where that takes too long, it
+        goes to the first part. ArgumentError for one part, which cannot keep a limit.
+        """
+        if self.n == 1 and self.limit != -1 and self.extent > 1:
+            reason = "needs at least 2 parts; pass -1 for no limit"
+            raise ArgumentError("sample_perfect_tile", "max_innermost_factor", reason)
+        for _ in range(_MOST_DRAWS):
+            tile = random_factorization(rng, self.extent, self.n)
+            if self.allows(tile):
+                return tuple(tile)
+        tile[0] *= tile[-1]
+        tile[-1] = 1
+        return tuple(tile)
+
+    def __str__(self) -> str:
+        limit = "" if self.limit == -1 else f", the last at most {self.limit}"
+        return f"{self.extent} in {self.n} parts{limit}"
+
+
+@dataclass(frozen=True)
+class PartitionedTileDomain(TileDomain):
+    """Tiles whose parts from `position` on are a multiple of `factor`.
+
+    `factor` divides the extent, and there is a part from `position` on unless it is 1.
+    """
+
+    position: int = 0
+    factor: int = 1
+
+    def allows(self, tile: Sequence[int]) -> bool:
+        """Say whether the inner parts are such a multiple."""
+        return prod(tile[self.position :]) % self.factor == 0
+
+    @cached_property
+    def size(self) -> int:
+        """The number of tiles."""
+        return sum(
+            count_factorizations(self.extent // inner, self.position)
+            * count_factorizations(inner, self.n - self.position)
+            for inner in divisors(self.extent)
+            if inner % self.factor == 0
+        )
+
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw a tile, all equally likely.
+
+        Draws are repeated until they succeed; where that takes too long, `factor` is multiplied to
+        what is drawn for the rest.
+        """
+        for _ in range(_MOST_DRAWS):
+            tile = random_factorization(rng, self.extent, self.n)
+            if self.allows(tile):
+                return tuple(tile)
+        tile = random_factorization(rng, self.extent // self.factor, self.n)
+        tile[rng.uniform_int(self.position, self.n)] *= self.factor
+        return tuple(tile)
+
+    def repair(self, decision: Any) -> Decision:
+        """Return factors of the extent near a stored decision, with the multiple inside.
+
+        A decision whose inner parts are no such multiple gives way to one that has `factor` at
+        `position` and the rest in the first part.
+        """
+        if self.allows([int(part) for part in decision]):
+            tile = super().repair(decision)
+            assert isinstance(tile, tuple)
+            if self.allows(tile):
+                return tile
+        fallback = [1] * len(decision)
+        fallback[0] = self.extent // self.factor
+        fallback[min(self.position, len(fallback) - 1)] *= self.factor
+        return tuple(fallback)
+
+    def __str__(self) -> str:
+        inner = f"those from {self.position} on a multiple of {self.factor}"
+        return f"{self.extent} in {self.n} parts" + (f", {inner}" if self.factor > 1 else "")
+
+
+@dataclass(frozen=True)
+class InferredTileDomain(DecisionDomain):
+    """The one tile of an extent that is not known: the first of `n` parts is inferred, as -1."""
+
+    n: int
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter((self._tile(self.n),))
+
+    def numbers(self, decision: Decision) -> tuple[float, ...]:
+        """Return the factors, of which the first is not known."""
+        assert isinstance(decision, tuple)
+        return decision
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the tile with as many parts as the decision has."""
+        return self._tile(len(decision))
+
+    @staticmethod
+    def _tile(n: int) -> tuple[int, ...]:
+        return (-1, *[1] * (n - 1))
+
+    def __str__(self) -> str:
+        return f"an unknown extent in {self.n} parts"
+
+
+def _moved(tile: tuple[int, ...], source: int, target: int, factor: int) -> tuple[int, ...]:
+    """Return the tile with one factor moved."""
+    parts = list(tile)
+    parts[source] //= factor
+    parts[target] *= factor
+    return tuple(parts)

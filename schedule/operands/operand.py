@@ -1,0 +1,192 @@
+"""The base of all kinds of operand, and one call of a primitive while its arguments are checked.
+
+A user's argument is accepted in the form that the trace records: handles stay handles, names of
+blocks and buffers are looked up. A recorded argument is resolved to the references and numbers that
+the primitive's function takes; replaying a trace starts there.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+
+from schedule.errors import ArgumentError, ArgumentTypeError
+from schedule.handles import BlockRV, LoopRV
+from schedule.operands.recorded import mapped
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr
+from tensorir.nodes.stmt import Block
+
+if TYPE_CHECKING:
+    from schedule.schedule import Schedule
+    from schedule.trace.names import Names
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The kind of one parameter of a primitive.
+
+    An annotation has it: `Annotated[StmtSRef, LoopOperand()]`. A kind of one's own says what it
+    accepts (`accept_one`), and, where that is not a handle, a number, text, an index map or a
+    sequence of those, how a trace stores it (`stored`, `checked`) and prints it (`text`).
+    """
+
+    role: str = "input"
+    """`input` or `attr`: where an instruction has it."""
+    many: bool = False
+    """The parameter is a sequence of such values."""
+    spread: bool = False
+    """A sequence is stored element by element, not as one list."""
+    unnamed: bool = False
+    """The printed call shows the value without `name=`."""
+    omit_empty: bool = False
+    """The printed call leaves an empty sequence out."""
+
+    varies: ClassVar[bool] = True
+    """False if the function gets a value as it is recorded, which has no random variables in it."""
+    width: ClassVar[int] = 1
+    """The number of entries that a value has among the inputs or attributes."""
+    expected: ClassVar[str] = ""
+    """What is taken, in an error."""
+    expected_list: ClassVar[str] = "a list"
+    """What is taken by a parameter of many, in an error."""
+    stub: ClassVar[str] = "Any"
+    """The type in the signatures that editors see."""
+
+    # ----------------------------------------------------------------------------- users' arguments
+
+    def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
+        """Return a user's argument in the form that the trace records, refuse a wrong one."""
+        if not self.many:
+            return self.accept_one(call, param, path, value)
+        if not isinstance(value, (list, tuple)):
+            call.refuse(path, self.expected_list, value)
+        each = enumerate(value)
+        return tuple([self.accept_one(call, param, f"{path}[{k}]", item) for k, item in each])
+
+    def accept_one(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
+        """Return one value in the form that the trace records."""
+        return value
+
+    def resolve(self, schedule: Schedule, method: str, param: Parameter, value: Any) -> Any:
+        """Return a recorded argument that varies in the form that the primitive's function gets."""
+        return resolved(schedule, value)
+
+    # -------------------------------------------------------------------------------------- traces
+
+    def stored(self, value: Any) -> list[Any]:
+        """Return the entries of a value among the inputs or attributes of an instruction."""
+        return list(value) if self.spread else [value]
+
+    def taken(self, param: Parameter, entries: list[Any]) -> Any:
+        """Take the entries of a value from the front of a list, and return what `stored` got.
+
+        There are `width` entries at least, unless they are spread.
+        """
+        if not self.spread:
+            return entries.pop(0)
+        value = tuple(entries)
+        entries.clear()
+        return value
+
+    def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
+        """Return a value that was read from a trace; raise a TraceError for one that cannot be."""
+        return plain(value)
+
+    # ---------------------------------------------------------------------------------------- text
+
+    def text(self, param: Parameter, value: Any, names: Names) -> str:
+        """Return a value as Python."""
+        return names.value(value, keep_type=True)
+
+    def read(self, node: ast.expr, read: Callable[..., Any]) -> Any:
+        """Return the value of printed Python; `read(node)` knows lists, numbers, handles, maps."""
+        return read(node)
+
+    def type_text(self, param: Parameter) -> str:
+        """Return the type of a parameter in the signatures that editors see."""
+        if not self.many or param.variadic:
+            return self.stub
+        optional = type(None) in get_args(get_args(param.annotation)[0])
+        return f"Sequence[{self.stub}]{' | None' if optional else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a primitive."""
+
+    name: str
+    operand: Operand
+    default: Any
+    annotation: Any
+    variadic: bool
+    keyword_only: bool
+
+    @property
+    def required(self) -> bool:
+        """True if a call must give it."""
+        return self.default is inspect.Parameter.empty and not self.variadic
+
+
+class Call:
+    """One call of a primitive while its arguments are being checked."""
+
+    def __init__(self, schedule: Schedule, method: str) -> None:
+        self.schedule = schedule
+        self.method = method
+        self.accepted: dict[str, Any] = {}
+        self.follow_ups: list[tuple[str, list[Any]]] = []
+        """Instructions, by kind, that the arguments ask for after the call itself."""
+
+    def accept(self, param: Parameter, value: Any) -> Any:
+        """Return `value` in the form that the trace records.
+
+        Raises ArgumentTypeError naming the method, the parameter, what it takes and what it got;
+        ArgumentError for what does not fit the block.
+        """
+        recorded = param.operand.accept(self, param, param.name, value)
+        self.accepted[param.name] = recorded
+        return recorded
+
+    def refuse(self, path: str, expected: str, value: Any) -> NoReturn:
+        """Raise the error for an argument of the wrong type."""
+        raise ArgumentTypeError(self.method, path, expected, value)
+
+    def reject(self, path: str, reason: str) -> NoReturn:
+        """Raise the ArgumentError for an argument that does not fit the block."""
+        raise ArgumentError(self.method, path, reason)
+
+    def block(self) -> Block:
+        """Return the block that the call is about; buffer names are looked up in it."""
+        rv = self.accepted.get("block")
+        if not isinstance(rv, BlockRV):
+            self.refuse("block", "a BlockRV where a buffer is named", rv)
+        return self.schedule.get_sref(rv).block
+
+
+def resolved(schedule: Schedule, value: Any) -> Any:
+    """Return a recorded value with references for handles, and sampled numbers filled in."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, (BlockRV, LoopRV)):
+            return schedule.get_sref(value)
+        if isinstance(value, PrimExpr):
+            return schedule.get(value)
+        return schedule.bind_index_map(value) if isinstance(value, IndexMap) else value
+
+    return mapped(value, one, list)
+
+
+def plain(value: Any) -> Any:
+    """Return what was read from JSON or Python as a trace records it: tuples, Python's numbers."""
+    if isinstance(value, list):
+        return tuple(tuple(v) if isinstance(v, list) else v for v in value)
+    return python_number(value) if isinstance(value, (IntImm, FloatImm)) else value
+
+
+def python_number(value: IntImm | FloatImm) -> bool | int | float:
+    """Return a constant as the Python value that a trace records."""
+    return bool(value.value) if value.dtype.is_bool else value.value

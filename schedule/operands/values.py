@@ -1,0 +1,158 @@
+"""Operands that are numbers, text and other plain values, and the types that these have."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_origin
+
+from schedule.errors import TraceTypeError
+from schedule.operands.operand import Call, Operand, Parameter, plain, python_number
+from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from schedule.trace.names import Names
+
+_OF_FLOATS: Final = (float, Sequence[float])
+"""Types of which a whole number is one, so that its text need not show that it is a float."""
+
+
+class PlainOperand(Operand):
+    """A value of the type in the annotation."""
+
+    varies = False
+
+    def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
+        """Return a value of the type."""
+        if not matches(param.annotation, value):
+            call.refuse(path, type_text(param.annotation), value)
+        return tuple(value) if isinstance(value, list) else value
+
+    def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
+        """Return a value of the type; flags are stored as 0 and 1."""
+        if param.annotation is bool and value in (0, 1):
+            return bool(value)
+        if not matches(param.annotation, value):
+            raise TraceTypeError(
+                f"TypeError: {where}: a value is {value!r}, "
+                f"where {type_text(param.annotation)} belongs"
+            )
+        return plain(value)
+
+    def text(self, param: Parameter, value: Any, names: Names) -> str:
+        """Return a value as Python."""
+        return names.value(value, keep_type=param.annotation not in _OF_FLOATS)
+
+    def type_text(self, param: Parameter) -> str:
+        """Return the type in the annotation."""
+        annotation = _bare(param.annotation)
+        return inspect.formatannotation(annotation).replace("collections.abc.", "")
+
+
+class NumbersOperand(Operand):
+    """Numbers, sampled or not, of which some may be None."""
+
+    expected = "an int, an ExprRV or None"
+    expected_list = "a list of int, ExprRV or None"
+    stub = "int | ExprRV | None"
+
+    def accept_one(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
+        """Return a number or None."""
+        if value is not None and type(value) is not int and not isinstance(value, PrimExpr):
+            call.refuse(path, self.expected, value)
+        return value.value if isinstance(value, IntImm) else value
+
+    def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
+        """Return numbers and None."""
+        return whole_numbers(plain(value), where, (PrimExpr, type(None)))
+
+
+class IntsOperand(Operand):
+    """A list of whole numbers."""
+
+    varies = False
+    stub = "Sequence[int]"
+
+    def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
+        """Return whole numbers."""
+        if not isinstance(value, (list, tuple)):
+            call.refuse(path, "a list of ints", value)
+        for k, item in enumerate(value):
+            if type(item) is not int:
+                call.refuse(f"{path}[{k}]", "an int", item)
+        return tuple(value)
+
+    def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
+        """Return whole numbers."""
+        return whole_numbers(plain(value), where)
+
+
+class AnnotationOperand(Operand):
+    """A value of an annotation: text, a number, or a list or dict of those."""
+
+    def accept(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
+        """Return a value of the type in the annotation."""
+        if not matches(param.annotation, value):
+            call.refuse(path, type_text(param.annotation), value)
+        if isinstance(value, (list, tuple)):
+            each = enumerate(value)
+            return tuple([self.accept(call, param, f"{path}[{k}]", v) for k, v in each])
+        if isinstance(value, Mapping):
+            pairs = value.items()
+            return {str(k): self.accept(call, param, f"{path}[{k!r}]", v) for k, v in pairs}
+        if not isinstance(value, (str, int, float, PrimExpr)):
+            call.refuse(path, "a str, int, float, ExprRV, or a list or dict of those", value)
+        return python_number(value) if isinstance(value, (IntImm, FloatImm)) else value
+
+
+def whole_numbers(value: Any, where: str, others: tuple[type, ...] = ()) -> Any:
+    """Return whole numbers, among which may be values of other types."""
+    for number in value if isinstance(value, tuple) else [value]:
+        if not is_whole(number) and not isinstance(number, others):
+            raise TraceTypeError(f"TypeError: {where}: {number!r} is no whole number")
+    return value
+
+
+def is_whole(value: Any) -> bool:
+    """Say whether a value is a whole number, and no flag."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+# ----------------------------------------------------------------------------------------- types
+
+
+def matches(annotation: Any, value: Any) -> bool:
+    """Say whether a value has the type that an annotation gives."""
+    return _test_of(annotation)(value)
+
+
+@cache
+def _test_of(annotation: Any) -> Callable[[Any], bool]:
+    """Return the test for a type; there are few types, and many values."""
+    annotation = _bare(annotation)
+    origin = get_origin(annotation)
+    if annotation is Any:
+        return lambda value: True
+    if origin is Union or type(annotation).__name__ == "UnionType":
+        tests = [_test_of(part) for part in get_args(annotation)]
+        return lambda value: any(test(value) for test in tests)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
+        each = _test_of((get_args(annotation) or (Any,))[0])
+        return lambda value: isinstance(value, (list, tuple)) and all(map(each, value))
+    if annotation is None:
+        return lambda value: value is None
+    kind = (int, float) if annotation is float else annotation
+    return lambda value: isinstance(value, kind)
+
+
+def type_text(annotation: Any) -> str:
+    """Return the name of a type in an error."""
+    annotation = _bare(annotation)
+    text = getattr(annotation, "__name__", None) or str(annotation)
+    return text.replace("typing.", "").replace("collections.abc.", "")
+
+
+def _bare(annotation: Any) -> Any:
+    """Return the type in an annotation without what is said about it besides."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -1,0 +1,138 @@
+"""What blocks read of a buffer before they have stored it, and what they surely store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from schedule.analysis.bindings import axis_domain, axis_values, knowing
+from schedule.analysis.opaque_access import is_opaque
+from schedule.analysis.regions import Box, box_of, path_domain, relax
+from schedule.analysis.sure_writes import holds, surely_written
+from schedule.sref import StmtSRef, loops_above
+from tensorir.arith import Analyzer, IntervalSet
+from tensorir.comparison.equal import expr_deep_equal
+from tensorir.memory.access import get_block_read_write_region
+from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import Block, BufferStore, SeqStmt, Stmt
+from tensorir.rewriting.visit import collect_vars, substitute, walk
+
+
+@lru_cache(maxsize=512)
+def reads_old_values(block: Block, buffer: Buffer) -> bool:
+    """Say whether a block may read what a buffer that it writes held before.
+
+    All that says where it stores runs first, then its init, then the statements of its body.
+    """
+    declared = [r for r in block.reads if r.buffer is buffer]
+    init, body = block.init, block.body
+    domains = [axis.dom for axis in block.iter_vars if axis.dom is not None]
+    start: list[Node] = [e for d in domains for e in (d.min, d.extent) if type(e) is not IntImm]
+    start += [view.source for view in block.match_buffers]
+    if any(loads(node, buffer) for node in (*start, *([init] if init is not None else []))):
+        return True
+    if not declared:
+        if not loads(body, buffer):
+            return False
+        if isinstance(init, BufferStore):
+            return not loads_only(body, buffer, init.indices)
+    if init is None and any(is_opaque(node, buffer) for node in walk(block)):
+        return True
+    analyzer = knowing(axis_domain(block.iter_vars))
+    stored: list[Box] = []
+    parts = body.seq if isinstance(body, SeqStmt) else (body,)
+    for part in parts if init is None else (init, *parts):
+        step = block.with_(body=part, init=None)
+        reads, writes = get_block_read_write_region(step, {buffer.data: buffer})
+        if init is not None:
+            reads, writes = ([] if part is init else [*declared, *reads]), list(block.writes)
+        for region in reads:
+            needed = box_of(region.region)
+            if region.buffer is buffer and not any(holds(b, needed, analyzer) for b in stored):
+                return True
+        for region in writes:
+            surely = surely_written(step, region) if region.buffer is buffer else None
+            if surely is not None:
+                stored.append(box_of(surely))
+    return False
+
+
+def loads(stmt: Node, buffer: Buffer) -> bool:
+    """Say whether an element of `buffer` is loaded."""
+    return any(isinstance(node, BufferLoad) and node.buffer is buffer for node in walk(stmt))
+
+
+def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+    """Say whether all elements of a buffer that are loaded are the one at `indices`."""
+    return all(
+        expr_deep_equal(a, b)
+        for node in walk(stmt)
+        if isinstance(node, BufferLoad) and node.buffer is buffer
+        for a, b in zip(node.indices, indices, strict=True)
+    )
+
+
+def init_runs_first(block: StmtSRef) -> bool:
+    """Say whether the init, if there is one, surely runs before other steps of the reduction."""
+    realize = block.block_realize
+    if realize.block.init is None:
+        return True
+    reducing = [
+        (axis.dom, value)
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if axis.iter_type == IterVar.COMM_REDUCE and axis.dom is not None
+    ]
+    driving = {var for _, value in reducing for var in collect_vars(value)}
+    loops = [sref.loop for sref in loops_above(block)]
+    starts = {lp.loop_var: lp.min for lp in loops if lp.loop_var in driving}
+    analyzer = Analyzer()
+    firsts = [(analyzer.simplify(substitute(value, starts)), dom.min) for dom, value in reducing]
+    if not all(analyzer.can_prove_equal(value, first) for value, first in firsts):
+        return False
+    if is_const_int(realize.predicate, 1):
+        return True
+    analyzer = knowing(path_domain(block, None))
+    with analyzer.constraint_scope(realize.predicate):
+        return analyzer.can_prove(substitute(realize.predicate, starts))
+
+
+def stores_surely(block: Block, buffer: Buffer) -> bool:
+    """Say whether each instance of a block stores something of a buffer that is a box.
+
+    That is what it declares, unless its body shows that it is less.
+    """
+    first = block if block.init is None else block.with_(body=block.init, init=None)
+    return any(
+        surely_written(first, region) is not None
+        for region in block.writes
+        if region.buffer is buffer
+    )
+
+
+def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
+    """Return the box of values that the loops around a block in its scope surely give its axes.
+
+    None if they are not known to be a box. A domain that is run through is returned as it is.
+    """
+    realize = block.block_realize
+    domains, values = axis_domain(realize.block.iter_vars), axis_values(realize)
+    analyzer = Analyzer()
+    points = [Range.point(values[axis]) for axis in axes]
+    loops, predicate = path_domain(block, None), realize.predicate
+    inner = relax(points, loops, predicate, analyzer, upper=False)
+    if inner is None:
+        return None
+    outer: Box | None = None
+    runs: list[Range] = []
+    for k, axis in enumerate(axes):
+        if holds((inner[k],), (IntervalSet.from_range(domains[axis]),), analyzer):
+            runs.append(domains[axis])
+            continue
+        outer = outer or relax(points, loops, predicate, analyzer, upper=True)
+        if outer is None or not holds((inner[k],), (outer[k],), analyzer):
+            return None
+        runs.append(inner[k].cover_range(domains[axis], analyzer))
+    return runs

@@ -1,0 +1,190 @@
+"""Where in a scope a copy of a buffer is made, and which blocks may use it.
+
+A copy holds what the buffer holds when it is made. So a block may read the copy in place of the
+buffer if nothing overwrites the buffer in between, also not in an earlier iteration of a loop
+around both; and it may write the copy if whoever reads the buffer does so after the copy back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule.analysis.dependency import BlockScope
+from schedule.analysis.surroundings import check_touched_in_blocks, guards, guards_of_place
+from schedule.errors import Problem, check
+from schedule.sref import StmtSRef, lowest_common_ancestor
+from schedule.staging.plan import StagingPlan
+from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Var
+from tensorir.nodes.stmt import Allocate, AllocateConst, DeclBuffer, For, Stmt, While
+
+SEVERAL_WRITERS = Problem(
+    "NotSingleWriteBlock",
+    "the buffer {buffer} is expected to be written by a single block in the scope, but {count} "
+    "write it",
+)
+NO_CONSUMER = Problem(
+    "NotConsumerError",
+    "none of the consumer_blocks reads {buffer}, so nothing would read the cache of {0}",
+    "leave consumer_blocks out, or give blocks that get_consumers returns",
+)
+OTHER_VALUES = Problem(
+    "NotConsumerError",
+    "{1} reads other values of {buffer} than the cache of {0} holds: {2} overwrites them",
+    "leave it out of consumer_blocks",
+)
+NO_PLACE = Problem(
+    "InsertionPointNotFoundError",
+    "there is no place for a copy of {buffer} between {0} and {1}: {reason}",
+)
+
+
+def place_to_read(
+    state: ScheduleState,
+    scope: StmtSRef,
+    graph: BlockScope,
+    block: StmtSRef,
+    buffer: Buffer,
+    wanted: Sequence[StmtSRef] = (),
+) -> StagingPlan:
+    """Return the plan of a copy of a buffer that `block` reads, for the readers of its values.
+
+    `wanted` restricts the readers. The place is right before the first reader after the writer, or
+    the start of the scope if what it holds then is read.
+    """
+    writers = graph.buffer_writers.get(buffer, [])
+    check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
+    check_touched_in_blocks(state, scope, block, read=[buffer])
+    chosen = [
+        child
+        for child in graph.children
+        if child not in writers
+        and any(region.buffer is buffer for region in child.block.reads)
+        and (not wanted or child in wanted)
+    ]
+    check(bool(chosen), NO_CONSUMER, block, buffer=buffer.name)
+    start = _first_place(scope, chosen, buffer)
+    threads = buffer.scope()
+    if not writers:
+        return StagingPlan(state, scope, scope, start, block, buffer, chosen, threads)
+    (writer,) = writers
+    order = {child: k for k, child in enumerate(graph.children)}
+    source: StmtSRef | None = writer
+    loop: Stmt | None = None
+    if order[block] < order[writer]:
+        source, loop = None, _repeated(_together(scope, block, writer))
+    users = [
+        reader
+        for reader in chosen
+        if (order[reader] < order[writer]) is (source is None)
+        and (source is writer or _repeated(_together(scope, reader, writer)) is loop)
+    ]
+    for reader in chosen:
+        check(
+            reader in users or not wanted, OTHER_VALUES, block, reader, writer, buffer=buffer.name
+        )
+    check(bool(users), NO_CONSUMER, block, buffer=buffer.name)
+    if source is not None:
+        location, span = _between(scope, writer, users[0], buffer)
+        cursor = span.after
+    elif loop is None:
+        location, cursor = scope, start
+    else:
+        # The last iteration overwrote what was there before the loop.
+        location = lowest_common_ancestor([block, writer])
+        cursor = StmtCursor.below(location, scope).around(*users).before
+    plan = StagingPlan(state, scope, location, cursor, block, buffer, users, threads, source)
+    _check_reached(plan)
+    return plan
+
+
+def place_to_write(
+    state: ScheduleState,
+    scope: StmtSRef,
+    graph: BlockScope,
+    block: StmtSRef,
+    buffer: Buffer,
+    wanted: Sequence[StmtSRef] = (),
+) -> StagingPlan:
+    """Return the plan of a copy that a block, the only writer of a buffer, writes in its place.
+
+    The `wanted` readers use the copy as well. The end is right before the first other reader, or
+    the end of the scope.
+    """
+    writers = graph.buffer_writers.get(buffer, [])
+    check(writers == [block], SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
+    check_touched_in_blocks(state, scope, block, written=[buffer])
+    order = {child: k for k, child in enumerate(graph.children)}
+    readers = [reader for reader in graph.buffer_readers.get(buffer, ()) if reader is not block]
+    for reader in wanted:
+        late = reader not in readers or order[reader] > order[block]
+        check(late, OTHER_VALUES, block, reader, block, buffer=buffer.name)
+    location, end = scope, StmtCursor.below(scope)
+    end = end.span(end.position(block), len(end.parts))
+    rest = [r for r in readers if r not in wanted]
+    after = next((r for r in rest if order[r] > order[block]), None)
+    if after is not None:
+        location, end = _between(scope, block, after, buffer)
+    for reader in rest:
+        if order[reader] < order[block]:
+            # It reads what an earlier iteration wrote, so that must be copied back by then.
+            shared = _together(scope, block, reader)
+            deeper = len(list(shared.wrappers())) > len(list(end.wrappers()))
+            if deeper and _repeated(shared) is not None:
+                location = lowest_common_ancestor([block, reader])
+                first = shared.position(block)
+                end = shared.span(first, first + 1)
+    users, threads = [block, *wanted], buffer.scope()
+    plan = StagingPlan(state, scope, location, end, block, buffer, users, threads)
+    _check_reached(plan)
+    return plan
+
+
+def _first_place(scope: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer) -> StmtCursor:
+    """Return the first place in a scope at which a buffer is defined."""
+    whole = StmtCursor.below(scope)
+    cursor: StmtCursor | None = whole.around(*users)
+    while cursor is not None and cursor.outer is not None:
+        wrapper = cursor.outer.stmt
+        defined: Buffer | Var | None = None
+        if isinstance(wrapper, DeclBuffer):
+            defined = wrapper.buffer
+        elif isinstance(wrapper, (Allocate, AllocateConst)):
+            defined = wrapper.buffer_var
+        if defined is buffer or defined is buffer.data:
+            return cursor.gap(0)
+        cursor = cursor.outer
+    return whole.gap(0)
+
+
+def _together(scope: StmtSRef, a: StmtSRef, b: StmtSRef) -> StmtCursor:
+    """Return the place in a scope of the fewest statements that hold two of its blocks."""
+    return StmtCursor.below(lowest_common_ancestor([a, b]), scope).around(a, b)
+
+
+def _between(
+    scope: StmtSRef, writer: StmtSRef, reader: StmtSRef, buffer: Buffer
+) -> tuple[StmtSRef, StmtCursor]:
+    """Return the place of the statements from a block's to the one before a later block's."""
+    shared = _together(scope, writer, reader)
+    first, last = shared.position(writer), shared.position(reader)
+    reason = "they are in different cases of one condition"
+    check(first < last, NO_PLACE, writer, reader, buffer=buffer.name, reason=reason)
+    return lowest_common_ancestor([writer, reader]), shared.span(first, last)
+
+
+def _repeated(cursor: StmtCursor) -> Stmt | None:
+    """Return the innermost loop around a place."""
+    return next((w for w, _ in cursor.wrappers() if type(w) in (For, While)), None)
+
+
+def _check_reached(plan: StagingPlan) -> None:
+    """Raise unless the copy is made wherever its users run."""
+    needed = guards_of_place(plan.cursor)
+    for user in plan.users if needed else ():
+        own = guards(user, plan.scope)
+        reason = "the second also runs where a condition around the first does not hold"
+        reached = all(guard in own for guard in needed)
+        check(reached, NO_PLACE, plan.block, user, buffer=plan.buffer.name, reason=reason)

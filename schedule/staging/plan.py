@@ -1,0 +1,258 @@
+"""A copy of a buffer that blocks use in its place: where, for how long, and when it is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from schedule.analysis.bindings import axis_domain, knowing, loop_domain
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.region_cover import clip, written_below
+from schedule.analysis.regions import (
+    Region,
+    bound_region,
+    box_of,
+    path_domain,
+    reads_memory,
+    region_of,
+    relax,
+    union,
+)
+from schedule.analysis.sure_writes import (
+    holds,
+    loops_to_store,
+    may_not_run,
+    surely_written,
+    written_within,
+)
+from schedule.analysis.surroundings import guards, guards_of_place
+from schedule.errors import Problem, check
+from schedule.sref import StmtSRef, loops_above, loops_seen_through
+from schedule.staging.nests import Staged
+from schedule.staging.old_values import init_runs_first, reads_old_values
+from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
+from tensorir.arith import Analyzer
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.stmt import ForKind
+
+UNSAFE = Problem(
+    "UnsafeStageError",
+    "{0} cannot use a copy of {buffer}: {reason}",
+    "a schedule made with enable_check=False does not check it",
+)
+OUTSIDE = Problem(
+    "UnsafeStageError",
+    "{0} cannot use a copy of {buffer}: the copy would touch {extent} elements from {first} on in "
+    "a dimension of {size}",
+    "a schedule made with enable_check=False does not check it",
+)
+
+
+@dataclass(frozen=True)
+class StagingPlan:
+    """A copy of a buffer, which some blocks of a scope use while the statements at a place run.
+
+    The copy is filled before these statements if it has to be, and copied back after them if they
+    write it. It starts out empty, and is copied in whole boxes, whatever the conditions are under
+    which the blocks run. So what must hold is: nothing is read from it, by a block or on the way
+    back, that was not stored there before. `must_be_filled` is the one check of that; which part
+    of the buffer it is, `read` and `written` say.
+    """
+
+    state: ScheduleState
+    scope: StmtSRef
+    location: StmtSRef
+    """The innermost loop around the copy, or the scope."""
+    cursor: StmtCursor
+    """The statements that use the copy; the gap in which it is made, if it is only read."""
+    block: StmtSRef
+    """The user that errors are about."""
+    buffer: Buffer
+    users: Sequence[StmtSRef]
+    """The blocks that use the copy, in the order in which they run."""
+    threads: str = "global"
+    """A storage scope: threads that share memory of it count as one."""
+    source: StmtSRef | None = None
+    """The block whose values a copy that is only read holds; None for those from outside."""
+
+    @cached_property
+    def readers(self) -> list[StmtSRef]:
+        """The users that declare to read the buffer."""
+        return [u for u in self.users if any(r.buffer is self.buffer for r in u.block.reads)]
+
+    @cached_property
+    def writers(self) -> list[StmtSRef]:
+        """The users that write the buffer."""
+        return [u for u in self.users if any(r.buffer is self.buffer for r in u.block.writes)]
+
+    @cached_property
+    def known(self) -> Analyzer:
+        """What is known of all that a part of the buffer may depend on at the place."""
+        above = loops_above(self.location)
+        around = above if self.location.is_block else [*above, self.location]
+        loops = loop_domain([*loops_seen_through(self.scope), *around])
+        return knowing({**loops, **axis_domain(self.scope.block.iter_vars)})
+
+    # ------------------------------------------------------------------------------------ the part
+
+    def read(self, blocks: Sequence[StmtSRef]) -> Region | None:
+        """Return the smallest known box that blocks read at the place, None if they read nothing.
+
+        "At the place" is while what is below the location runs once.
+        """
+        return self._around([(b, r) for b in blocks for r in b.block.reads])
+
+    def written(self, blocks: Sequence[StmtSRef]) -> Region:
+        """Return the box that blocks surely write at the place, where it is known."""
+        regions = []
+        for block in blocks:
+            analyzer = Analyzer()
+            within = written_within(block.block_realize, self.buffer, {}, analyzer)
+            box = union(within, analyzer)
+            if box is not None:
+                inside = region_of(box, self.buffer, analyzer)
+                regions.append((block, BufferRegion(self.buffer, inside)))
+            for region in block.block.writes:
+                if region.buffer is self.buffer:
+                    surely = surely_written(block.block, region) or region.region
+                    regions.append((block, BufferRegion(self.buffer, surely)))
+        found = self._around(regions)
+        assert found is not None
+        return found
+
+    def _around(self, regions: Sequence[tuple[StmtSRef, BufferRegion]]) -> Region | None:
+        # Loops of one iteration stay visible in the region, so their ranges are left unsaid.
+        analyzer = Analyzer()
+        boxes = []
+        for block, region in regions:
+            if region.buffer is self.buffer:
+                realize = block.block_realize
+                domain = path_domain(block, self.location, self.threads)
+                bound = bound_region(region, realize)
+                box = relax(bound, domain, realize.predicate, analyzer, upper=True)
+                assert box is not None
+                boxes.append(box)
+        joined = union(boxes, analyzer)
+        return None if joined is None else region_of(joined, self.buffer, analyzer)
+
+    # ---------------------------------------------------------------------------------- the checks
+
+    def must_be_filled(self, stores_all: bool) -> bool:
+        """Say whether the copy must hold what the buffer does before its users run.
+
+        `stores_all` says if the users surely store all that is copied back. What they leave out is
+        copied back as it was: raise if others may write it at the same time.
+        """
+        if not self.state.enable_check:
+            return False
+        if not stores_all:
+            self._check_sequential()
+        first = self.users[0]
+        relying = [w for w in self.writers if self._relies_on_old_values(w)]
+        # In a stage pipeline, later readers find what they declare to read written before them.
+        return (
+            not stores_all
+            or first not in self.writers
+            or any(w is first or w not in self.readers for w in relying)
+        )
+
+    def stores_all(self, region: Region) -> bool:
+        """Say whether one of the users surely stores all of a region."""
+        needed = clip(box_of(region), self.buffer, self.known)
+        for writer in self.writers:
+            if self.surely_runs(writer):
+                written = written_below(self.location, self.buffer, [writer], self.known)
+                if holds(written, needed, self.known):
+                    return True
+        return False
+
+    def surely_runs(self, block: StmtSRef) -> bool:
+        """Say whether a block runs wherever the copy is made.
+
+        No condition leaves it out then, nor does a loop, other than those that say which elements
+        it writes: where they have no iteration, nothing is copied.
+        """
+        around = guards_of_place(self.cursor)
+        if not all(guard in around for guard in guards(block, self.scope)):
+            return False
+        realize = block.block_realize
+        loops = loops_to_store(realize, path_domain(block, self.location))
+        regions = [r for r in realize.block.writes if r.buffer is self.buffer]
+        written = [dim for region in regions for dim in bound_region(region, realize)]
+        return not may_not_run(loops, written, self.known)
+
+    def _relies_on_old_values(self, block: StmtSRef) -> bool:
+        """Say whether a user may use what the buffer that it writes held before.
+
+        Raises ScheduleError if it does not declare which part that is.
+        """
+        relies = reads_old_values(block.block, self.buffer)
+        reason = "it reads the earlier contents of the buffer without declaring that"
+        declared = block in self.readers
+        check(declared or not relies, UNSAFE, block, buffer=self.buffer.name, reason=reason)
+        return relies or not init_runs_first(block)
+
+    def _check_sequential(self) -> None:
+        """Raise if what is copied back as it was could overwrite what others write meanwhile."""
+        reason = "it may leave out elements, which iterations that run at the same time may write"
+        current: StmtSRef | None = self.location
+        while current is not None:
+            ordered = current.is_block or current.loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
+            check(ordered, UNSAFE, self.block, buffer=self.buffer.name, reason=reason)
+            current = current.parent
+
+    def check_fixed(self, region: Sequence[Range]) -> None:
+        """Raise if where a region is depends on memory, which the copy may find changed."""
+        fixed = not self.state.enable_check or not any(reads_memory(dim) for dim in region)
+        reason = "the elements that it touches depend on values in memory"
+        check(fixed, UNSAFE, self.block, buffer=self.buffer.name, reason=reason)
+
+    def check_inside(self, region: Sequence[Range], known: Analyzer | None = None) -> None:
+        """Raise unless a region, which will be copied without any condition, is in the buffer.
+
+        `known` is what is known about the region, if it is none at the place.
+        """
+        if not self.state.enable_check:
+            return
+        proves = (known or self.known).can_prove_greater_equal
+        for dim, size in zip(region, self.buffer.shape, strict=True):
+            inside = proves(dim.min, 0) and proves(size - dim.extent - dim.min, 0)
+            values = {"first": dim.min, "extent": dim.extent, "size": size}
+            check(inside, OUTSIDE, self.block, buffer=self.buffer.name, **values)
+
+    # ------------------------------------------------------------------------------------ applying
+
+    def apply(
+        self,
+        copy: Buffer,
+        redirect: BlockRewriter,
+        before: Sequence[Staged],
+        after: Sequence[Staged],
+    ) -> list[StmtSRef]:
+        """Put nests before and after the place, let users use the copy, and return the blocks."""
+        add_stages(self.state, self.scope, self.cursor, before, after, [copy], redirect)
+        return [self.state.get_sref(staged.block) for staged in (*before, *after)]
+
+
+def add_stages(
+    state: ScheduleState,
+    scope: StmtSRef,
+    cursor: StmtCursor,
+    before: Sequence[Staged],
+    after: Sequence[Staged],
+    buffers: Sequence[Buffer],
+    redirect: BlockRewriter,
+    unused: Collection[Buffer] = (),
+) -> None:
+    """Put nests before and after a place in a scope, and rewrite what uses them.
+
+    The scope allocates `buffers`, and no longer those that are `unused` then.
+    """
+    nests = [[staged.nest for staged in side] for side in (before, after)]
+    body = redirect(cursor.replace(*nests[0], *cursor.stmts, *nests[1]))
+    old = scope.block
+    kept = [buffer for buffer in old.alloc_buffers if buffer not in unused]
+    new = old.with_(body=body, alloc_buffers=(*kept, *buffers))
+    state.replace(scope, new, redirect.reuse)

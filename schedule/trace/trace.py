@@ -1,0 +1,254 @@
+"""Traces: records of the changes of a program, which can be replayed, stored and changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schedule.errors import TraceError, TraceIndexError
+from schedule.handles import BlockRV, LoopRV
+from schedule.instruction import Instruction
+from schedule.operands.recorded import mapped, substituted, variables_of
+from schedule.trace.json_form import from_json, to_json
+from schedule.trace.python_reader import from_python
+from schedule.trace.python_text import python_function, python_lines
+from tensorir.dialect import Dialect
+from tensorir.errors import TensorIRError
+from tensorir.indices.index_map import IndexMap
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.node import show_text, text_to_html
+from tensorir.replaced_file import replaced_file
+
+if TYPE_CHECKING:
+    from schedule.schedule import Schedule
+
+DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
+
+_POSTPROC = "EnterPostproc"
+
+
+class Trace:
+    """Instructions in order, and the decisions of those that sampled something.
+
+    `decisions` maps an instruction (by identity) to what it decided: the index of a candidate, the
+    factors of a tile, the index of a loop.
+    """
+
+    def __init__(
+        self,
+        insts: Sequence[Instruction] = (),
+        decisions: Mapping[Instruction, Any] | None = None,
+    ) -> None:
+        self.insts: list[Instruction] = list(insts)
+        self.decisions: dict[Instruction, Any] = dict(decisions or {})
+
+    # ---------------------------------------------------------------------------------- building
+
+    def append(self, inst: Instruction, decision: Any = None) -> None:
+        """Add an instruction at the end."""
+        self.insts.append(inst)
+        if decision is not None:
+            self.decisions[inst] = decision
+
+    def pop(self) -> tuple[Instruction, Any] | None:
+        """Remove the last instruction and return it with its decision; None if there is none."""
+        if not self.insts:
+            return None
+        inst = self.insts.pop()
+        return inst, self.decisions.pop(inst, None)
+
+    def truncate(self, length: int) -> None:
+        """Remove what was appended after the first `length` instructions."""
+        while len(self.insts) > length:
+            self.pop()
+
+    def copy(self) -> Trace:
+        """Return a trace of the same instructions."""
+        return Trace(self.insts, self.decisions)
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """Return the decision of `inst`, None if it made none."""
+        return self.decisions.get(inst)
+
+    def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
+        """Return a trace in which `inst` decides otherwise; replaying it gives that program."""
+        kept = self.instructions(remove_postproc)
+        decisions = {i: self.decisions[i] for i in kept if i in self.decisions}
+        return Trace(kept, {**decisions, inst: decision})
+
+    def simplified(self, remove_postproc: bool) -> Trace:
+        """Return a trace without the instructions that have no effect.
+
+        Dropped are those that leave the program as it is and whose outputs nothing uses.
+        """
+        used: set[Any] = set()
+        kept: list[Instruction] = []
+        for inst in reversed(self.instructions(remove_postproc)):
+            if inst.kind.is_pure and not any(rv in used for rv in inst.outputs if rv is not None):
+                continue
+            kept.append(inst)
+            for value, varies in zip(inst.values, inst.kind.varies, strict=True):
+                if varies:
+                    used.update(variables_of(value))
+        kept.reverse()
+        return Trace(kept, {i: self.decisions[i] for i in kept if i in self.decisions})
+
+    def instructions(self, remove_postproc: bool) -> list[Instruction]:
+        """Return the instructions, on request only those before postprocessing."""
+        if remove_postproc:
+            for k, inst in enumerate(self.insts):
+                if inst.kind.name == _POSTPROC:
+                    return self.insts[:k]
+        return list(self.insts)
+
+    # --------------------------------------------------------------------------------- replaying
+
+    def apply_to_schedule(
+        self,
+        sch: Schedule,
+        remove_postproc: bool,
+        decision_provider: DecisionProvider | None = None,
+    ) -> None:
+        """Apply the instructions of this trace to `sch`.
+
+        Blocks are found by name, loops by asking again; decisions are repaired where they do not
+        fit. `decision_provider(inst, inputs, attrs, decision)` is called for every instruction and
+        may replace a decision, None makes the instruction sample anew. An instruction that fails
+        raises its `ScheduleError`, one that does not fit the program or the ones before it
+        `TraceError`; the ones before it stay applied.
+        """
+        made: dict[Any, Any] = {LoopRV.inline_rv(): LoopRV.inline_rv()}
+        made[LoopRV.root_rv()] = LoopRV.root_rv()
+        decisions = self.decisions
+        for number, inst in enumerate(self.insts):
+            kind = inst.kind
+            if remove_postproc and kind.name == _POSTPROC:
+                break
+            values = [
+                translate(value, made) if varies else value
+                for value, varies in zip(inst.values, kind.varies, strict=True)
+            ]
+            decision = decisions.get(inst) if kind.has_decision else None
+            if decision_provider is not None:
+                inputs, attrs = kind.pack(values)
+                decision = decision_provider(inst, inputs, attrs, decision)
+                if decision is not None and not kind.has_decision:
+                    raise TraceError(f"{kind.name}: ValueError: the kind takes no decision")
+            try:
+                outputs = sch.invoke(kind, values, decision)
+            except TensorIRError as error:
+                error.add_note(f"This was instruction {number} of the trace, {kind.name}.")
+                raise
+            if len(outputs) != len(inst.outputs):
+                raise TraceError(
+                    f"instruction {number}: {kind.name} gave {len(outputs)} outputs, the trace "
+                    f"expects {len(inst.outputs)}: it was recorded on another program"
+                )
+            for old, new in zip(inst.outputs, outputs, strict=True):
+                made[old] = new
+
+    @staticmethod
+    def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
+        """Replay a trace given in its JSON form; see `from_json` and `apply_to_schedule`."""
+        Trace.from_json(json_obj).apply_to_schedule(sch, remove_postproc=False)
+
+    # -------------------------------------------------------------------------------------- forms
+
+    def as_json(self, remove_postproc: bool = False) -> list[Any]:
+        """Return `[instructions, decisions]` as plain lists, strings and numbers."""
+        return to_json(self.instructions(remove_postproc), self.decisions)
+
+    @staticmethod
+    def from_json(json_obj: Any) -> Trace:
+        """Return the trace whose JSON form (an object or its text) is given.
+
+        Raises TraceError, which names the instruction and the field at fault. Nothing in the JSON
+        is executed.
+        """
+        if isinstance(json_obj, str):
+            try:
+                json_obj = json.loads(json_obj)
+            except (ValueError, RecursionError) as error:
+                raise TraceError(f"not a saved trace, the JSON is broken: {error}") from error
+        return Trace(*from_json(json_obj))
+
+    def as_python(
+        self, remove_postproc: bool = False, *, dialect: Dialect = "tensorir"
+    ) -> list[str]:
+        """Return the calls that the trace stands for, one line each."""
+        return python_lines(self.instructions(remove_postproc), self.decisions, dialect)
+
+    def script(self, *, dialect: Dialect = "tensorir") -> str:
+        """Return the trace as a Python function that applies it to a schedule.
+
+        The text runs where it is pasted; with `dialect="tvm"` it has the form of TVM.
+        """
+        return python_function(self.insts, self.decisions, dialect)
+
+    @staticmethod
+    def from_python(text: str) -> Trace:
+        """Return the trace that `script` or `as_python` printed, here or by TVM.
+
+        The text is parsed, never executed. Raises DiagnosticError, which shows the place, for text
+        that is no trace: for an unknown primitive, an undefined variable, a wrong argument.
+        """
+        return Trace(*from_python(text))
+
+    def __str__(self) -> str:
+        return self.script()
+
+    __repr__ = __str__
+
+    def show(self, *, dialect: Dialect = "tensorir") -> None:
+        """Show the trace as Python, highlighted on a terminal and in a notebook."""
+        show_text(self.script(dialect=dialect))
+
+    def _repr_html_(self) -> str:
+        return text_to_html(self.script())
+
+    # -------------------------------------------------------------------------------------- files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON form, one instruction a line; a reader never sees half of it."""
+        insts, decisions = self.as_json()
+        rows = ",\n  ".join(json.dumps(inst) for inst in insts)
+        text = f"[[\n  {rows}\n],\n{json.dumps(decisions)}]\n"
+        with replaced_file(path) as file:
+            file.write(text.encode())
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Trace:
+        """Read a trace from a file; TraceError names the file, the line and what is wrong."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+            return Trace.from_json(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise TraceError(
+                f"{path}:{error.lineno}:{error.colno}: not a saved trace, the JSON is broken or "
+                f"cut short: {error.msg}"
+            ) from error
+        except TraceError as error:
+            raise type(error)(f"{path}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise TraceError(f"{path}: not a saved trace: {error}") from error
+
+
+def translate(value: Any, made: Mapping[Any, Any]) -> Any:
+    """Return a recorded argument with its random variables replaced by those that `made` gives.
+
+    Raises TraceError for a random variable that no instruction before produced.
+    """
+
+    def one(value: Any) -> Any:
+        if isinstance(value, (BlockRV, LoopRV)) or type(value) is Var:
+            if value not in made:
+                raise TraceIndexError(
+                    "IndexError: the trace uses a random variable before it is defined"
+                )
+            return made[value]
+        return substituted(value, made) if isinstance(value, (PrimExpr, IndexMap)) else value
+
+    return mapped(value, one)

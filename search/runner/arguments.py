@@ -1,0 +1,220 @@
+"""Arguments to check and to measure on: those that are made up, and those of a user."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codegen import empty
+from search.arg_info import ArgInfo
+from search.errors import TuningError
+from search.kinds import nearest
+from search.runner.argument_values import USUAL, Values
+from tensorir.function import PrimFunc
+from tensorir.nodes.dtype import DataType
+
+FLOATS: Final = frozenset(map(DataType, ("float16", "float32", "float64", "bfloat16")))
+"""The floats that can be made up and compared as numbers; others are compared as bits."""
+_OCTAVES: Final = 3
+"""Signed floats have magnitudes from 2 ** -3 to 2 ** 3."""
+
+InputData: TypeAlias = "Mapping[str, Any] | Callable[[], Mapping[str, Any]]"
+"""Arrays by the names of parameters or of their buffers, or a function that returns that."""
+
+
+@dataclass(frozen=True)
+class Fill:
+    """The recipe for the values of arguments.
+
+    Signed floats have both signs and magnitudes in [1/8, 8), and one in 16 is zero: a lost `max`,
+    `min` or `abs` shows, products neither overflow nor become subnormal, and sums of them stay in
+    the range of float16. The others lie in [0.5, 1.5), for programs that take no negative numbers.
+
+    Integers that are data have the full range of 8 and 16 bits, one in 8 is the lowest or the
+    highest number, so that saturation shows; wider ones lie in [-1000, 1000], where products do not
+    overflow. All others lie in [0, 8). Booleans are both.
+
+    An argument whose position is in `values` holds what is said there, and the file `given`
+    (written by `write_given`) has the arrays of those that are not made up.
+    """
+
+    signed: bool = False
+    integers_are_data: bool = False
+    values: Mapping[int, Values] = field(default_factory=dict)
+    given: str | None = None
+
+
+def random_arrays(
+    infos: Sequence[ArgInfo], seed: int, fill: Fill | None = None
+) -> list[NDArray[Any]]:
+    """Return one array for each argument, the same ones for the same seed.
+
+    Without `fill` they are positive and small. Data begin at a multiple of 64 bytes. A given array
+    is taken where it has the shape of the argument (a candidate may take it in another layout).
+    """
+    rng = np.random.default_rng(seed)
+    fill = fill or Fill()
+    given = {} if fill.given is None else _read_given(fill.given)
+    arrays: list[NDArray[Any]] = []
+    for position, info in enumerate(infos):
+        array = empty(info.shape, info.dtype)
+        own, values = given.get(position), fill.values.get(position)
+        if own is not None and own.shape == array.shape:
+            array[...] = own
+        elif values is not None:
+            problem = values.why_none(array.shape)
+            if problem is not None:
+                raise TuningError(f"argument {position} cannot be made up: {problem}")
+            array[...] = _numbers_in(values, array.shape, info.dtype.element, rng)
+        else:
+            array[...] = _values(info.dtype.element, array.shape, fill, rng)
+        arrays.append(array)
+    return arrays
+
+
+def write_given(path: str, arrays: Mapping[int, NDArray[Any]]) -> None:
+    """Write the arrays of arguments that are not made up, by their positions."""
+    np.savez(path, **{str(position): array for position, array in arrays.items()})  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=2)
+def _read_given(path: str) -> dict[int, NDArray[Any]]:
+    with np.load(path) as arrays:
+        return {int(position): arrays[position] for position in arrays}
+
+
+def _numbers_in(
+    values: Values, shape: Sequence[int], dtype: DataType, rng: np.random.Generator
+) -> NDArray[Any]:
+    """Return numbers in a range, none twice along the axes where they have to be distinct."""
+    if dtype in FLOATS:
+        return as_stored(rng.uniform(values.low, values.high, shape), dtype)
+    if not values.distinct:
+        return rng.integers(values.low, values.high + 1, shape, np.int64)
+    others = [axis for axis in range(len(shape)) if axis not in values.distinct]
+    order = [*others, *values.distinct]
+    count = math.prod(shape[axis] for axis in values.distinct)
+    rows = [
+        values.low + rng.choice(values.high + 1 - values.low, count, replace=False)
+        for _ in range(math.prod(shape[axis] for axis in others))
+    ]
+    drawn = np.array(rows, np.int64).reshape([shape[axis] for axis in order])
+    return drawn.transpose(np.argsort(order))
+
+
+def perturbed(
+    arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType], by: float, seed: int
+) -> list[NDArray[Any]]:
+    """Return copies whose floats differ from the given ones by up to the relative amount `by`."""
+    rng = np.random.default_rng(seed)
+    results: list[NDArray[Any]] = []
+    for array, dtype in zip(arrays, dtypes, strict=True):
+        result = empty(array.shape, dtype.element)
+        if dtype.element in FLOATS:
+            factor = 1 + by * rng.uniform(-1, 1, array.shape)
+            result[...] = as_stored(as_numbers(array, dtype) * factor, dtype)
+        else:
+            result[...] = array
+        results.append(result)
+    return results
+
+
+def as_numbers(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
+    """Return an array as numpy can compute with it: floats of 16 bits become float32."""
+    if dtype.element == "bfloat16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32) if dtype.element == "float16" else array
+
+
+def as_stored(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
+    """Return floats in the form in which numpy stores `dtype`; bfloat16 is cut off."""
+    if dtype.element == "bfloat16":
+        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return values.astype(dtype.to_numpy())
+
+
+def _values(
+    dtype: DataType, shape: Sequence[int], fill: Fill, rng: np.random.Generator
+) -> NDArray[Any]:
+    if dtype.is_bool:
+        return rng.integers(0, 2, shape, np.uint8).astype(np.bool_)
+    if dtype in FLOATS:
+        uniform = np.asarray(rng.random(shape, np.float32))  # a number where there are no axes
+        return as_stored(_signed(uniform, rng) if fill.signed else uniform + np.float32(0.5), dtype)
+    if not fill.integers_are_data or not dtype.is_integral:
+        return rng.integers(0, USUAL, shape, np.uint8)
+    if dtype.bits > 16:
+        return rng.integers(0 if dtype.is_uint else -1000, 1001, shape)
+    low = 0 if dtype.is_uint else -(2 ** (dtype.bits - 1))
+    high = low + 2**dtype.bits - 1
+    values = rng.integers(low, high + 1, shape, np.int32)
+    kind = rng.integers(0, 16, shape, np.uint8)
+    return np.where(kind == 0, low, np.where(kind == 1, high, values))
+
+
+def _signed(uniform: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+    values = np.exp2((uniform * 2 - 1) * np.float32(_OCTAVES))
+    kind = rng.integers(0, 32, uniform.shape, np.uint8)
+    signed = np.where(kind < 16, -values, values)
+    return np.where((kind == 0) | (kind == 16), np.float32(0), signed)
+
+
+def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int, NDArray[Any]]:
+    """Return the arrays that a user gives, by the positions of the parameters that they are for.
+
+    TuningError for a name that no parameter has, and for an array of another shape or dtype.
+    """
+    if input_data is None:
+        return {}
+    given = input_data() if callable(input_data) else input_data
+    if not isinstance(given, Mapping):
+        raise TuningError(
+            "input_data is a mapping from names of parameters to arrays, or a function that "
+            f"returns one, got {type(given).__name__}"
+        )
+    positions: dict[str, int] = {}
+    for position, param in enumerate(func.params):
+        positions[param.name] = position
+        if param in func.buffer_map:
+            positions[func.buffer_map[param].name] = position
+    infos = ArgInfo.from_prim_func(func)
+    found: dict[int, NDArray[Any]] = {}
+    for name, value in given.items():
+        if name not in positions:
+            raise TuningError(
+                f"input_data has an array for {name!r}, which is no parameter of the program"
+                + nearest(str(name), positions)
+            )
+        info = infos[positions[name]]
+        array = np.asarray(value)
+        dtype = info.dtype.to_numpy()
+        if array.shape != info.shape or array.dtype != dtype:
+            held = "" if str(dtype) == str(info.dtype) else f" (the bits of {info.dtype})"
+            raise TuningError(
+                f"input_data[{name!r}] has the shape {array.shape} and dtype {array.dtype}; the "
+                f"program takes {info.shape} of {dtype}{held}"
+            )
+        found[positions[name]] = array
+    return found
+
+
+def refuse_what_cannot_be_made_up(
+    func: PrimFunc, values: Mapping[int, Values], given: Mapping[int, Any]
+) -> None:
+    """Raise TuningError for an argument that no numbers can be chosen for and that is not given."""
+    infos = ArgInfo.from_prim_func(func)  # sizes that are left open are refused here
+    for position, choice in values.items():
+        info = infos[position]
+        problem = choice.why_none(info.shape)
+        if problem is not None and position not in given:
+            name = func.buffer_map[func.params[position]].name
+            raise TuningError(
+                f"the numbers in {name} cannot be made up: {problem}; give an array with "
+                f'input_data={{"{name}": ...}}'
+            )

@@ -1,0 +1,103 @@
+"""The marks on a root block that say what postprocessors make of the loops below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from schedule import BlockRV, Schedule
+from schedule.analysis.block_kind import is_spatial
+from search.errors import TuningError
+from search.schedule_rule.schedule_rule import ScheduleRule
+from search.spaces.annotations import (
+    PARALLEL,
+    REGISTER_TILE,
+    TILING_STRUCTURE,
+    UNROLL_EXPLICIT,
+    UNROLL_IMPLICIT,
+    VECTORIZE,
+)
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+
+
+class ParallelizeVectorizeUnroll(ScheduleRule):
+    """Annotates the root block with what `RewriteParallelVectorizeUnroll` then does.
+
+    Parallel loops get up to `max_jobs_per_core` iterations for each core, vector loops up to
+    `max_vectorize_extent`; -1 means none. For one core no loop is parallel: what was tuned for it
+    runs as it was measured wherever it is built for. The unroll limit is sampled from
+    `unroll_max_steps`, unless all blocks are spatial; `unroll_explicit` says whether the program is
+    unrolled or the loops are only marked for the compiler.
+    """
+
+    def __init__(
+        self,
+        max_jobs_per_core: int = 16,
+        max_vectorize_extent: int = 16,
+        unroll_max_steps: Sequence[int] | None = None,
+        unroll_explicit: bool = True,
+    ) -> None:
+        self.max_jobs_per_core = max_jobs_per_core
+        self.max_vectorize_extent = max_vectorize_extent
+        self.unroll_max_steps = list(unroll_max_steps or ())
+        self.unroll_explicit = unroll_explicit
+        self._max_parallel_extent = -1
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        super()._initialize_with_tune_context(context)
+        cores, jobs = self._task_cores(), self.max_jobs_per_core
+        self._max_parallel_extent = -1 if jobs == -1 or cores == 1 else cores * jobs
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Annotate the block if it is the root."""
+        sref = sch.get_sref(block)
+        if sref.parent is not None:
+            return [sch]
+        if self._max_parallel_extent != -1:
+            sch.annotate(block, PARALLEL, self._max_parallel_extent)
+        if self.max_vectorize_extent != -1:
+            sch.annotate(block, VECTORIZE, self.max_vectorize_extent)
+        blocks = sch.state.blocks(sch.state.func_name_of(sref))
+        if self.unroll_max_steps and not all(is_spatial(other) for other in blocks):
+            count = len(self.unroll_max_steps)
+            step = sch.sample_categorical(self.unroll_max_steps, [1.0 / count] * count)
+            key = UNROLL_EXPLICIT if self.unroll_explicit else UNROLL_IMPLICIT
+            sch.annotate(block, key, step)
+        return [sch]
+
+
+class SampleRegisterTile(ScheduleRule):
+    """Annotates the root block with how many vector registers `RewriteRegisterTile` may fill.
+
+    Sampled from `shares` of the registers of the target, where 0 leaves loops in their order, with
+    their probabilities (all the same by default), if some block is tiled in several levels and no
+    other rule has annotated the root. Without the annotation a tile may fill all registers.
+    `MutateRegisterTile` changes the decision.
+    """
+
+    def __init__(
+        self,
+        shares: Sequence[float] = (0, 0.25, 0.5, 0.75, 1),
+        probabilities: Sequence[float] | None = None,
+    ) -> None:
+        self.shares = tuple(shares)
+        self.probabilities = tuple(probabilities or [1 / len(shares)] * len(shares))
+        if len(self.probabilities) != len(self.shares):
+            raise TuningError(
+                f"SampleRegisterTile needs a probability for each of {len(self.shares)} shares of "
+                f"the registers, got {len(self.probabilities)}"
+            )
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Annotate the block if it is the root."""
+        sref = sch.get_sref(block)
+        blocks = sch.state.blocks(sch.state.func_name_of(sref))
+        tiled = any(TILING_STRUCTURE in other.block.annotations for other in blocks)
+        if sref.parent is None and tiled and REGISTER_TILE not in sref.block.annotations:
+            registers = self._task_target().vector_registers
+            limits = [round(registers * share) for share in self.shares]
+            limit = sch.sample_categorical(limits, self.probabilities)
+            sch.annotate(block, REGISTER_TILE, limit)
+        return [sch]

@@ -1,0 +1,62 @@
+"""The call graph of a module: which functions name which others of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tensorir.function import BaseFunc, PrimFunc
+from tensorir.nodes.expr import Call, GlobalVar
+from tensorir.relax.expr import GraphCall
+from tensorir.relax.function import Function
+from tensorir.rewriting.visit import walk
+
+
+def callees(func: BaseFunc | None) -> list[str]:
+    """Return the functions that a function names, each once, in order; none of an unknown kind."""
+    if not isinstance(func, (Function, PrimFunc)):
+        return []
+    found: dict[str, None] = {}
+    for node in walk(func.body):
+        if isinstance(node, (Call, GraphCall)):
+            node = node.op  # type: ignore[assignment]
+        if isinstance(node, GlobalVar):
+            found[node.name] = None
+    return list(found)
+
+
+def called(functions: Mapping[str, BaseFunc]) -> set[str]:
+    """Return the functions that any of these names."""
+    return {name for func in functions.values() for name in callees(func)}
+
+
+def reached(functions: Mapping[str, BaseFunc], names: Iterable[str]) -> list[str]:
+    """Return these functions and those that they call, through others too, unknown ones included.
+
+    A function comes before those that are reached through it only.
+    """
+    found: dict[str, None] = {}
+    waiting = [*names]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = None
+            waiting += callees(functions.get(name))
+    return list(found)
+
+
+def callees_first(functions: Mapping[str, BaseFunc]) -> list[str]:
+    """Return the names of functions, each behind those that it calls (cycles aside)."""
+    order: dict[str, None] = {}
+    entered: set[str] = set()
+    for start in functions:
+        stack: list[tuple[str, Iterator[str]]] = [("", iter([start]))]
+        while stack:
+            name, inner = stack[-1]
+            callee = next((n for n in inner if n in functions and n not in entered), None)
+            if callee is not None:
+                entered.add(callee)
+                stack.append((callee, iter(callees(functions[callee]))))
+            else:
+                order[name] = None
+                stack.pop()
+    return [name for name in order if name]

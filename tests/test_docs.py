@@ -1,0 +1,85 @@
+"""The pages of docs/ print what they say, name files and names that exist, and link to pages."""
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = {path.stem: path.read_text() for path in sorted(DOCS.glob("*.md"))}
+
+_spec = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
+assert _spec is not None
+assert _spec.loader is not None
+pages = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(pages)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
+    """In a process of its own: pages register primitives and passes."""
+    done = subprocess.run(
+        [sys.executable, str(DOCS / "pages.py"), name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_files_that_a_page_names_exist(name: str) -> None:
+    """And so do the names that stand beside them: `file.py` (`Name`, `other`)."""
+    for path, names in re.findall(
+        r"`((?:tensorir|schedule|codegen|search|tests|docs|benchmarks)/[\w/.]*)`(?: \(([^)]*)\))?",
+        PAGES[name],
+    ):
+        assert (ROOT / path).exists(), path
+        for member in re.findall(r"`([\w.]+)`", names):
+            word = re.escape(member.rsplit(".", 1)[-1])
+            assert re.search(rf"\b{word}\b", (ROOT / path).read_text()), f"{path}: {member}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_to_files(name: str) -> None:
+    prose = re.sub(r"```.*?```", "", PAGES[name], flags=re.DOTALL)
+    for target in re.findall(r"\]\((?!http)([^)#]+)", prose):
+        assert (DOCS / target).resolve().exists(), target
+
+
+def test_an_ellipsis_stands_for_anything() -> None:
+    assert pages.agrees("a\n...\nz", "a\nb\nc\nz")
+    assert pages.agrees("took ... seconds", "took 3 seconds")
+    assert not pages.agrees("a\nb", "a\nc")
+    assert not pages.agrees("a", "a\nb")
+
+
+def test_a_page_that_prints_something_else_is_found() -> None:
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
+    assert pages.run(page, "page") == page.replace("3", "2")
+
+
+def test_the_lists_of_rooms_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(DOCS / "rooms.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("package", ["tensorir", "schedule", "codegen", "search"])
+def test_the_docstring_of_a_package_says_its_rooms(package: str) -> None:
+    docstring = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
+    for room in sorted(path.parent.name for path in (ROOT / package).glob("*/__init__.py")):
+        assert f"`{room}`" in docstring, room
