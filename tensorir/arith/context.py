@@ -265,23 +265,15 @@ class Context:
         """Return an interval that holds every value of a sum."""
         return self.bound(value) if isinstance(value, Linear) else (value, value)
 
-    def floor_quotient(self, a: Interval, b: Interval) -> Interval:
-        """Divide, rounding down, by what is not 0."""
-        if b[0] == b[1] > 0:
+    def quotient(self, a: Interval, b: Interval, floors: bool) -> Interval:
+        """Divide by what is not 0, rounding down or toward zero."""
+        if floors and b[0] == b[1] > 0:
             return floor_bound(a[0], b[0]), floor_bound(a[1], b[0])
-        return floor_quotient(a, b) or EVERYTHING
+        return (floor_quotient if floors else trunc_quotient)(a, b) or EVERYTHING
 
-    def floor_remainder(self, a: Interval, b: Interval) -> Interval:
-        """Return the remainder of division that rounds down."""
-        return floor_remainder(a, b) or EVERYTHING
-
-    def trunc_quotient(self, a: Interval, b: Interval) -> Interval:
-        """Divide, rounding toward zero."""
-        return trunc_quotient(a, b) or EVERYTHING
-
-    def trunc_remainder(self, a: Interval, b: Interval) -> Interval:
-        """Return the remainder of division that rounds toward zero."""
-        return trunc_remainder(a, b) or EVERYTHING
+    def remainder(self, a: Interval, b: Interval, floors: bool) -> Interval:
+        """Return the remainder of division that rounds down or toward zero."""
+        return (floor_remainder if floors else trunc_remainder)(a, b) or EVERYTHING
 
     def extremum(self, values: list[Interval], largest: bool) -> Interval:
         """Return the smallest or the largest of several values."""

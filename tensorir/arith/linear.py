@@ -38,17 +38,11 @@ class Domain(Protocol[V]):
     def of(self, value: Linear | int) -> V:
         """Return the value of a sum."""
 
-    def floor_quotient(self, a: V, b: V) -> V:
-        """Divide, rounding down."""
+    def quotient(self, a: V, b: V, floors: bool) -> V:
+        """Divide, rounding down or toward zero."""
 
-    def floor_remainder(self, a: V, b: V) -> V:
-        """Return the remainder of division that rounds down."""
-
-    def trunc_quotient(self, a: V, b: V) -> V:
-        """Divide, rounding toward zero."""
-
-    def trunc_remainder(self, a: V, b: V) -> V:
-        """Return the remainder of division that rounds toward zero."""
+    def remainder(self, a: V, b: V, floors: bool) -> V:
+        """Return the remainder of division that rounds down or toward zero."""
 
     def extremum(self, values: list[V], largest: bool) -> V:
         """Return the smallest or the largest of several values."""
@@ -173,6 +167,8 @@ class Division(Atom):
 
     __slots__ = ("divisor", "index")
     divisor: Any
+    floors: ClassVar = True
+    """True if it is rounded down, False if toward zero."""
 
     def __init__(self, index: Linear, divisor: Linear | int) -> None:
         if isinstance(divisor, int):
@@ -184,7 +180,7 @@ class Division(Atom):
 
     def evaluate(self, domain: Domain[V]) -> V:
         """Return the value in a domain."""
-        return domain.floor_quotient(domain.of(self.index), domain.of(self.divisor))
+        return domain.quotient(domain.of(self.index), domain.of(self.divisor), self.floors)
 
 
 class Quotient(Division):
@@ -209,10 +205,7 @@ class TruncatedQuotient(Division):
     __slots__ = ()
     divisor: Linear
     rank = 10
-
-    def evaluate(self, domain: Domain[V]) -> V:
-        """Return the value in a domain."""
-        return domain.trunc_quotient(domain.of(self.index), domain.of(self.divisor))
+    floors = False
 
 
 class Product(Atom):
@@ -302,8 +295,8 @@ class Remainder(Piece):
 
     def evaluate(self, domain: Domain[V]) -> V:
         """Return the value in a domain."""
-        inner = domain.floor_remainder(domain.of(self.index), domain.of(self.modulus))
-        return inner if self.divisor == 1 else domain.floor_quotient(inner, domain.of(self.divisor))
+        inner = domain.remainder(domain.of(self.index), domain.of(self.modulus), True)
+        return inner if self.divisor == 1 else domain.quotient(inner, domain.of(self.divisor), True)
 
 
 class TruncatedRemainder(Piece):
@@ -319,7 +312,7 @@ class TruncatedRemainder(Piece):
 
     def evaluate(self, domain: Domain[V]) -> V:
         """Return the value in a domain."""
-        return domain.trunc_remainder(domain.of(self.index), domain.of(self.modulus))
+        return domain.remainder(domain.of(self.index), domain.of(self.modulus), False)
 
 
 def product_key(factors: tuple[Term, ...]) -> Key:

@@ -41,16 +41,14 @@ class _Residues:
         known = self._context.residues.get(piece, ANY)
         return piece.evaluate(self).meet(known) if isinstance(piece, Atom) else known
 
-    def floor_quotient(self, a: ModularSet, b: ModularSet) -> ModularSet:
-        return ANY if b.coeff or b.base < 1 else a.over(b.base)
+    def quotient(self, a: ModularSet, b: ModularSet, floors: bool) -> ModularSet:
+        return a.over(b.base) if floors and not b.coeff and b.base > 0 else ANY
 
-    def floor_remainder(self, a: ModularSet, b: ModularSet) -> ModularSet:
-        return ANY if b.coeff or b.base < 1 else a.remainder(b.base)
-
-    def trunc_quotient(self, a: ModularSet, b: ModularSet) -> ModularSet:
-        return ANY
-
-    def trunc_remainder(self, a: ModularSet, b: ModularSet) -> ModularSet:
+    def remainder(self, a: ModularSet, b: ModularSet, floors: bool) -> ModularSet:
+        if b.coeff or b.base < 1:
+            return ANY
+        if floors:
+            return a.remainder(b.base)
         return a if not a.coeff and 0 <= a.base < b.base else a.modulo(b.base)
 
     def extremum(self, values: list[ModularSet], largest: bool) -> ModularSet:

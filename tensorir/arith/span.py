@@ -155,58 +155,35 @@ class Span:
         point = Linear({}, value)
         return point, point
 
-    def floor_quotient(self, a: Ends, b: Ends) -> Ends:
-        """Divide, rounding down."""
-        return self._each(self._reader.floor_divide, a, b)
-
-    def trunc_quotient(self, a: Ends, b: Ends) -> Ends:
-        """Divide, rounding toward zero."""
-        return self._each(self._reader.truncated, a, b)
-
-    def _each(self, divide: Callable[[Linear, Linear], Linear], a: Ends, b: Ends) -> Ends:
+    def quotient(self, a: Ends, b: Ends, floors: bool) -> Ends:
+        """Divide by what holds still and is positive, rounding down or toward zero."""
         divisor = self._positive(b)
         if divisor is None:
             return UNLIMITED
         low, high = a
+        divide = self._reader.floor_divide if floors else self._reader.truncated
         return (
             None if low is None else divide(low, divisor),
             None if high is None else divide(high, divisor),
         )
 
-    def floor_remainder(self, a: Ends, b: Ends) -> Ends:
-        """Return the remainder of division that rounds down."""
-        modulus = self._positive(b)
-        if modulus is None:
-            return UNLIMITED
-        within = self._within_one(self._reader.floor_divide, a, modulus)
-        return within or (ZERO, modulus.plus_const(-1))
-
-    def trunc_remainder(self, a: Ends, b: Ends) -> Ends:
-        """Return the remainder of division that rounds toward zero."""
+    def remainder(self, a: Ends, b: Ends, floors: bool) -> Ends:
+        """Return the remainder of division; ends that have one quotient stay the ends."""
         modulus, reader = self._positive(b), self._reader
         if modulus is None:
             return UNLIMITED
-        within = self._within_one(reader.truncated, a, modulus)
-        if within is not None:
-            return within
         low, high = a
+        if low is not None and high is not None:
+            first, last = self.quotient(a, b, floors)
+            assert first is not None
+            assert last is not None
+            if reader.bound(last.plus(first, -1)) == (0, 0):
+                passed = reader.product(first, modulus)
+                return low.plus(passed, -1), high.plus(passed, -1)
         most = modulus.plus_const(-1)
-        from_zero = low is not None and reader.at_least_zero(low)
-        up_to_zero = high is not None and reader.at_least_zero(high.times(-1))
+        from_zero = floors or (low is not None and reader.at_least_zero(low))
+        up_to_zero = not floors and high is not None and reader.at_least_zero(high.times(-1))
         return ZERO if from_zero else most.times(-1), ZERO if up_to_zero else most
-
-    def _within_one(
-        self, divide: Callable[[Linear, Linear], Linear], ends: Ends, modulus: Linear
-    ) -> Ends | None:
-        """Return the remainders of ends that have one quotient, None if they may have several."""
-        low, high = ends
-        if low is None or high is None:
-            return None
-        below = divide(low, modulus)
-        if self._reader.bound(divide(high, modulus).plus(below, -1)) != (0, 0):
-            return None
-        passed = self._reader.product(below, modulus)
-        return low.plus(passed, -1), high.plus(passed, -1)
 
     def _positive(self, divisor: Ends) -> Linear | None:
         """Return a divisor that holds still and is positive, None for any other."""

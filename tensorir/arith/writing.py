@@ -130,10 +130,13 @@ class Writer:
         """Return a sum as an expression."""
         return self.write(value) if isinstance(value, Linear) else self._const(value)
 
-    floor_quotient = staticmethod(floordiv)
-    floor_remainder = staticmethod(floormod)
-    trunc_quotient = staticmethod(truncdiv)
-    trunc_remainder = staticmethod(truncmod)
+    def quotient(self, a: PrimExpr, b: PrimExpr, floors: bool) -> PrimExpr:
+        """Divide, rounding down or toward zero."""
+        return floordiv(a, b) if floors else truncdiv(a, b)
+
+    def remainder(self, a: PrimExpr, b: PrimExpr, floors: bool) -> PrimExpr:
+        """Return the remainder of division that rounds down or toward zero."""
+        return floormod(a, b) if floors else truncmod(a, b)
 
     def extremum(self, values: list[PrimExpr], largest: bool) -> PrimExpr:
         """Return the smallest or the largest of several expressions."""
