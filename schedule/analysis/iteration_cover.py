@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from schedule.analysis.bindings import affine_map, axis_domain
 from schedule.analysis.regions import path_domain
@@ -19,7 +19,7 @@ from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import linear_of
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Range
-from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.expr import EQ, BufferLoad, IterVar, PrimExpr
 from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.rewriting.visit import substitute, uses_var, walk
 
@@ -122,44 +122,25 @@ def stays_within(
     instance that corresponds to none of the producer would be lost if it followed the producer's
     loops.
     """
-    reader, writer = _Bounds(reader_axes), _Bounds(writer_axes)
+    of_reader, of_writer = _bounds(reader_axes), _bounds(writer_axes)
     for wanted, given in zip(read, stored, strict=True):
-        if reader.low(wanted) < writer.low(given) or reader.high(wanted) > writer.high(given):
+        (low, high), (first, last) = of_reader(wanted), of_writer(given)
+        if low < first or high > last:
             return False
     return True
 
 
-class _Bounds:
-    """Bounds of regions in the axes of a block; most regions are points at an axis."""
+def _bounds(axes: Sequence[IterVar]) -> Callable[[Range], tuple[int, int]]:
+    """Return a function that gives the bounds of ranges in the axes of a block."""
+    analyzer = Analyzer()
+    for var, domain in axis_domain(axes).items():
+        analyzer.bind(var, domain)
 
-    def __init__(self, axes: Sequence[IterVar]) -> None:
-        self._domains = axis_domain(axes)
-        self._analyzer: Analyzer | None = None
+    def bounds(values: Range) -> tuple[int, int]:
+        first = analyzer.const_int_bound(values.min)
+        if is_const_int(values.extent, 1):
+            return first.min_value, first.max_value
+        last = analyzer.const_int_bound(values.min + values.extent - 1)
+        return first.min_value, last.max_value
 
-    def low(self, region: Range) -> int:
-        domain = self._whole(region.min)
-        return self._bound(region.min)[0] if domain is None else domain[0]
-
-    def high(self, region: Range) -> int:
-        domain = self._whole(region.min)
-        if domain is not None and is_const_int(region.extent, 1):
-            return domain[1]
-        return self._bound(region.min + region.extent - 1)[1]
-
-    def _whole(self, index: PrimExpr) -> tuple[int, int] | None:
-        """Return the bounds of an index that is an axis of constant extent, else None."""
-        domain = self._domains.get(index) if isinstance(index, Var) else None
-        if domain is None:
-            return None
-        low, extent = domain.min, domain.extent
-        if not (isinstance(low, IntImm) and isinstance(extent, IntImm)):
-            return None
-        return low.value, low.value + extent.value - 1
-
-    def _bound(self, index: PrimExpr) -> tuple[int, int]:
-        if self._analyzer is None:
-            self._analyzer = Analyzer()
-            for var, domain in self._domains.items():
-                self._analyzer.bind(var, domain)
-        bound = self._analyzer.const_int_bound(index)
-        return bound.min_value, bound.max_value
+    return bounds

@@ -8,7 +8,7 @@ the difference. Comparisons come out as `<`, `<=`, `==` and `!=` only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,7 +32,7 @@ from tensorir.arith.opaque import expr_key
 from tensorir.arith.polynomial import least_values
 from tensorir.arith.residues import learned, residue_of
 from tensorir.arith.simplifier import simplifier
-from tensorir.arith.terms import reads_memory
+from tensorir.arith.terms import choice_of, reads_memory
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
@@ -112,7 +112,7 @@ class Analyzer:
         facts = [this.plus(low, -1), end.plus(this, -1).plus_const(-1)]
         facts.extend(
             Linear({symbol: 1}, -least)
-            for symbol, least in least_values(extent, context.term_bound)
+            for symbol, least in least_values(extent, context.piece_bound)
             if isinstance(symbol, Var)
         )
         return Context(context, Statement(_lasting(facts), var, origin, interval))
@@ -302,7 +302,7 @@ class Analyzer:
         low, high = self._linear.bound(linear)
         if low == high or not is_scalar_integer(value.dtype):
             return low, high
-        choice = _choice(value)
+        choice = choice_of(value)
         if choice is not None:
             condition, *values = choice
             with self.constraint_scope(condition):
@@ -348,15 +348,6 @@ class Scope:
 
     def __exit__(self, *_: object) -> None:
         self._reader.context = self._outside
-
-
-def _choice(value: PrimExpr) -> Sequence[PrimExpr] | None:
-    """Return the condition and the values of a choice, None for anything else."""
-    if isinstance(value, e.Select):
-        return value.condition, value.true_value, value.false_value
-    if isinstance(value, e.Call) and getattr(value.op, "short_name", "") == "if_then_else":
-        return value.args
-    return None
 
 
 def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:

@@ -100,7 +100,7 @@ class Comparisons:
             difference = difference.over(divisor)
         if all(c < 0 for c in difference.terms.values()):
             difference = difference.times(-1)
-        decided = self._one_case(difference)
+        decided = self._by_cases(difference, 1)
         if decided is not None:
             return self.zero(decided, dtype, equal)
         factored = self._factored(difference, dtype, equal)
@@ -129,27 +129,6 @@ class Comparisons:
             return [inside]
         shorter = self._without_fraction(gap)
         return [] if shorter is None else [shorter]
-
-    def _one_case(self, difference: Linear) -> Linear | None:
-        """Return a shorter sum that is 0 where one with an extremum is, None if there is none.
-
-        An alternative on the far side of 0 is never the one that makes the sum 0.
-        """
-        for term, c in difference.terms.items():
-            if type(term) is not Extremum:
-                continue
-            rest = Linear({t: d for t, d in difference.terms.items() if t is not term}, 0)
-            rest = rest.plus_const(difference.const)
-            sign = -1 if term.largest == (c > 0) else 1
-            cases = [rest.plus(arg, c) for arg in term.args]
-            near = [
-                case
-                for case in cases
-                if not self._reader.at_least_zero(case.times(sign).plus_const(-1))
-            ]
-            if len(near) == 1:
-                return near[0]
-        return None
 
     def _factored(self, difference: Linear, dtype: DataType, equal: bool) -> PrimExpr | None:
         """Return that one factor of a product of indices is 0, or that none is."""
@@ -191,17 +170,21 @@ class Comparisons:
                 return head
         return None
 
-    def _by_cases(self, gap: Linear) -> Linear | None:
-        """Replace a minimum or maximum where one alternative decides."""
-        for term, c in gap.terms.items():
+    def _by_cases(self, total: Linear, beyond: int = 0) -> Linear | None:
+        """Return a shorter sum that is at least 0 where one with an extremum is, None without one.
+
+        There is one if a single alternative may decide: the others are never what makes the sum
+        negative, or never what keeps it from that. With `beyond` 1 the sums are 0 together.
+        """
+        for term, c in total.terms.items():
             if type(term) is not Extremum:
                 continue
-            rest = Linear({t: d for t, d in gap.terms.items() if t is not term}, gap.const)
+            rest = Linear({t: d for t, d in total.terms.items() if t is not term}, total.const)
             any_will_do = term.largest == (c > 0)
             open_cases: list[Linear] = []
             for arg in term.args:
                 case = rest.plus(arg, c)
-                without_effect = negative(case) if any_will_do else case
+                without_effect = negative(case) if any_will_do else case.plus_const(-beyond)
                 if not self._reader.at_least_zero(without_effect):
                     open_cases.append(case)
             if len(open_cases) == 1:

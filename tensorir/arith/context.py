@@ -20,18 +20,7 @@ from tensorir.arith.const_interval import (
     type_interval,
     value_interval,
 )
-from tensorir.arith.linear import (
-    Atom,
-    Extremum,
-    Linear,
-    Opaque,
-    Product,
-    Quotient,
-    SymbolicQuotient,
-    Term,
-    TruncatedQuotient,
-    Wrapped,
-)
+from tensorir.arith.linear import Atom, Linear, Opaque, Piece, Term, Wrapped
 from tensorir.arith.modular import ANY, ModularSet
 from tensorir.arith.terms import mentions, variables_of
 from tensorir.nodes.expr import BufferLoad, PrimExpr, SizeVar, Var, integer_limits
@@ -169,7 +158,7 @@ class Context:
         if not isinstance(term, Var):
             self.facts = (*self.facts, fact)
             return
-        low, high = self.term_bound(term)
+        low, high = self.piece_bound(term)
         narrowed = (
             (max(low, -(fact.const // c)), high) if c > 0 else (low, min(high, fact.const // -c))
         )
@@ -217,10 +206,10 @@ class Context:
             return linear.const, linear.const
         if linear.stamp == self.stamp:
             return linear.bound
-        if linear.parts is None:
-            low, high = self._sum([(c, self.term_bound(t)) for t, c in linear.terms.items()])
-        else:
-            low, high = self._sum([(c, self.piece_bound(p)) for c, p in linear.parts])
+        parts = linear.parts
+        if parts is None:
+            parts = [(c, term) for term, c in linear.terms.items()]
+        low, high = self._sum([(c, self.piece_bound(p)) for c, p in parts])
         low, high = low + linear.rest, high + linear.rest
         if self.facts:
             low, high = self._tighten(linear, low, high)
@@ -255,53 +244,48 @@ class Context:
                 high = min(high, offset)
         return low, high
 
-    def piece_bound(self, piece: object) -> Interval:
-        """Return the bound of a term or of a remainder."""
-        if isinstance(piece, (Remainder, SymbolicRemainder, TruncatedRemainder)):
-            return piece.bound(self)
-        return self.term_bound(piece)  # type: ignore[arg-type]
-
-    def term_bound(self, term: Term) -> Interval:
-        """Return an interval that holds every value of a term."""
-        if isinstance(term, Atom):
-            if term.stamp != self.stamp:
-                low, high = self._atom_bound(term)
+    def piece_bound(self, piece: Term | Piece) -> Interval:
+        """Return an interval that holds every value of a term or of a remainder."""
+        if isinstance(piece, Atom):
+            if piece.stamp != self.stamp:
+                low, high = piece.evaluate(self)
                 if self.facts:
-                    low, high = self._tighten(Linear({term: 1}, 0), low, high)
-                term.bound = low, high
-                term.stamp = self.stamp
-            return term.bound
-        known = self.ranges.get(term)
-        if known is None:
-            return _unbound(term)
-        return known
+                    low, high = self._tighten(Linear({piece: 1}, 0), low, high)
+                piece.bound = low, high
+                piece.stamp = self.stamp
+            return piece.bound
+        if isinstance(piece, Piece):
+            return piece.evaluate(self)
+        known = self.ranges.get(piece)
+        return _unbound(piece) if known is None else known
 
-    def _atom_bound(self, atom: Atom) -> Interval:
-        if type(atom) is Quotient:
-            low, high = self.bound(atom.index)
-            return floor_bound(low, atom.divisor), floor_bound(high, atom.divisor)
-        if type(atom) is Extremum:
-            bounds = [self.bound(a) for a in atom.args]
-            pick = max if atom.largest else min
-            return pick(b[0] for b in bounds), pick(b[1] for b in bounds)
-        if type(atom) is Opaque:
-            return self._opaque_bound(atom)
-        if type(atom) is Wrapped:
-            return integer_limits(atom.dtype)
-        if type(atom) is Product:
-            return self._product_bound(atom)
-        if type(atom) is SymbolicQuotient:
-            return floor_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
-        if type(atom) is TruncatedQuotient:
-            return trunc_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
-        return EVERYTHING
+    # ------------------------------------------------------------- the domain of intervals
 
-    def _product_bound(self, atom: Product) -> Interval:
-        """Return the bound of a product; what a factor is squared to is not negative."""
+    def of(self, value: Linear | int) -> Interval:
+        """Return an interval that holds every value of a sum."""
+        return self.bound(value) if isinstance(value, Linear) else (value, value)
+
+    def quotient(self, a: Interval, b: Interval, floors: bool) -> Interval:
+        """Divide by what is not 0, rounding down or toward zero."""
+        if floors and b[0] == b[1] > 0:
+            return floor_bound(a[0], b[0]), floor_bound(a[1], b[0])
+        return (floor_quotient if floors else trunc_quotient)(a, b) or EVERYTHING
+
+    def remainder(self, a: Interval, b: Interval, floors: bool) -> Interval:
+        """Return the remainder of division that rounds down or toward zero."""
+        return (floor_remainder if floors else trunc_remainder)(a, b) or EVERYTHING
+
+    def extremum(self, values: list[Interval], largest: bool) -> Interval:
+        """Return the smallest or the largest of several values."""
+        pick = max if largest else min
+        return pick(v[0] for v in values), pick(v[1] for v in values)
+
+    def product(self, factors: tuple[Term, ...]) -> Interval:
+        """Multiply terms; what one is squared to is not negative."""
         parts: list[Interval] = []
-        for factor in dict.fromkeys(atom.factors):
-            low, high = self.term_bound(factor)
-            squares, single = divmod(atom.factors.count(factor), 2)
+        for factor in dict.fromkeys(factors):
+            low, high = self.piece_bound(factor)
+            squares, single = divmod(factors.count(factor), 2)
             if squares:
                 least = 0 if low <= 0 <= high else min(abs(low), abs(high))
                 most = max(abs(low), abs(high))
@@ -309,12 +293,17 @@ class Context:
             parts += [(low, high)] * single
         return reduce(product, parts)
 
-    def _opaque_bound(self, atom: Opaque) -> Interval:
-        if self.reader is None or type(atom.expr) is BufferLoad:
-            return atom.interval
-        found = value_interval(atom.expr, self._operand_bound)
-        low, high = atom.interval
-        return atom.interval if found is None else (max(low, found[0]), min(high, found[1]))
+    def wrapped(self, term: Wrapped) -> Interval:
+        """Return what a dtype holds."""
+        return integer_limits(term.dtype)
+
+    def opaque(self, term: Opaque) -> Interval:
+        """Return an interval that holds every value of what is not linear."""
+        if self.reader is None or type(term.expr) is BufferLoad:
+            return term.interval
+        found = value_interval(term.expr, self._operand_bound)
+        low, high = term.interval
+        return term.interval if found is None else (max(low, found[0]), min(high, found[1]))
 
     def _operand_bound(self, expr: PrimExpr) -> Interval | None:
         limits = type_interval(expr)
@@ -343,56 +332,3 @@ def _unbound(var: Var) -> Interval:
         return 0, INFINITE
     dtype = var.dtype
     return integer_limits(dtype) if dtype.is_integral and not holds_indices(dtype) else EVERYTHING
-
-
-class Remainder:
-    """`(index % modulus) // divisor`: what a sum of quotients is printed and bounded as."""
-
-    __slots__ = ("divisor", "index", "modulus")
-
-    def __init__(self, index: Linear, modulus: int, divisor: int) -> None:
-        self.index = index
-        self.modulus = modulus
-        self.divisor = divisor
-
-    def bound(self, context: Context) -> Interval:
-        """Return an interval that holds every value."""
-        modulus = self.modulus
-        low, high = floor_remainder(context.bound(self.index), (modulus, modulus)) or EVERYTHING
-        return low // self.divisor, high // self.divisor
-
-
-class TruncatedRemainder:
-    """The remainder of `index` divided by `modulus`, rounding toward zero."""
-
-    __slots__ = ("index", "modulus")
-
-    def __init__(self, index: Linear, modulus: int) -> None:
-        self.index = index
-        self.modulus = modulus
-
-    def bound(self, context: Context) -> Interval:
-        """Return an interval that holds every value."""
-        found = trunc_remainder(context.bound(self.index), (self.modulus, self.modulus))
-        assert found is not None
-        return found
-
-
-class SymbolicRemainder:
-    """`(index % modulus) // divisor` where modulus and divisor are expressions."""
-
-    __slots__ = ("divisor", "index", "modulus")
-
-    def __init__(self, index: Linear, modulus: Linear, divisor: Linear) -> None:
-        self.index = index
-        self.modulus = modulus
-        self.divisor = divisor
-
-    def bound(self, context: Context) -> Interval:
-        """Return an interval that holds every value."""
-        low, high = context.bound(self.modulus)
-        least, most = context.bound(self.divisor)
-        if low < 1 or least < 1:
-            return EVERYTHING
-        inner = floor_remainder(context.bound(self.index), (low, high)) or EVERYTHING
-        return floor_quotient(inner, (least, most)) or EVERYTHING

@@ -14,7 +14,7 @@ their interval of values and the stamp of the context that it was computed in.
 from __future__ import annotations
 
 from math import gcd
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from tensorir.arith.const_interval import Interval
 from tensorir.nodes.dtype import DataType
@@ -25,14 +25,68 @@ Key: TypeAlias = Any
 """A hashable value that is equal for equal structure."""
 
 
-class Atom:
-    """A non-linear term. `key` is its structure, `depth` how many atoms are nested in it."""
+V = TypeVar("V")
 
-    __slots__ = ("bound", "depth", "key", "stamp")
-    key: Key
-    depth: int
+
+class Domain(Protocol[V]):
+    """Values of some kind, and what the operations of terms do to them.
+
+    Intervals, residue classes, ends that hold still, expressions: each is a domain, and a term is
+    evaluated in it (abstract interpretation, Cousot and Cousot 1977).
+    """
+
+    def of(self, value: Linear | int) -> V:
+        """Return the value of a sum."""
+
+    def quotient(self, a: V, b: V, floors: bool) -> V:
+        """Divide, rounding down or toward zero."""
+
+    def remainder(self, a: V, b: V, floors: bool) -> V:
+        """Return the remainder of division that rounds down or toward zero."""
+
+    def extremum(self, values: list[V], largest: bool) -> V:
+        """Return the smallest or the largest of several values."""
+
+    def product(self, factors: tuple[Term, ...]) -> V:
+        """Return the product of terms."""
+
+    def wrapped(self, term: Wrapped) -> V:
+        """Return a sum wrapped around."""
+
+    def opaque(self, term: Opaque) -> V:
+        """Return what is not linear."""
+
+
+class Piece:
+    """Something that is not linear: an operation on sums, its `operands`, and on `numbers`.
+
+    `rank` is the position of its kind in the canonical order of terms.
+    """
+
+    __slots__ = ("numbers", "operands")
+    rank: ClassVar[int]
+
+    def __init__(self, operands: tuple[Linear, ...], numbers: tuple[int, ...] = ()) -> None:
+        self.operands: Final = operands
+        self.numbers: Final = numbers
+
+    def evaluate(self, domain: Domain[V]) -> V:
+        """Return the value in a domain."""
+        raise NotImplementedError
+
+
+class Atom(Piece):
+    """A piece that is a term of its own. `key` is its structure."""
+
+    __slots__ = ("bound", "key", "stamp")
     bound: Interval
-    stamp: int
+
+    def __init__(
+        self, operands: tuple[Linear, ...], numbers: tuple[int, ...] = (), key: Key = None
+    ) -> None:
+        super().__init__(operands, numbers)
+        self.key: Final = key or (type(self), *[a.key for a in operands], *numbers)
+        self.stamp = -1
 
 
 Term: TypeAlias = Var | Atom
@@ -90,10 +144,6 @@ class Linear:
         """Return the greatest common divisor of the coefficients, 0 if there are none."""
         return gcd(*self.terms.values())
 
-    def depth(self) -> int:
-        """Return the depth of the most nested term, 0 for variables alone."""
-        return max((t.depth for t in self.terms if isinstance(t, Atom)), default=0)
-
 
 def add_terms(into: Terms, terms: Terms, scale: int) -> None:
     """Add `scale` times `terms` to `into`, which may get coefficients of 0."""
@@ -112,94 +162,157 @@ def without_zeros(terms: Terms) -> Terms:
 ZERO: Final = Linear({}, 0)
 
 
-class Quotient(Atom):
+class Division(Atom):
+    """A quotient of sums; the divisor may be an int."""
+
+    __slots__ = ("divisor", "index")
+    divisor: Any
+    floors: ClassVar = True
+    """True if it is rounded down, False if toward zero."""
+
+    def __init__(self, index: Linear, divisor: Linear | int) -> None:
+        if isinstance(divisor, int):
+            super().__init__((index,), (divisor,))
+        else:
+            super().__init__((index, divisor))
+        self.index: Final = index
+        self.divisor = divisor
+
+    def evaluate(self, domain: Domain[V]) -> V:
+        """Return the value in a domain."""
+        return domain.quotient(domain.of(self.index), domain.of(self.divisor), self.floors)
+
+
+class Quotient(Division):
     """`index // divisor`, rounded down; the divisor is an int above 1 and no term divides by it."""
 
-    __slots__ = ("divisor", "index")
-
-    def __init__(self, index: Linear, divisor: int) -> None:
-        self.index: Final = index
-        self.divisor: Final = divisor
-        self.key = (Quotient, index.key, divisor)
-        self.depth = index.depth() + 1
-        self.stamp = -1
+    __slots__ = ()
+    divisor: int
+    rank = 3
 
 
-class SymbolicQuotient(Atom):
+class SymbolicQuotient(Division):
     """`index // divisor`, rounded down, by an expression."""
 
-    __slots__ = ("divisor", "index")
-
-    def __init__(self, index: Linear, divisor: Linear) -> None:
-        self.index: Final = index
-        self.divisor: Final = divisor
-        self.key = (SymbolicQuotient, index.key, divisor.key)
-        self.depth = max(index.depth(), divisor.depth()) + 1
-        self.stamp = -1
+    __slots__ = ()
+    divisor: Linear
+    rank = 6
 
 
-class TruncatedQuotient(Atom):
+class TruncatedQuotient(Division):
     """`index / divisor`, rounded toward zero; a constant divisor is above 1."""
 
-    __slots__ = ("divisor", "index")
-
-    def __init__(self, index: Linear, divisor: Linear) -> None:
-        self.index: Final = index
-        self.divisor: Final = divisor
-        self.key = (TruncatedQuotient, index.key, divisor.key)
-        self.depth = max(index.depth(), divisor.depth()) + 1
-        self.stamp = -1
+    __slots__ = ()
+    divisor: Linear
+    rank = 10
+    floors = False
 
 
 class Product(Atom):
     """The product of terms, with repetition; the order is that of first appearance."""
 
     __slots__ = ("factors",)
+    rank = 4
 
     def __init__(self, factors: tuple[Term, ...]) -> None:
+        super().__init__((), (), product_key(factors))
         self.factors: Final = factors
-        self.key = product_key(factors)
-        self.depth = max((t.depth for t in factors if isinstance(t, Atom)), default=0) + 1
-        self.stamp = -1
+
+    def evaluate(self, domain: Domain[V]) -> V:
+        """Return the value in a domain."""
+        return domain.product(self.factors)
 
 
 class Extremum(Atom):
     """The smallest (or, if `largest`, the largest) of two or more alternatives."""
 
     __slots__ = ("args", "largest")
+    rank = 5
 
     def __init__(self, args: tuple[Linear, ...], largest: bool) -> None:
+        super().__init__(args, (largest,), (Extremum, largest, frozenset(a.key for a in args)))
         self.args: Final = args
         self.largest: Final = largest
-        self.key = extremum_key(args, largest)
-        self.depth = max(a.depth() for a in args) + 1
-        self.stamp = -1
+
+    def evaluate(self, domain: Domain[V]) -> V:
+        """Return the value in a domain."""
+        return domain.extremum([domain.of(arg) for arg in self.args], self.largest)
 
 
 class Wrapped(Atom):
     """A linear combination wrapped around to what an integer dtype holds."""
 
     __slots__ = ("dtype", "index")
+    rank = 9
 
     def __init__(self, index: Linear, dtype: DataType) -> None:
+        super().__init__((index,), (dtype.bits,), (Wrapped, index.key, dtype))
         self.index: Final = index
         self.dtype: Final = dtype
-        self.key = (Wrapped, index.key, dtype)
-        self.depth = index.depth() + 1
-        self.stamp = -1
+
+    def evaluate(self, domain: Domain[V]) -> V:
+        """Return the value in a domain."""
+        return domain.wrapped(self)
 
 
 class Opaque(Atom):
     """Any other expression, its parts simplified; `interval` holds in every context."""
 
     __slots__ = ("expr", "interval")
+    rank = 7
 
-    def __init__(self, expr: PrimExpr, key: Key, interval: Interval, depth: int = 1) -> None:
+    def __init__(self, expr: PrimExpr, key: Key, interval: Interval) -> None:
+        super().__init__((), (), key)
         self.expr: Final = expr
-        self.key = key
         self.interval: Final = interval
-        self.depth = depth
-        self.stamp = -1
+
+    def evaluate(self, domain: Domain[V]) -> V:
+        """Return the value in a domain."""
+        return domain.opaque(self)
+
+
+class Remainder(Piece):
+    """`(index % modulus) // divisor`: what a sum of quotients is printed and bounded as.
+
+    Modulus and divisor are ints, or both are sums.
+    """
+
+    __slots__ = ("divisor", "index", "modulus")
+
+    def __init__(self, index: Linear, modulus: Any, divisor: Any) -> None:
+        if isinstance(modulus, int):
+            super().__init__((index,), (modulus, divisor))
+        else:
+            super().__init__((index, modulus, divisor))
+        self.index: Final = index
+        self.modulus: Final = modulus
+        self.divisor: Final = divisor
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """The position in the canonical order of terms."""
+        return 2 if self.numbers else 8
+
+    def evaluate(self, domain: Domain[V]) -> V:
+        """Return the value in a domain."""
+        inner = domain.remainder(domain.of(self.index), domain.of(self.modulus), True)
+        return inner if self.divisor == 1 else domain.quotient(inner, domain.of(self.divisor), True)
+
+
+class TruncatedRemainder(Piece):
+    """The remainder of `index` divided by `modulus`, rounding toward zero."""
+
+    __slots__ = ("index", "modulus")
+    rank = 11
+
+    def __init__(self, index: Linear, modulus: int) -> None:
+        super().__init__((index,), (modulus,))
+        self.index: Final = index
+        self.modulus: Final = modulus
+
+    def evaluate(self, domain: Domain[V]) -> V:
+        """Return the value in a domain."""
+        return domain.remainder(domain.of(self.index), domain.of(self.modulus), False)
 
 
 def product_key(factors: tuple[Term, ...]) -> Key:
@@ -208,8 +321,3 @@ def product_key(factors: tuple[Term, ...]) -> Key:
     for term in factors:
         powers[term] = powers.get(term, 0) + 1
     return (Product, frozenset(powers.items()))
-
-
-def extremum_key(args: tuple[Linear, ...], largest: bool) -> Key:
-    """Return the key of an extremum."""
-    return (Extremum, largest, frozenset(a.key for a in args))

@@ -7,7 +7,7 @@ from math import gcd
 from typing import Final
 
 from tensorir.arith.const_interval import HALF_INFINITE, Interval
-from tensorir.arith.context import Context, Remainder, TruncatedRemainder
+from tensorir.arith.context import Context
 from tensorir.arith.extrema import alternatives, common_part, differences
 from tensorir.arith.linear import (
     ZERO,
@@ -18,10 +18,12 @@ from tensorir.arith.linear import (
     Opaque,
     Product,
     Quotient,
+    Remainder,
     SymbolicQuotient,
     Term,
     Terms,
     TruncatedQuotient,
+    TruncatedRemainder,
     Wrapped,
     without_zeros,
 )
@@ -189,7 +191,7 @@ class Linearizer:
             return None
         rest = Linear({}, index.rest % factor)
         for c, piece in parts:
-            if type(piece) is Remainder:
+            if isinstance(piece, Remainder) and piece.numbers:
                 part, upper = (
                     self.quotient(piece.index, d) for d in (piece.divisor, piece.modulus)
                 )

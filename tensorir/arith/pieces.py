@@ -7,29 +7,37 @@ same holds of divisors that are not constant: `x - x // m * m` is `x % m`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, TypeAlias
 
-from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
 from tensorir.arith.extrema import absorbed
 from tensorir.arith.linear import (
     Atom,
+    Division,
     Extremum,
     Key,
     Linear,
+    Piece,
     Product,
     Quotient,
+    Remainder,
     SymbolicQuotient,
     Term,
     Terms,
     TruncatedQuotient,
+    TruncatedRemainder,
     add_terms,
     product_key,
 )
 from tensorir.arith.polynomial import Monomial, degree, factors, without
 
-Piece: TypeAlias = Term | Remainder | SymbolicRemainder | TruncatedRemainder
-Pieces: TypeAlias = list[tuple[int, Piece]]
+Pieces: TypeAlias = list[tuple[int, Term | Piece]]
+
+Found: TypeAlias = list[tuple[int, int, Term | Piece]]
+"""Pieces with their positions and coefficients."""
+
+Group: TypeAlias = tuple[Piece, Terms, Collection[Term], int]
+"""A remainder as a sum of terms and a constant, and the terms in whose place it is written."""
 
 
 _GROUPED: Final = frozenset({Quotient, Product, TruncatedQuotient, Extremum})
@@ -56,65 +64,80 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     extrema = [t for t in grouped if type(t) is Extremum] if absorb else []
     left = dict(linear.terms)
     order = {term: k for k, term in enumerate(linear.terms)}
-    found: list[tuple[int, int, Piece]] = []
+    found: Found = []
     for extremum in extrema:
         if extremum in left:
             linear.rest -= _absorb(extremum, left, linear.rest, order, found)
     for quotient in sorted(quotients, key=lambda q: -q.divisor):
         if quotient in left:
-            linear.rest -= _extract(quotient, left, order, found)
+            linear.rest -= _take(_by_constant(quotient, left), left, order, found)
     for part in truncated:
         if part in left:
-            linear.rest -= _extract_truncated(part, left, order, found)
+            linear.rest -= _take(_toward_zero(part), left, order, found)
     for quotient in quotients:
         if quotient.divisor == 2 and quotient in left:
-            _extract_half(quotient, left, order, found)
+            _take(_halves(quotient, left), left, order, found)
     if products:
         divided = {f: None for t in products for f in t.factors if type(f) is SymbolicQuotient}
         for symbolic in sorted(divided, key=lambda q: -degree(q.divisor)):
-            _extract_symbolic(symbolic, left, order, found)
+            _take(_by_symbol(symbolic, left), left, order, found)
     found.extend((order[t], c, t) for t, c in left.items())
     found.sort(key=lambda item: item[0])
     linear.parts = [(c, piece) for _, c, piece in found]
     return linear.parts  # type: ignore[no-any-return]
 
 
-def _extract(
-    quotient: Quotient,
-    left: dict[Term, int],
-    order: dict[Term, int],
-    found: list[tuple[int, int, Piece]],
-) -> int:
-    """Take the remainder that ends in `quotient` out of `left`, if there is one.
+def _take(groups: Iterable[Group], left: Terms, order: dict[Term, int], found: Found) -> int:
+    """Take a multiple of one of some groups out of `left`, if there is one.
 
     Returns the constant that belongs to it.
     """
-    modulus, weight = quotient.divisor, left[quotient]
-    carriers: list[tuple[int, dict[Term, int], int]] = []
-    for other in left:
-        if (
-            type(other) is Quotient
-            and other is not quotient
-            and modulus % other.divisor == 0
-            and other.index.key == quotient.index.key
-        ):
-            carriers.append((other.divisor, {other: 1}, 0))
-    carriers.sort(key=lambda c: -c[0])
-    carriers.append((1, quotient.index.terms, quotient.index.const))
-    for divisor, terms, const in carriers:
-        ratio = modulus // divisor
-        if weight % ratio:
+    for piece, group, places, const in groups:
+        first = next(iter(group))
+        scale, odd = divmod(left[first], group[first])
+        if odd or not scale or any(left.get(t, 0) != c * scale for t, c in group.items()):
             continue
-        scale = -weight // ratio
-        if any(left.get(t, 0) != c * scale for t, c in terms.items()):
-            continue
-        position = min(order[t] for t in terms)
-        for t in terms:
+        for t in group:
             del left[t]
-        del left[quotient]
-        found.append((position, scale, Remainder(quotient.index, modulus, divisor)))
+        found.append((min(order[t] for t in places), scale, piece))
         return const * scale
     return 0
+
+
+def _by_constant(quotient: Quotient, left: Terms) -> Iterator[Group]:
+    """Yield the remainders that end in a quotient, those beside larger divisors first."""
+    index, modulus = quotient.index, quotient.divisor
+    inner = [
+        other
+        for other in left
+        if type(other) is Quotient
+        and other is not quotient
+        and modulus % other.divisor == 0
+        and other.index.key == index.key
+    ]
+    for other in sorted(inner, key=lambda q: -q.divisor):
+        group: Terms = {quotient: -(modulus // other.divisor), other: 1}
+        yield Remainder(index, modulus, other.divisor), group, (other,), 0
+    whole = {quotient: -modulus, **index.terms}
+    yield Remainder(index, modulus, 1), whole, index.terms, index.const
+
+
+def _toward_zero(quotient: TruncatedQuotient) -> Iterator[Group]:
+    """Yield the remainder that ends in a truncated quotient by a constant."""
+    index, modulus = quotient.index, quotient.divisor.const
+    if not quotient.divisor.terms and modulus:
+        group = {quotient: -modulus, **index.terms}
+        yield TruncatedRemainder(index, modulus), group, index.terms, index.const
+
+
+def _halves(above: Quotient, left: Terms) -> Iterator[Group]:
+    """Yield `(x + 1) // 2 - x // 2` as the remainder that it is."""
+    if above.index.const == 1:
+        index = above.index.plus_const(-1)
+        for below in left:
+            if type(below) is Quotient and below.divisor == 2 and below.index.key == index.key:
+                yield Remainder(index, 2, 1), {above: 1, below: -1}, (above, below), 0
+                return
 
 
 def _absorb(
@@ -122,7 +145,7 @@ def _absorb(
     left: dict[Term, int],
     rest: int,
     order: dict[Term, int],
-    found: list[tuple[int, int, Piece]],
+    found: Found,
 ) -> int:
     """Take an extremum out of `left`, with what makes it shorter to write.
 
@@ -140,90 +163,29 @@ def _absorb(
     return c * moved.const
 
 
-def _extract_truncated(
-    quotient: TruncatedQuotient,
-    left: dict[Term, int],
-    order: dict[Term, int],
-    found: list[tuple[int, int, Piece]],
-) -> int:
-    """Take the remainder that ends in `quotient` out of `left`, if there is one.
-
-    Returns the constant that belongs to it.
-    """
-    index, modulus = quotient.index, quotient.divisor.const
-    scale, odd = divmod(-left[quotient], modulus or 1)
-    if quotient.divisor.terms or odd:
-        return 0
-    if any(left.get(t, 0) != c * scale for t, c in index.terms.items()):
-        return 0
-    position = min(order[t] for t in index.terms)
-    for t in (quotient, *index.terms):
-        del left[t]
-    found.append((position, scale, TruncatedRemainder(index, modulus)))
-    return index.const * scale
-
-
-def _extract_half(
-    above: Quotient,
-    left: dict[Term, int],
-    order: dict[Term, int],
-    found: list[tuple[int, int, Piece]],
-) -> None:
-    """Take `(x + 1) // 2 - x // 2` out of `left`, if `above` is the first part of that."""
-    if above.index.const != 1:
-        return
-    index = above.index.plus_const(-1)
-    for below in left:
-        if type(below) is Quotient and below.divisor == 2 and below.index.key == index.key:
-            weight = left[above]
-            if left[below] != -weight:
-                return
-            position = min(order[above], order[below])
-            del left[above]
-            del left[below]
-            found.append((position, weight, Remainder(index, 2, 1)))
-            return
-
-
-def _extract_symbolic(
-    quotient: SymbolicQuotient,
-    left: Terms,
-    order: dict[Term, int],
-    found: list[tuple[int, int, Piece]],
-) -> None:
-    """Take the remainder that ends in a multiple of `quotient` out of `left`, if there is one."""
+def _by_symbol(quotient: SymbolicQuotient, left: Terms) -> Iterator[Group]:
+    """Yield the remainders that end in a multiple of a quotient."""
     known: dict[Key, Term] = {t.key: t for t in left if isinstance(t, Atom)}
     for divisor, ratio, terms in _carriers(quotient, left):
         taken: Terms = {}
         for factor, weight in ratio.terms.items():
             term = known.get(product_key((quotient, *factors(factor))))
             if term is not None:
-                taken[term] = weight
-        if ratio.const:
-            taken[quotient] = ratio.const
-        if len(taken) != len(ratio.terms) + (ratio.const != 0):
-            continue
-        term, weight = next(iter(taken.items()))
-        scale = -left.get(term, 0) // weight
-        group = {**{t: -c for t, c in taken.items()}, **terms}
-        if scale == 0 or any(left.get(t, 0) != c * scale for t, c in group.items()):
-            continue
-        position = min(order[t] for t in terms)
-        for t in group:
-            del left[t]
-        found.append(
-            (position, scale, SymbolicRemainder(quotient.index, quotient.divisor, divisor))
-        )
-        return
+                taken[term] = -weight
+        if ratio.const and quotient in left:
+            taken[quotient] = -ratio.const
+        if len(taken) == len(ratio.terms) + (ratio.const != 0):
+            piece = Remainder(quotient.index, quotient.divisor, divisor)
+            yield piece, {**taken, **terms}, terms, 0
 
 
 def _carriers(quotient: SymbolicQuotient, left: Terms) -> Iterator[tuple[Linear, Linear, Terms]]:
     """Yield divisors d, what the divisor is as a multiple of d, and terms that are `index // d`."""
     index, modulus = quotient.index, quotient.divisor
     for other in left:
-        if other is quotient or not isinstance(other, (Quotient, SymbolicQuotient)):
+        if other is quotient or not isinstance(other, Division):
             continue
-        if other.index.key == index.key:
+        if type(other) is not TruncatedQuotient and other.index.key == index.key:
             divisor = other.divisor
             divisor = divisor if isinstance(divisor, Linear) else Linear({}, divisor)
             ratio = _over_monomial(modulus, divisor)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any, Final
 
-from tensorir.arith.context import Context, Remainder, TruncatedRemainder
-from tensorir.arith.linear import Atom, Extremum, Linear, Opaque, Product, Quotient, Term, Wrapped
+from tensorir.arith.context import Context
+from tensorir.arith.linear import Atom, Linear, Opaque, Piece, Term, Wrapped
 from tensorir.arith.modular import ANY, ModularSet, residue
-from tensorir.arith.pieces import Piece, pieces
+from tensorir.arith.pieces import pieces
 from tensorir.arith.terms import reads_memory
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
@@ -18,37 +18,50 @@ from tensorir.nodes.expr import IntImm, PrimExpr, Var
 
 def residue_of(linear: Linear, context: Context) -> ModularSet:
     """Return the class of a linear combination in a context."""
-    found = ModularSet(0, 0)
-    for coefficient, piece in pieces(linear):
-        found = found.plus(_of_piece(piece, context), coefficient)
-    return found.plus(ModularSet(0, linear.rest))
+    return _Residues(context).of(linear)
 
 
-def _of_piece(piece: Piece, context: Context) -> ModularSet:
-    if isinstance(piece, Remainder):
-        return residue_of(piece.index, context).remainder(piece.modulus).over(piece.divisor)
-    if isinstance(piece, TruncatedRemainder):
-        return _truncated_remainder(residue_of(piece.index, context), piece.modulus)
-    return _of_term(piece, context) if isinstance(piece, Term) else ANY
+class _Residues:
+    """The domain of residue classes, as far as a context knows them."""
 
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
-def _of_term(term: Term, context: Context) -> ModularSet:
-    known = context.residues.get(term, ANY)
-    return _of_atom(term, context).meet(known) if isinstance(term, Atom) else known
+    def of(self, value: Linear | int) -> ModularSet:
+        if isinstance(value, int):
+            return ModularSet(0, value)
+        found = ModularSet(0, 0)
+        for coefficient, piece in pieces(value):
+            found = found.plus(self._piece(piece), coefficient)
+        return found.plus(ModularSet(0, value.rest))
 
+    def _piece(self, piece: Term | Piece) -> ModularSet:
+        if not isinstance(piece, Term):
+            return piece.evaluate(self)
+        known = self._context.residues.get(piece, ANY)
+        return piece.evaluate(self).meet(known) if isinstance(piece, Atom) else known
 
-def _of_atom(atom: Atom, context: Context) -> ModularSet:
-    if type(atom) is Product:
-        return reduce(ModularSet.times, [_of_term(t, context) for t in atom.factors])
-    if type(atom) is Extremum:
-        return reduce(ModularSet.join, [residue_of(arg, context) for arg in atom.args])
-    if type(atom) is Quotient:
-        return residue_of(atom.index, context).over(atom.divisor)
-    if type(atom) is Wrapped:
-        return residue_of(atom.index, context).modulo(_width(atom.dtype))
-    if type(atom) is Opaque:
-        return _of_expr(atom.expr, context)
-    return ANY
+    def quotient(self, a: ModularSet, b: ModularSet, floors: bool) -> ModularSet:
+        return a.over(b.base) if floors and not b.coeff and b.base > 0 else ANY
+
+    def remainder(self, a: ModularSet, b: ModularSet, floors: bool) -> ModularSet:
+        if b.coeff or b.base < 1:
+            return ANY
+        if floors:
+            return a.remainder(b.base)
+        return a if not a.coeff and 0 <= a.base < b.base else a.modulo(b.base)
+
+    def extremum(self, values: list[ModularSet], largest: bool) -> ModularSet:
+        return reduce(ModularSet.join, values)
+
+    def product(self, factors: tuple[Term, ...]) -> ModularSet:
+        return reduce(ModularSet.times, map(self._piece, factors))
+
+    def wrapped(self, term: Wrapped) -> ModularSet:
+        return self.of(term.index).modulo(_width(term.dtype))
+
+    def opaque(self, term: Opaque) -> ModularSet:
+        return _of_expr(term.expr, self._context)
 
 
 def _of_expr(expr: PrimExpr, context: Context) -> ModularSet:
@@ -78,10 +91,6 @@ def _wrapped(
     combine: Callable[[ModularSet, ModularSet], ModularSet],
 ) -> Callable[[Any, Operand], ModularSet]:
     return lambda n, operand: combine(operand(n.a), operand(n.b)).modulo(_width(n.dtype))
-
-
-def _truncated_remainder(a: ModularSet, modulus: int) -> ModularSet:
-    return a if not a.coeff and 0 <= a.base < modulus else a.modulo(modulus)
 
 
 def _call(n: e.Call, operand: Operand) -> ModularSet:

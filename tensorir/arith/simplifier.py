@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.arith.comparing import turned
 from tensorir.arith.logic import negation, parts_of
 from tensorir.arith.opaque import expr_key
-from tensorir.arith.terms import has_loads
+from tensorir.arith.terms import choice_of, has_loads
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import BOOL, DataType
 from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, integer_limits
@@ -128,49 +128,48 @@ class _Simplifier(Rewriter):
         return self._analyzer.decided(node) if node.dtype is BOOL else node
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
-        condition = self(node.condition)
-        taken = _taken(condition, node.true_value, node.false_value)
+        return self._choice(node, node.condition, node.true_value, node.false_value)
+
+    def rewrite_Call(self, node: e.Call) -> PrimExpr:  # noqa: N802
+        choice = choice_of(node)
+        if choice is not None:
+            return self._choice(node, *choice)
+        new = self.generic(node)
+        return self._analyzer.decided(_folded(new))
+
+    def _choice(self, node: PrimExpr, *parts: PrimExpr) -> PrimExpr:
+        """Simplify a choice, of which these are the condition and the values."""
+        old, t, f = parts
+        condition = self(old)
+        taken = _taken(condition, t, f)
         if taken is not None:
             return self(taken)  # type: ignore[no-any-return]
-        t, f = node.true_value, node.false_value
-        if has_loads(t) or has_loads(f):
-            # Both are evaluated, whatever the condition is: an index must not rely on it.
+        evaluates_both = type(node) is e.Select
+        if evaluates_both and (has_loads(t) or has_loads(f)):
+            # Whatever the condition is: an index must not rely on it.
             t, f = self(t), self(f)
         else:
             t, f = self._branches(condition, t, f)
         made = self._without_choice(condition, t, f)
+        if made is None and not evaluates_both:
+            made = self._one_choice(condition, t, f)
         if made is not None:
             return made
-        same = condition is node.condition and t is node.true_value and f is node.false_value
-        return node if same else e.Select(condition, t, f)
+        if condition is old and t is parts[1] and f is parts[2]:
+            return node
+        return e.Select(condition, t, f) if evaluates_both else if_then_else(condition, t, f)
 
-    def rewrite_Call(self, node: e.Call) -> PrimExpr:  # noqa: N802
-        if _is_if_then_else(node):
-            return self._if_then_else(node)
-        new = self.generic(node)
-        return self._analyzer.decided(_folded(new))
-
-    def _if_then_else(self, node: e.Call) -> PrimExpr:
-        condition = self(node.args[0])
-        old = node.args
-        taken = _taken(condition, old[1], old[2])
-        if taken is not None:
-            return self(taken)  # type: ignore[no-any-return]
-        t, f = self._branches(condition, old[1], old[2])
-        made = self._without_choice(condition, t, f)
-        if made is not None:
-            return made
+    def _one_choice(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
+        """Return two nested choices that share a value as one, None if they are none."""
         for inner, other, all_hold in ((t, f, True), (f, t, False)):
-            if _is_if_then_else(inner):
+            if isinstance(inner, e.Call) and (choice := choice_of(inner)) is not None:
                 # The second condition is evaluated only where the first leaves the choice open.
-                kept, same = inner.args[1 if all_hold else 2], inner.args[2 if all_hold else 1]
+                kept, same = choice[1 if all_hold else 2], choice[2 if all_hold else 1]
                 if expr_key(same) == expr_key(other):
                     join = e.And if all_hold else e.Or
-                    both = self(join(condition, inner.args[0]))
+                    both = self(join(condition, choice[0]))
                     return if_then_else(both, *((kept, other) if all_hold else (other, kept)))
-        if condition is old[0] and t is old[1] and f is old[2]:
-            return node
-        return if_then_else(condition, t, f)
+        return None
 
     def _branches(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         """Simplify what is taken where a condition holds, and what is taken where it does not."""
@@ -231,10 +230,6 @@ class _Simplifier(Rewriter):
         base, stride = self(node.base), self(node.stride)
         same = base is node.base and stride is node.stride
         return node if same else e.Ramp(base, stride, node.lanes)
-
-
-def _is_if_then_else(expr: PrimExpr) -> TypeGuard[e.Call]:
-    return isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") == "if_then_else"
 
 
 def _size(expr: PrimExpr) -> int:

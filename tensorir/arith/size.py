@@ -124,7 +124,7 @@ class Sizes:
                 value = self.reader(extent)
                 if len(value.terms) > 1:
                     self._facts.append(value.plus_const(-1))
-                for symbol, least in least_values(value, self.reader.context.term_bound):
+                for symbol, least in least_values(value, self.reader.context.piece_bound):
                     self._least[symbol] = max(least, self._least.get(symbol, least))
         known = self.reader.bound(Linear({term: 1}, 0))[0]
         if type(term) is Quotient:

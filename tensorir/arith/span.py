@@ -8,29 +8,25 @@ remainder keeps the ends of its operand where those have one quotient.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorir.arith.const_interval import HALF_INFINITE, Interval, type_interval, value_interval
-from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
 from tensorir.arith.linear import (
     ZERO,
-    Extremum,
+    Atom,
     Linear,
     Opaque,
-    Product,
+    Piece,
     Quotient,
-    SymbolicQuotient,
     Term,
     Terms,
-    TruncatedQuotient,
     Wrapped,
     add_terms,
     without_zeros,
 )
 from tensorir.arith.linearize import Linearizer
-from tensorir.arith.pieces import Piece, Pieces, pieces
-from tensorir.arith.terms import variables_of
-from tensorir.nodes import expr as e
+from tensorir.arith.pieces import Pieces, pieces
+from tensorir.arith.terms import choice_of, variables_of
 from tensorir.nodes.expr import PrimExpr, Var, integer_limits
 from tensorir.nodes.index_arithmetic import holds_indices
 
@@ -81,7 +77,7 @@ class Span:
         moving = [(c, p) for c, p in parts if type(p) is Quotient and self._moves(p)]
         if len(moving) < 2:
             return parts
-        gathered: dict[Piece, Quotient | None] = {}
+        gathered: dict[Term | Piece, Quotient | None] = {}
         for c, quotient in moving:
             if quotient in gathered:
                 continue
@@ -141,84 +137,67 @@ class Span:
 
     # ----------------------------------------------------------------------------------- pieces
 
-    def _piece(self, piece: Piece) -> Ends:
+    def _piece(self, piece: Term | Piece) -> Ends:
         if isinstance(piece, Var):
             point = Linear({piece: 1}, 0)
             return self._var(piece) or (point, point)
-        if isinstance(piece, Term) and not self._moves(piece):
+        if isinstance(piece, Atom) and not self._moves(piece):
             point = Linear({piece: 1}, 0)
             return point, point
-        return _RULES[type(piece)](self, piece)
+        return piece.evaluate(self)
 
-    def _quotient(self, piece: Quotient) -> Ends:
-        return self._divided(self(piece.index), Linear({}, piece.divisor))
+    # --------------------------------------------------------------------------- the domain of ends
 
-    def _symbolic_quotient(self, piece: SymbolicQuotient) -> Ends:
-        if not self._is_still_and_positive(piece.divisor):
+    def of(self, value: Linear | int) -> Ends:
+        """Return the ends of a sum."""
+        if isinstance(value, Linear):
+            return self(value)
+        point = Linear({}, value)
+        return point, point
+
+    def quotient(self, a: Ends, b: Ends, floors: bool) -> Ends:
+        """Divide by what holds still and is positive, rounding down or toward zero."""
+        divisor = self._positive(b)
+        if divisor is None:
             return UNLIMITED
-        return self._divided(self(piece.index), piece.divisor)
-
-    def _remainder(self, piece: Remainder) -> Ends:
-        return self._rest(piece.index, Linear({}, piece.modulus), Linear({}, piece.divisor))
-
-    def _symbolic_remainder(self, piece: SymbolicRemainder) -> Ends:
-        if not self._is_still_and_positive(piece.modulus, piece.divisor):
-            return UNLIMITED
-        return self._rest(piece.index, piece.modulus, piece.divisor)
-
-    def _rest(self, index: Linear, modulus: Linear, divisor: Linear) -> Ends:
-        """Return the ends of `index % modulus // divisor`."""
-        reader = self._reader
-        low, high = self(index)
-        if low is not None and high is not None:
-            below = reader.floor_divide(low, modulus)
-            gap = reader.floor_divide(high, modulus).plus(below, -1)
-            if reader.bound(gap) == (0, 0):
-                passed = reader.product(below, modulus)
-                return self._divided((low.plus(passed, -1), high.plus(passed, -1)), divisor)
-        return self._divided((ZERO, modulus.plus_const(-1)), divisor)
-
-    def _divided(self, ends: Ends, divisor: Linear) -> Ends:
-        low, high = ends
-        divide = self._reader.floor_divide
+        low, high = a
+        divide = self._reader.floor_divide if floors else self._reader.truncated
         return (
             None if low is None else divide(low, divisor),
             None if high is None else divide(high, divisor),
         )
 
-    def _truncated_quotient(self, piece: TruncatedQuotient) -> Ends:
-        if not self._is_still_and_positive(piece.divisor):
+    def remainder(self, a: Ends, b: Ends, floors: bool) -> Ends:
+        """Return the remainder of division; ends that have one quotient stay the ends."""
+        modulus, reader = self._positive(b), self._reader
+        if modulus is None:
             return UNLIMITED
-        low, high = self(piece.index)
-        divide = self._reader.truncated
-        return (
-            None if low is None else divide(low, piece.divisor),
-            None if high is None else divide(high, piece.divisor),
-        )
-
-    def _truncated_remainder(self, piece: TruncatedRemainder) -> Ends:
-        reader, modulus = self._reader, Linear({}, piece.modulus)
-        low, high = self(piece.index)
+        low, high = a
         if low is not None and high is not None:
-            first = reader.truncated(low, modulus)
-            if reader.bound(reader.truncated(high, modulus).plus(first, -1)) == (0, 0):
-                passed = first.times(piece.modulus)
+            first, last = self.quotient(a, b, floors)
+            assert first is not None
+            assert last is not None
+            if reader.bound(last.plus(first, -1)) == (0, 0):
+                passed = reader.product(first, modulus)
                 return low.plus(passed, -1), high.plus(passed, -1)
-        most = piece.modulus - 1
-        from_zero = low is not None and reader.at_least_zero(low)
-        up_to_zero = high is not None and reader.at_least_zero(high.times(-1))
-        return Linear({}, 0 if from_zero else -most), Linear({}, 0 if up_to_zero else most)
+        most = modulus.plus_const(-1)
+        from_zero = floors or (low is not None and reader.at_least_zero(low))
+        up_to_zero = not floors and high is not None and reader.at_least_zero(high.times(-1))
+        return ZERO if from_zero else most.times(-1), ZERO if up_to_zero else most
 
-    def _is_still_and_positive(self, *divisors: Linear) -> bool:
-        return all(
-            self._holds_still(d) and self._reader.at_least_zero(d.plus_const(-1)) for d in divisors
-        )
+    def _positive(self, divisor: Ends) -> Linear | None:
+        """Return a divisor that holds still and is positive, None for any other."""
+        low, high = divisor
+        if low is None or low is not high or not self._reader.at_least_zero(low.plus_const(-1)):
+            return None
+        return low
 
-    def _product(self, piece: Product) -> Ends:
-        still = [f for f in piece.factors if not self._moves(f)]
-        if len(still) != len(piece.factors) - 1:
+    def product(self, factors: tuple[Term, ...]) -> Ends:
+        """Multiply terms, one of which moves."""
+        still = [f for f in factors if not self._moves(f)]
+        if len(still) != len(factors) - 1:
             return UNLIMITED
-        (mover,) = (f for f in piece.factors if f not in still)
+        (mover,) = (f for f in factors if f not in still)
         reader, factor = self._reader, Linear({}, 1)
         for other in still:
             factor = reader.product(factor, Linear({other: 1}, 0))
@@ -232,8 +211,25 @@ class Span:
             None if high is None else reader.product(high, factor),
         )
 
-    def _extremum(self, piece: Extremum) -> Ends:
-        return self._around([self(a) for a in piece.args], piece.largest, piece.largest)
+    def extremum(self, values: list[Ends], largest: bool) -> Ends:
+        """Return the smallest or the largest of several values."""
+        return self._around(values, largest, largest)
+
+    def opaque(self, term: Opaque) -> Ends:
+        """Return the ends of what is not linear."""
+        choice = choice_of(term.expr)
+        if choice is not None:
+            spans = [self(self._reader(value)) for value in choice[1:]]
+            return self._around(spans, False, True)
+        found = value_interval(term.expr, self._operand)
+        return UNLIMITED if found is None else _constant(found, term.expr)
+
+    def wrapped(self, term: Wrapped) -> Ends:
+        """Return what a dtype of values holds."""
+        if holds_indices(term.dtype):
+            return UNLIMITED
+        least, most = integer_limits(term.dtype)
+        return Linear({}, least), Linear({}, most)
 
     def _around(self, spans: list[Ends], low_is_largest: bool, high_is_largest: bool) -> Ends:
         """Return the least or the largest of the low ends, and of the high ends.
@@ -250,14 +246,6 @@ class Span:
             pick(highs, high_is_largest) if high_known else None,
         )
 
-    def _opaque(self, piece: Opaque) -> Ends:
-        branches = _branches(piece.expr)
-        if branches:
-            spans = [self(self._reader(branch)) for branch in branches]
-            return self._around(spans, False, True)
-        found = value_interval(piece.expr, self._operand)
-        return UNLIMITED if found is None else _constant(found, piece.expr)
-
     def _operand(self, expr: PrimExpr) -> Interval | None:
         limits = type_interval(expr)
         if limits is None or expr.dtype.is_bool or expr.dtype.lanes != 1:
@@ -266,12 +254,6 @@ class Span:
         least = limits[0] if low is None else max(limits[0], self._reader.bound(low)[0])
         most = limits[1] if high is None else min(limits[1], self._reader.bound(high)[1])
         return least, most
-
-    def _wrapped(self, piece: Wrapped) -> Ends:
-        if holds_indices(piece.dtype):
-            return UNLIMITED
-        least, most = integer_limits(piece.dtype)
-        return Linear({}, least), Linear({}, most)
 
 
 def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | None:
@@ -285,15 +267,6 @@ def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | No
     return Linear(without_zeros(terms), constant)
 
 
-def _branches(expr: PrimExpr) -> tuple[PrimExpr, ...]:
-    """Return the values one of which an expression has, none if it does not choose."""
-    if isinstance(expr, e.Select):
-        return expr.true_value, expr.false_value
-    if isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") == "if_then_else":
-        return expr.args[1], expr.args[2]
-    return ()
-
-
 def _constant(found: Interval, expr: PrimExpr) -> Ends:
     """Return an interval as ends; what an index type holds is no limit."""
     least, most = integer_limits(expr.dtype)
@@ -303,17 +276,3 @@ def _constant(found: Interval, expr: PrimExpr) -> Ends:
         None if index and low == least else Linear({}, low),
         None if index and high == most else Linear({}, high),
     )
-
-
-_RULES: Final[dict[type, Callable[[Span, Any], Ends]]] = {
-    Extremum: Span._extremum,
-    Opaque: Span._opaque,
-    Product: Span._product,
-    Quotient: Span._quotient,
-    Remainder: Span._remainder,
-    SymbolicQuotient: Span._symbolic_quotient,
-    SymbolicRemainder: Span._symbolic_remainder,
-    TruncatedQuotient: Span._truncated_quotient,
-    TruncatedRemainder: Span._truncated_remainder,
-    Wrapped: Span._wrapped,
-}

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorir.arith.linear import (
-    Atom,
-    Extremum,
-    Linear,
-    Opaque,
-    Product,
-    Quotient,
-    SymbolicQuotient,
-    Term,
-    TruncatedQuotient,
-    Wrapped,
-)
-from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
+from tensorir.arith.linear import Atom, Linear, Opaque, Product, Term
+from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Select, Var
 from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import walk
 
@@ -39,13 +28,7 @@ def parts_of(term: Atom) -> list[Term]:
     """Return the terms that a term which is not linear contains."""
     if type(term) is Product:
         return list(term.factors)
-    if type(term) is Quotient or type(term) is Wrapped:
-        return list(term.index.terms)
-    if isinstance(term, (SymbolicQuotient, TruncatedQuotient)):
-        return [*term.index.terms, *term.divisor.terms]
-    if type(term) is Extremum:
-        return [part for arg in term.args for part in arg.terms]
-    return []
+    return [part for operand in term.operands for part in operand.terms]
 
 
 def variables_of(term: Term) -> list[Var]:
@@ -69,6 +52,16 @@ def reads_memory(term: Term) -> bool:
     if type(term) is Opaque:
         return has_loads(term.expr)
     return any(reads_memory(part) for part in parts_of(term))
+
+
+def choice_of(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
+    """Return the condition and the two values of a choice, None for anything else."""
+    if isinstance(expr, Select):
+        return expr.condition, expr.true_value, expr.false_value
+    if isinstance(expr, Call) and getattr(expr.op, "short_name", "") == "if_then_else":
+        condition, value, other = expr.args
+        return condition, value, other
+    return None
 
 
 def has_loads(expr: PrimExpr) -> bool:

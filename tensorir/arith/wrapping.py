@@ -11,20 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tensorir.arith.const_interval import Interval
-from tensorir.arith.linear import (
-    Extremum,
-    Linear,
-    Product,
-    Quotient,
-    SymbolicQuotient,
-    Term,
-    TruncatedQuotient,
-    Wrapped,
-    add_terms,
-    without_zeros,
-)
+from tensorir.arith.linear import Linear, Product, Term, Wrapped, add_terms, without_zeros
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import integer_limits
+from tensorir.nodes.expr import Var, integer_limits
 
 T = TypeVar("T")
 Bound = Callable[[Linear], Interval]
@@ -61,15 +50,14 @@ def agrees(linear: Linear, dtype: DataType, bound: Bound) -> bool:
 
 
 def _term_agrees(term: Term, dtype: DataType, bound: Bound) -> bool:
-    if type(term) is Quotient:
-        return term.divisor <= integer_limits(dtype)[1] and fits(term.index, dtype, bound)
-    if isinstance(term, (SymbolicQuotient, TruncatedQuotient)):
-        return fits(term.index, dtype, bound) and fits(term.divisor, dtype, bound)
-    if type(term) is Extremum:
-        return all(fits(arg, dtype, bound) for arg in term.args)
+    if isinstance(term, Var) or type(term) is Wrapped:
+        return True
     if type(term) is Product:
         return all(_term_agrees(factor, dtype, bound) for factor in term.factors)
-    return True
+    most = integer_limits(dtype)[1]
+    return all(n <= most for n in term.numbers) and all(
+        fits(part, dtype, bound) for part in term.operands
+    )
 
 
 def reduced(linear: Linear, dtype: DataType) -> Linear:

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
-from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
-from tensorir.arith.linear import (
-    Extremum,
-    Linear,
-    Opaque,
-    Product,
-    Quotient,
-    SymbolicQuotient,
-    TruncatedQuotient,
-    Wrapped,
-)
+from tensorir.arith.linear import Linear, Opaque, Piece, Product, Term, Wrapped
 from tensorir.arith.pieces import Pieces, pieces
 from tensorir.arith.wrapping import reduced
 from tensorir.errors import IRValueError
@@ -130,69 +121,52 @@ class Writer:
             return e.Add(result, self._const(rest))  # Its negative is beyond the type.
         return sub(result, self._const(-rest)) if rest < 0 else result
 
-    def _piece(self, piece: Any) -> PrimExpr:
-        kind, dtype = type(piece), self._dtype
-        if kind is Var:
-            return cast(dtype, piece)
-        if kind is Remainder:
-            remainder = floormod(self.write(piece.index), self._const(piece.modulus))
-            return floordiv(remainder, self._const(piece.divisor))
-        if kind is SymbolicRemainder:
-            remainder = floormod(self.write(piece.index), self.write(piece.modulus))
-            return floordiv(remainder, self.write(piece.divisor))
-        if kind is Quotient:
-            return floordiv(self.write(piece.index), self._const(piece.divisor))
-        if kind is Extremum:
-            pick = max_ if piece.largest else min_
-            parts = [self.write(a) for a in piece.args]
-            result = parts[0]
-            for part in parts[1:]:
-                result = pick(result, part)
-            return result
-        if kind is Product:
-            result = self._piece(piece.factors[0])
-            for factor in piece.factors[1:]:
-                result = mul(result, self._piece(factor))
-            return result
-        if kind is SymbolicQuotient:
-            return floordiv(self.write(piece.index), self.write(piece.divisor))
-        if kind is TruncatedQuotient:
-            return truncdiv(self.write(piece.index), self.write(piece.divisor))
-        if kind is TruncatedRemainder:
-            return truncmod(self.write(piece.index), self._const(piece.modulus))
-        if kind is Wrapped:
-            return cast(dtype, Writer(piece.dtype, self._order, True).write(piece.index))
-        if kind is Opaque:
-            return cast(dtype, piece.expr)
-        return cast(dtype, piece)
+    # -------------------------------------------------------------------- the domain of expressions
 
-    def _rank(self, piece: Any) -> tuple[Any, ...]:
+    def _piece(self, piece: Term | Piece) -> PrimExpr:
+        return cast(self._dtype, piece) if isinstance(piece, Var) else piece.evaluate(self)
+
+    def of(self, value: Linear | int) -> PrimExpr:
+        """Return a sum as an expression."""
+        return self.write(value) if isinstance(value, Linear) else self._const(value)
+
+    def quotient(self, a: PrimExpr, b: PrimExpr, floors: bool) -> PrimExpr:
+        """Divide, rounding down or toward zero."""
+        return floordiv(a, b) if floors else truncdiv(a, b)
+
+    def remainder(self, a: PrimExpr, b: PrimExpr, floors: bool) -> PrimExpr:
+        """Return the remainder of division that rounds down or toward zero."""
+        return floormod(a, b) if floors else truncmod(a, b)
+
+    def extremum(self, values: list[PrimExpr], largest: bool) -> PrimExpr:
+        """Return the smallest or the largest of several expressions."""
+        return reduce(max_ if largest else min_, values)
+
+    def product(self, factors: tuple[Term, ...]) -> PrimExpr:
+        """Multiply terms."""
+        return reduce(mul, map(self._piece, factors))
+
+    def wrapped(self, term: Wrapped) -> PrimExpr:
+        """Return a sum computed in the dtype in which it wraps."""
+        return cast(self._dtype, Writer(term.dtype, self._order, True).write(term.index))
+
+    def opaque(self, term: Opaque) -> PrimExpr:
+        """Return what is not linear."""
+        return cast(self._dtype, term.expr)
+
+    # ------------------------------------------------------------------------------------- order
+
+    def _rank(self, piece: Term | Piece) -> tuple[Any, ...]:
         """Return the position of a piece in the canonical order of terms."""
         if isinstance(piece, Var):
             assert self._order is not None
             order = self._order.get(piece)
-            return (0, order, "") if order is not None else (1, 0, piece.name)
-        kind = type(piece)
-        if kind is Remainder:
-            return (2, piece.modulus, piece.divisor, self._ranks(piece.index))
-        if kind is SymbolicRemainder:
-            parts = (piece.index, piece.modulus, piece.divisor)
-            return (8, 0, 0, tuple(self._ranks(p) for p in parts))
-        if kind is Quotient:
-            return (3, piece.divisor, 0, self._ranks(piece.index))
-        if kind is Product:
-            return (4, 0, 0, tuple(self._rank(f) for f in piece.factors))
-        if kind is Extremum:
-            return (5, int(piece.largest), 0, tuple(self._ranks(a) for a in piece.args))
-        if kind is SymbolicQuotient:
-            return (6, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
-        if kind is TruncatedQuotient:
-            return (10, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
-        if kind is TruncatedRemainder:
-            return (11, piece.modulus, 0, self._ranks(piece.index))
-        if kind is Wrapped:
-            return (9, piece.dtype.bits, 0, self._ranks(piece.index))
-        return (7, 0, 0, str(piece.key))
+            return (0, order) if order is not None else (1, piece.name)
+        if isinstance(piece, Opaque):
+            return (piece.rank, str(piece.key))
+        if isinstance(piece, Product):
+            return (piece.rank, tuple(map(self._rank, piece.factors)))
+        return (piece.rank, *piece.numbers, tuple(map(self._ranks, piece.operands)))
 
     def _ranks(self, linear: Linear) -> tuple[Any, ...]:
         terms = pieces(linear, not self._wraps)

@@ -296,7 +296,7 @@ def test_division_of_polynomials():
 def test_what_a_positive_extent_says_of_its_symbols():
     def least(extent):
         reader = Analyzer().linearizer
-        found = least_values(reader(extent), reader.context.term_bound)
+        found = least_values(reader(extent), reader.context.piece_bound)
         return {str(t.name): k for t, k in found if isinstance(t, Var)}
 
     assert least(N) == {"n": 1}
