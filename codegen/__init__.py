@@ -5,6 +5,12 @@
     lib.time_evaluator("main", codegen.cpu(), number=10)(a, b, c).mean    # seconds
 
 LLVM loads on the first build, the machine that runs models when it is asked for.
+
+The rooms, in the order of a build: `target` (what is compiled for), `lower` (blocks to flat loops,
+pass by pass), `emit` (flat loops to LLVM IR) with `vector_math` (functions of a real variable as
+vector code), `runtime` (machine code in a process: calls, timing, export). `explanation` says what
+became of a program, `machine` how fast this one is, and `vm` runs graph functions.
+docs/lowering.md prints a program after every pass.
 """
 
 from typing import TYPE_CHECKING
