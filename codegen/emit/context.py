@@ -7,6 +7,7 @@ emitter looks a node up by its class, so handlers reach one another without impo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from codegen.abi import status_of
@@ -23,33 +24,26 @@ from tensorir.nodes.expr import Call, PrimExpr, Var
 from tensorir.nodes.stmt import Stmt
 
 
+@dataclass(slots=True)
 class ModuleEmitter:
     """An LLVM module being made from one function of an IRModule."""
 
-    def __init__(
-        self,
-        name: str,
-        target: Target,
-        functions: Mapping[str, PrimFunc],
-        signatures: Mapping[str, Signature],
-    ) -> None:
-        self.name = name
-        """The name of the function."""
-        self.text = ModuleText()
-        self.target = target
-        self.features = target.features
-        self.functions = functions
-        """The functions of the IRModule by name, for calls from one to another."""
-        self.signatures = signatures
-        """The interfaces of those that are known."""
-        self.messages: dict[str, None] = {}
-        """Texts of assertions; `status_of` one is the status that the function returns for it."""
-        self.library: list[LibraryCall] = []
-        """The places where the function calls library functions."""
-        self.externs: set[str] = set()
-        """C symbols outside the module that the program calls by name."""
-        self.has_scalar_loop = False
-        """True if some innermost loop works on scalars, so that LLVM's vectoriser may help."""
+    name: str
+    """The name of the function."""
+    target: Target
+    functions: Mapping[str, PrimFunc]
+    """The functions of the IRModule by name, for calls from one to another."""
+    signatures: Mapping[str, Signature]
+    """The interfaces of those that are known."""
+    text: ModuleText = field(default_factory=ModuleText)
+    messages: dict[str, None] = field(default_factory=dict)
+    """Texts of assertions; `status_of` one is the status that the function returns for it."""
+    library: list[LibraryCall] = field(default_factory=list)
+    """The places where the function calls library functions."""
+    externs: set[str] = field(default_factory=set)
+    """C symbols outside the module that the program calls by name."""
+    has_scalar_loop: bool = False
+    """True if some innermost loop works on scalars, so that LLVM's vectoriser may help."""
 
     def message(self, text: str) -> int:
         """Return the status that stands for the assertion message `text`."""

@@ -124,7 +124,7 @@ def half_to_float32(f: FunctionEmitter, value: str, dtype: DataType) -> str:
 
 
 def _is_converted_by_instruction(f: FunctionEmitter, dtype: DataType) -> bool:
-    return dtype.code == "float" and "f16c" in f.module.features
+    return dtype.code == "float" and "f16c" in f.module.target.features
 
 
 def _half_type(dtype: DataType) -> str:

@@ -114,7 +114,7 @@ class Formula:
         self.types = {
             kind: name if lanes == 1 else f"<{lanes} x {name}>" for kind, name in element.items()
         }
-        self.has_fma = "fma" in f.module.features
+        self.has_fma = "fma" in f.module.target.features
 
     # ---------------------------------------------------------------------------------- operands
 
@@ -259,7 +259,7 @@ class Formula:
 
         A vector fills one of them, two, four and so on.
         """
-        features, bits = self.f.module.features, self.bits * self.lanes
+        features, bits = self.f.module.target.features, self.bits * self.lanes
         for width, needed in ((512, "avx512f"), (256, "avx512vl"), (128, "avx512vl")):
             count, rest = divmod(bits, width)
             fits = rest == 0 and count.bit_count() == 1

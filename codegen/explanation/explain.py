@@ -88,7 +88,7 @@ def explain(
         history = {name: _History() for name in functions}
         lowered = {}
         for name, func in functions.items():
-            with PassContext(instruments=[history[name]]):
+            with PassContext(config=PassContext.current().config, instruments=[history[name]]):
                 lowered[name] = lower(func, chosen)
         remark_on_scalar_loops(emit_lowered(lowered, chosen), remarks)
     for name, func in functions.items():

@@ -104,10 +104,10 @@ def _access(f: Access) -> tuple[str, ...]:
 
 
 def _places(f: Access) -> str:
-    if f.pattern == "irregular":
-        return "gather" if f.kind == "load" else "scatter"
-    if f.pattern == "strided":
-        return f"{f.stride} apart"
-    if f.pattern == "broadcast":
-        return "one for all lanes"
-    return "one element" if f.pattern == "element" else f.pattern
+    named = {
+        "irregular": "gather" if f.kind == "load" else "scatter",
+        "strided": f"{f.stride} apart",
+        "broadcast": "one for all lanes",
+        "element": "one element",
+    }
+    return named.get(f.pattern, f.pattern)

@@ -54,10 +54,6 @@ class _ContiguousAccesses(SharedRewriter):
         # Loads on the right side happen in the lanes only that the left side leaves open.
         return self.rewrite_PrimExpr(node) if node.dtype.lanes == 1 else node
 
-    def expression(self, node: PrimExpr) -> PrimExpr:
-        new = self.generic(node)
-        return self._load(new) if isinstance(new, BufferLoad) else new
-
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         changed = self.generic(node)
         ramp = strided_ramp(changed.buffer, changed.indices)
@@ -71,7 +67,8 @@ class _ContiguousAccesses(SharedRewriter):
         ]
         return s.LetStmt(lanes, value, s.sequence(stores))
 
-    def _load(self, node: BufferLoad) -> PrimExpr:
+    def load(self, node: BufferLoad) -> PrimExpr:
+        node = self.generic(node)
         ramp = strided_ramp(node.buffer, node.indices)
         if ramp is None:
             return node

@@ -82,6 +82,9 @@ _FOLDING: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     And: logical_and, e.Or: logical_or,
 }  # fmt: skip
 
+_LOGICAL: Final = frozenset({And, e.Or})
+_CONDITIONS: Final = frozenset({*e.COMPARISONS, *_LOGICAL})
+
 
 def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Return `node` with operands `a` and `b`, folding integer constants.
@@ -94,12 +97,12 @@ def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     kind = type(node)
     if type(b) is IntImm and b.dtype.is_int and (kind is Add or kind is Sub):
         return plus(a, b.value if kind is Add else -b.value)
+    if kind in _CONDITIONS:
+        return _FOLDING[kind](a, b) if kind not in _LOGICAL or a.dtype.lanes == 1 else kind(a, b)
+    if type(a) is not IntImm and type(b) is not IntImm:
+        return kind(a, b)
     fold = _FOLDING.get(kind)
-    is_logical = isinstance(node, e.LogicalOp)
-    if fold is not None and (
-        isinstance(node, e.CmpOp)
-        or (a.dtype.lanes == 1 if is_logical else type(a) is IntImm or type(b) is IntImm)
-    ):
+    if fold is not None:
         return fold(a, b)
     folded = fold_binary(kind, a, b) if type(b) is IntImm and b.value else None
     return kind(a, b) if folded is None else folded

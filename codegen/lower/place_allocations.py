@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from codegen.lower.carried_values import carrying_loops
 from codegen.lower.nesting import Nest
 from codegen.lower.rewriters import StatementRewriter
@@ -15,7 +12,7 @@ from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import TRUE
-from tensorir.rewriting.visit import Rewriter
+from tensorir.rewriting.visit import Rewriter, outside, walk
 
 _ADDRESS_OF = Op.get("address_of")
 
@@ -46,20 +43,25 @@ class _Finder(Rewriter):
         self._views: dict[Var, Var] = {}
         """Pointers of views by what they are views of."""
 
-    @contextmanager
-    def within(self, node: Node, field: str) -> Iterator[None]:
-        outer = self._at
-        if isinstance(node, (s.For, s.While)):
-            self._at = outer.enter(node)
-        elif isinstance(node, s.BlockRealize):
-            self._at = outer.enter(node.block)
-        yield
-        self._at = outer
+    def rewrite_For(self, node: s.For | s.While) -> s.Stmt:  # noqa: N802
+        for part in outside(node):
+            self(part)
+        self._enter(node, node.body)
+        return node
+
+    rewrite_While = rewrite_For  # noqa: N815
 
     def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
+        self(node.predicate)
         for region in (*node.block.reads, *node.block.writes):
             self._use(region.buffer, self._at)
-        return self.generic(node)
+        self._enter(node.block, node.block)
+        return node
+
+    def _enter(self, around: s.Stmt, body: s.Stmt) -> None:
+        outer, self._at = self._at, self._at.enter(around)
+        self(body)
+        self._at = outer
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         for buffer in node.alloc_buffers:
@@ -75,20 +77,17 @@ class _Finder(Rewriter):
         self._use(node.buffer, self._at)
         return self.generic(node)
 
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        self._use(node.buffer, self._at)
-        return self.generic(node)
-
-    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        self._take_address(node)
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        for part in walk(node):
+            if type(part) is BufferLoad:
+                self._use(part.buffer, self._at)
+            elif isinstance(part, Var):
+                self._take_address(part)
+            elif type(part) is Call and part.op is _ADDRESS_OF:
+                for argument in part.args:
+                    if isinstance(argument, BufferLoad):
+                        self._take_address(argument.buffer.data)
         return node
-
-    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
-        if node.op is _ADDRESS_OF:
-            for argument in node.args:
-                if isinstance(argument, BufferLoad):
-                    self._take_address(argument.buffer.data)
-        return self.generic(node)
 
     def _take_address(self, pointer: Var) -> None:
         """Whoever has the address itself may keep it."""

@@ -242,11 +242,11 @@ class _Redirect(SharedRewriter):
         super().__init__()
         self._tiles = tiles
 
-    def expression(self, node: PrimExpr) -> PrimExpr:
-        tile = self._tiles.get(node.buffer.data) if isinstance(node, BufferLoad) else None
+    def load(self, node: BufferLoad) -> PrimExpr:
+        tile = self._tiles.get(node.buffer.data)
         if tile is None:
             return self.generic(node)
-        return BufferLoad(tile.local, (tile.indices[node.indices[0]],))  # type: ignore[attr-defined]
+        return BufferLoad(tile.local, (tile.indices[node.indices[0]],))
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         tile = self._tiles.get(node.buffer.data)

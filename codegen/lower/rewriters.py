@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.expr import BufferLoad, PrimExpr
 from tensorir.rewriting.visit import Rewriter
 
 
@@ -22,19 +22,26 @@ class StatementRewriter(Rewriter):
 class SharedRewriter(Rewriter):
     """A rewriter that rewrites each expression once: copies of an unrolled body share many.
 
-    Subclasses override `expression` for the expressions that change.
+    Subclasses say what becomes of loads.
     """
 
     def __init__(self) -> None:
         self._memo: dict[PrimExpr, PrimExpr] = {}
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        """Return what an expression was rewritten to before, else `expression`."""
+        """Return an expression rewritten, once."""
         known = self._memo.get(node)
         if known is None:
-            known = self._memo[node] = self.expression(node)
+            known = self._memo[node] = self.generic(node)
         return known
 
-    def expression(self, node: PrimExpr) -> PrimExpr:
-        """Return an expression rewritten."""
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        """Return what takes the place of a load, once."""
+        known = self._memo.get(node)
+        if known is None:
+            known = self._memo[node] = self.load(node)
+        return known
+
+    def load(self, node: BufferLoad) -> PrimExpr:
+        """Return what takes the place of a load."""
         return self.generic(node)

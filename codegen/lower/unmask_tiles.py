@@ -50,9 +50,8 @@ class _Unmask(SharedRewriter):
         self._memo = {}
         return new
 
-    def expression(self, node: PrimExpr) -> PrimExpr:
-        new = self.generic(node) if self._whole else node
-        return self._unmasked(new) if isinstance(new, BufferLoad) else new
+    def load(self, node: BufferLoad) -> PrimExpr:
+        return self._unmasked(self.generic(node))
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         return self._unmasked(self.generic(node)) if self._whole else node

@@ -112,6 +112,15 @@ class _Copies(Rewriter):
         taken = node.then_case if condition.value else node.else_case
         return s.sequence([]) if taken is None else self(taken)
 
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        # As `generic` does, but for what can only be one index: there are many stores.
+        buffer, (old,) = self.buffer(node.buffer), node.indices
+        value, index, predicate = self(node.value), self(old), self.maybe(node.predicate)
+        same = value is node.value and index is old and predicate is node.predicate
+        if same and buffer is node.buffer:
+            return node
+        return s.BufferStore(buffer, value, (index,), predicate)
+
     def buffer(self, buffer: Buffer) -> Buffer:
         pointer = self._values.get(buffer.data)
         if pointer is None:

@@ -21,36 +21,24 @@ FLUSH_NON_FIRST: Final = "cache_flush_cpu_non_first_arg"
 """The `f_preproc` that drops all arguments but the first from the caches."""
 
 
+def _statistic(of: Callable[[Any], Any]) -> cached_property[float]:
+    return cached_property(lambda result: float(of(result.results)))
+
+
 @dataclass(frozen=True)
 class BenchmarkResult:
     """Times of a function in seconds a call; each result is the mean over a batch of calls."""
 
     results: tuple[float, ...]
 
-    @cached_property
-    def mean(self) -> float:
-        """Mean of the results."""
-        return float(np.mean(self.results))
-
-    @cached_property
-    def median(self) -> float:
-        """Median of the results."""
-        return float(np.median(self.results))
-
-    @cached_property
-    def min(self) -> float:
-        """Fastest result."""
-        return float(np.min(self.results))
-
-    @cached_property
-    def max(self) -> float:
-        """Slowest result."""
-        return float(np.max(self.results))
-
-    @cached_property
-    def std(self) -> float:
-        """Standard deviation (of the population) of the results."""
-        return float(np.std(self.results))
+    mean = _statistic(np.mean)
+    median = _statistic(np.median)
+    min = _statistic(np.min)
+    """The fastest result."""
+    max = _statistic(np.max)
+    """The slowest result."""
+    std = _statistic(np.std)
+    """The standard deviation of the results, of the population."""
 
     def __str__(self) -> str:
         names = ("mean", "median", "max", "min", "std")

@@ -13,7 +13,6 @@ from codegen.vm.segments import Root
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import calls
 from tensorir.relax import expr as g
-from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import StructInfo, TupleStructInfo
 
 Path: TypeAlias = tuple[int, ...]
@@ -65,7 +64,7 @@ def _copied_to(var: g.GraphVar, body: g.SeqExpr) -> g.GraphExpr | None:
     found: g.GraphExpr | None = None
     for binding in reversed(body.bindings):
         value = binding.value
-        if not isinstance(value, g.GraphCall) or not _is_one_of(value, _ENDS):
+        if not isinstance(value, g.GraphCall) or value.op not in _ENDS:
             break
         if value.op is calls.COPY_INTO and value.args[1] is var:
             found = value.args[0]  # type: ignore[assignment]
@@ -76,16 +75,12 @@ _ENDS: Final = (calls.ALLOC_TENSOR, calls.COPY_INTO)
 _TENSORS: Final = (calls.ALLOC_TENSOR, calls.PLACE_TENSOR)
 
 
-def _is_one_of(call: g.GraphCall, operators: tuple[Operator, ...]) -> bool:
-    return any(call.op is operator for operator in operators)
-
-
 def _makes_memory(value: g.GraphExpr) -> bool:
     if isinstance(value, g.If):
         return True
     if not isinstance(value, g.GraphCall):
         return False
-    return _is_one_of(value, _TENSORS) or isinstance(value.op, GlobalVar)
+    return value.op in _TENSORS or isinstance(value.op, GlobalVar)
 
 
 def fields_of(info: StructInfo, path: Path = ()) -> Iterator[tuple[Path, StructInfo]]:

@@ -79,18 +79,10 @@ class PrintAfter(_Comparing):
         _show(f"# after {info.name}{same}{removed}", changed, self._file)
 
 
-class PrintBeforeAll(PrintBefore):
-    """Prints the module before every pass."""
-
-    def __init__(self) -> None:
-        super().__init__()
-
-
-class PrintAfterAll(PrintAfter):
-    """Prints after every pass the functions that it changed."""
-
-    def __init__(self) -> None:
-        super().__init__()
+PrintBeforeAll = PrintBefore
+"""Prints the module before every pass."""
+PrintAfterAll = PrintAfter
+"""Prints after every pass the functions that it changed."""
 
 
 class VerifyAfterEach(_Comparing):
