@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import Any, TypeAlias
 
 from tensorir.comparison.equal import structural_equal
@@ -275,11 +276,7 @@ class BlockBuilder:
             self._use(op)
         args = tuple(a if isinstance(a, GlobalVar) else self._argument(a) for a in call.args)
         place = "" if self._frame is None else f'a call in function "{self._frame.name}"'
-        if all(a is b for a, b in zip(args, call.args, strict=True)):
-            new = call
-        else:
-            told = None if isinstance(op, Operator) else call.struct_info
-            new = GraphCall(op, args, call.attrs, call.sinfo_args, told)
+        new = call if all(map(is_, args, call.args)) else call.with_(args=args)
         if isinstance(op, GlobalVar) and self._is_building(op):
             return new
         info = result_of(new, self._mod, place)

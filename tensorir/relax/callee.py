@@ -8,7 +8,7 @@ parameter of shape `(n, 4)` that gets an array of shape `(m + 1, 4)` says that `
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -86,14 +86,12 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
     parts = destination_passing(call)
     assert parts is not None
     inputs, outputs, inplace, extra = parts.args, parts.outputs, parts.inplace, parts.scalars
-    given = [
-        _Given(_what(value, f"argument {k}"), value.struct_info) for k, value in enumerate(inputs)
-    ]
+    given = _arguments(inputs)
     for k, info in enumerate(outputs):
         if inplace[k] == FRESH:
-            given.append(_Given(f"output {k}" if len(outputs) > 1 else "the output", info))
+            given.append(Parameter(f"output {k}" if len(outputs) > 1 else "the output", info))
     passed_outputs = len(given) - len(inputs)
-    given += [_Given(f"tir_vars[{k}]", PrimStructInfo(value)) for k, value in enumerate(extra)]
+    given += [Parameter(f"tir_vars[{k}]", PrimStructInfo(value)) for k, value in enumerate(extra)]
     expected = signature(callee)
     if len(expected) != len(given):
         names = ", ".join(p.name for p in expected)
@@ -148,7 +146,7 @@ def _is_pure(call: GraphCall, functions: Functions, entered: set[str]) -> bool:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its name and what it takes."""
+    """A parameter, or what a call gives for one: its name in messages, and what is known of it."""
 
     name: str
     info: StructInfo
@@ -223,9 +221,7 @@ def _result_of_named(
             + f'"{name}" takes {len(expected)} argument(s) ({names}), the call passes {len(values)}'
             + _wants_call_tir(callee, name)
         )
-    given = [
-        _Given(_what(value, f"argument {k}"), value.struct_info) for k, value in enumerate(values)
-    ]
+    given = _arguments(values)
     return _fit(name, expected, given, place).known(ret)
 
 
@@ -235,25 +231,18 @@ def _wants_call_tir(callee: BaseFunc | FuncStructInfo, name: str) -> str:
     return f"; R.call_tir({name}, (...), out_sinfo=...) allocates the outputs of a tensor function"
 
 
-# --------------------------------------------------------------------------------- what it is given
-
-
-@dataclass(frozen=True)
-class _Given:
-    """The argument for a parameter; `name` is for messages."""
-
-    name: str
-    info: StructInfo
-
-
-def _what(value: GraphExpr, otherwise: str) -> str:
-    return f"{otherwise}, {value.name}," if isinstance(value, GraphVar) else otherwise
+def _arguments(values: Sequence[GraphExpr]) -> list[Parameter]:
+    """Return what a call gives, by position and name."""
+    named = [f", {v.name}," if isinstance(v, GraphVar) else "" for v in values]
+    return [
+        Parameter(f"argument {k}{named[k]}", value.struct_info) for k, value in enumerate(values)
+    ]
 
 
 # ----------------------------------------------------------------------------------- symbolic sizes
 
 
-def _fit(name: str, expected: list[Parameter], given: list[_Given], place: str) -> _Sizes:
+def _fit(name: str, expected: list[Parameter], given: list[Parameter], place: str) -> _Sizes:
     """Return the sizes of a function; IRTypeError for an argument that does not fit."""
     sizes = _Sizes()
     values = [_converted(p.info, v.info) for p, v in zip(expected, given, strict=True)]

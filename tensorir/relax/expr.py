@@ -12,7 +12,7 @@ a variable (`tensorir.relax.verify` checks it, `BlockBuilder` makes it so).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -359,6 +359,12 @@ class SeqExpr(GraphExpr):
     def bindings(self) -> list[Binding]:
         """The bindings of all blocks, in order."""
         return [binding for block in self.blocks for binding in block.bindings]
+
+
+LEAVES: Final = (
+    GraphVar, Constant, ShapeExpr, PrimValue, StringValue, DataTypeValue, ExternFunc,
+)  # fmt: skip
+"""What the parts of values are in A-normal form, but for tuples of such."""
 
 
 def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:

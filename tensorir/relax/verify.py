@@ -23,13 +23,12 @@ from tensorir.nodes.node import Node
 from tensorir.relax.callee import is_pure_call, result_of
 from tensorir.relax.destination_passing import destination_passing
 from tensorir.relax.expr import (
+    LEAVES,
     Binding,
     BindingBlock,
     Constant,
     DataflowBlock,
     DataflowVar,
-    DataTypeValue,
-    ExternFunc,
     GraphCall,
     GraphExpr,
     GraphVar,
@@ -38,7 +37,6 @@ from tensorir.relax.expr import (
     PrimValue,
     SeqExpr,
     ShapeExpr,
-    StringValue,
     Tuple,
     TupleGetItem,
 )
@@ -53,8 +51,6 @@ from tensorir.relax.struct_info import (
 )
 from tensorir.relax.written_values import written_values
 from tensorir.rewriting.visit import collect_vars
-
-_LEAVES = (GraphVar, Constant, ShapeExpr, PrimValue, StringValue, DataTypeValue, ExternFunc)
 
 
 def verify_graph_function(
@@ -176,7 +172,7 @@ class _Verifier:
                     f"{sorted(self._mod)}"
                 )
             return
-        if not isinstance(value, _LEAVES):
+        if not isinstance(value, LEAVES):
             if isinstance(value, (SeqExpr, If)):
                 self._binding = None  # scripts have no suites inside of expressions
             self._fail(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from tensorir.nodes.expr import GlobalVar
 from tensorir.nodes.node import Node
@@ -12,10 +11,6 @@ from tensorir.relax.building import Scope, UniqueNames
 from tensorir.relax.struct_info import StructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.script.source import BEGINNING, Place
-
-_LEAVES: Final = (
-    g.GraphVar, g.Constant, g.ShapeExpr, g.PrimValue, g.StringValue, g.DataTypeValue, g.ExternFunc,
-)  # fmt: skip
 
 
 class Suite(Scope):
@@ -52,7 +47,7 @@ class Suite(Scope):
 
     def leaf(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return a value without parts; one that has parts gets a variable."""
-        if isinstance(value, _LEAVES):
+        if isinstance(value, g.LEAVES):
             return value
         var = self.emitted.get(value)
         if var is None:
@@ -101,7 +96,7 @@ class Suite(Scope):
         """Return the name that is bound last, and its value; a leaf is bound no more."""
         if self.bindings:
             last = self.bindings[-1]
-            if isinstance(last, g.VarBinding) and isinstance(last.value, (*_LEAVES, g.Tuple)):
+            if isinstance(last, g.VarBinding) and isinstance(last.value, (*g.LEAVES, g.Tuple)):
                 self.bindings.pop()
                 return last.var.name, last.value
             return last.var.name, last.var
