@@ -8,14 +8,13 @@ from dataclasses import replace
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.empty_reductions import check_copied
-from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.regions import Region, united
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through, scope_root
 from schedule.staging.buffers import cache_buffer, checked_buffer
-from schedule.staging.nests import Staged, Sweep
+from schedule.staging.nests import Staged, Sweep, nest_of_loops
 from schedule.staging.plan import StagingPlan
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
@@ -169,7 +168,7 @@ class _OneBlock:
         ranges = [substitute(dim, values) for dim in region]
         inner = [Var(f"ax{k}", dim.min.dtype) for k, dim in enumerate(ranges)]
         element = [add(dim.min, var) for dim, var in zip(ranges, inner, strict=True)]
-        loops = [(var, dim.extent) for var, dim in zip(inner, ranges, strict=True)]
+        loops = [(var, Range(dim.extent)) for var, dim in zip(inner, ranges, strict=True)]
         body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, element), element))
         reads, writes = [BufferRegion(source, ranges)], [BufferRegion(target, ranges)]
         sweep = Sweep((), list(axes.values()), list(axes))

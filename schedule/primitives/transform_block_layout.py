@@ -5,13 +5,13 @@ from __future__ import annotations
 from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.layout_map import analyze_layout
-from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.step_order import check_steps_commute
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, IndexMapAttr, primitive
 from schedule.primitives.loop_problems import check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
+from schedule.staging.nests import nest_of_loops
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
@@ -116,7 +116,7 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     }
     predicate = analyzer.simplify(substitute(realize.predicate, replaced))
     inside = BlockRealize(loop_vars, predicate, new)
-    nest = nest_of_loops(list(zip(loop_vars, shape, strict=True)), inside)
+    nest = nest_of_loops(list(zip(loop_vars, map(Range, shape), strict=True)), inside)
     state.replace(loops[0], nest, {**rewriter.reuse, old: new})
 
 

@@ -14,6 +14,13 @@ from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, 
 from tensorir.rewriting.visit import substitute
 
 
+def nest_of_loops(loops: Sequence[tuple[Var, Range]], body: Stmt) -> Stmt:
+    """Return serial loops over some ranges, outermost first, around `body`."""
+    for var, values in reversed(loops):
+        body = For(var, values.min, values.extent, ForKind.SERIAL, body)
+    return body
+
+
 class Staged(NamedTuple):
     """A loop nest and the block in it."""
 
@@ -93,10 +100,8 @@ class Sweep:
     ) -> Staged:
         """Return the loops around a block with a given body."""
         block = Block(self.axes, reads, writes, name, body, init, annotations=annotations)
-        nest: Stmt = BlockRealize(self.bindings, self.predicate, block)
-        for var, values in reversed(self.loops):
-            nest = For(var, values.min, values.extent, ForKind.SERIAL, nest)
-        return Staged(nest, block)
+        realize = BlockRealize(self.bindings, self.predicate, block)
+        return Staged(nest_of_loops(self.loops, realize), block)
 
     def storing(
         self,
