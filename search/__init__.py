@@ -12,9 +12,9 @@ and short names for `create`. They load on first use.
 The rooms. Design spaces: `space_generator`, `schedule_rule`, `analysis` (what rules ask of
 programs), `spaces` (their points), `mutator`, `postproc`. Choosing: `search_strategy`,
 `cost_model`, `feature_extractor`, `task_scheduler`. Measuring: `measuring` (candidates), `builder`,
-`runner`, `workers` (processes), `measure_callback`. Keeping: `database`, `records`
-(lines in files), `runs` (one run, and how it resumes), `trials` (what
-was tried: a table, with pictures), `reports` (what is said meanwhile). Using: `dispatch` (a later build finds what was found),
+`runner`, `workers` (processes), `measure_callback`. Keeping: `database`, `records` (lines in
+files), `runs` (one run, and how it resumes), `trials` (what was tried: a table, with pictures),
+`reports` (what is said meanwhile). Using: `dispatch` (a later build finds what was found),
 `graph_tuner` (layouts between kernels). Under other names: `autotvm` and `auto_scheduler`.
 docs/search.md draws the data between them.
 """

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from schedule.analysis.bindings import substitute_loops
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
+from tensorir.nodes.buffer import Range
 from tensorir.nodes.dtype import INT32, INT64, DataType
-from tensorir.nodes.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.nodes.expr import IntImm, Var, integer_limits
 from tensorir.nodes.index_arithmetic import holds_indices
-from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import BlockRealize, For, ForKind, Stmt
 from tensorir.rewriting.fresh_copy import fresh_thread
 
@@ -42,10 +42,10 @@ def is_plain(loop: For) -> bool:
     return not loop.annotations and loop.kind is not ForKind.THREAD_BINDING
 
 
-def nest_of_loops(loops: Sequence[tuple[Var, PrimExpr]], body: Stmt) -> Stmt:
-    """Return serial loops from 0 over the given extents, outermost first, around `body`."""
-    for loop_var, extent in reversed(loops):
-        body = For(loop_var, const(0, loop_var.dtype), extent, ForKind.SERIAL, body)
+def nest_of_loops(loops: Sequence[tuple[Var, Range]], body: Stmt) -> Stmt:
+    """Return serial loops over some ranges, outermost first, around `body`."""
+    for var, values in reversed(loops):
+        body = For(var, values.min, values.extent, ForKind.SERIAL, body)
     return body
 
 

@@ -367,7 +367,7 @@ def _nest(
 ) -> Stmt:
     """Return the loops over the needed instances, with the block inside."""
     node: Block = block.block
-    loops: list[tuple[Var, PrimExpr]] = []
+    loops: list[tuple[Var, Range]] = []
     bindings: list[PrimExpr] = []
     for axis, domain in zip(node.iter_vars, domains, strict=True):
         low = domain.dom.min_value
@@ -375,7 +375,7 @@ def _nest(
         value = low
         if preserve_unit_loops or not is_const_int(extent, 1):
             var = Var(f"ax{len(loops)}", extent.dtype)
-            loops.append((var, extent))
+            loops.append((var, Range(extent)))
             analyzer.bind(var, Range(extent))
             value = add(low, var)
         bindings.append(value.astype(axis.var.dtype))

@@ -169,7 +169,7 @@ class _OneBlock:
         ranges = [substitute(dim, values) for dim in region]
         inner = [Var(f"ax{k}", dim.min.dtype) for k, dim in enumerate(ranges)]
         element = [add(dim.min, var) for dim, var in zip(ranges, inner, strict=True)]
-        loops = [(var, dim.extent) for var, dim in zip(inner, ranges, strict=True)]
+        loops = [(var, Range(dim.extent)) for var, dim in zip(inner, ranges, strict=True)]
         body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, element), element))
         reads, writes = [BufferRegion(source, ranges)], [BufferRegion(target, ranges)]
         sweep = Sweep((), list(axes.values()), list(axes))

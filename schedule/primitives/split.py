@@ -91,7 +91,7 @@ def split(
     predicate = None if exact or disable_predication else LT(index, whole)
     value = index.astype(old.loop_var.dtype)
     body = substitute_loops(old.body, {old.loop_var: value}, predicate)
-    nest = nest_of_loops(list(zip(loop_vars, extents, strict=True)), body)
+    nest = nest_of_loops(list(zip(loop_vars, map(Range, extents), strict=True)), body)
     nest = BindingSimplifier(loops_above(loop), preserve_unit_iters)(nest)
 
     # Result.

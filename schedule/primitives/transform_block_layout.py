@@ -113,7 +113,7 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     }
     predicate = analyzer.simplify(substitute(realize.predicate, replaced))
     inside = BlockRealize(loop_vars, predicate, new)
-    nest = nest_of_loops(list(zip(loop_vars, shape, strict=True)), inside)
+    nest = nest_of_loops(list(zip(loop_vars, map(Range, shape), strict=True)), inside)
     state.replace(loops[0], nest, {**rewriter.reuse, old: new})
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from schedule.analysis.bindings import loop_range
+from schedule.analysis.loops import nest_of_loops
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, add
-from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
+from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from tensorir.rewriting.visit import substitute
 
 
@@ -93,10 +94,8 @@ class Sweep:
     ) -> Staged:
         """Return the loops around a block with a given body."""
         block = Block(self.axes, reads, writes, name, body, init, annotations=annotations)
-        nest: Stmt = BlockRealize(self.bindings, self.predicate, block)
-        for var, values in reversed(self.loops):
-            nest = For(var, values.min, values.extent, ForKind.SERIAL, nest)
-        return Staged(nest, block)
+        realize = BlockRealize(self.bindings, self.predicate, block)
+        return Staged(nest_of_loops(self.loops, realize), block)
 
     def storing(
         self,
