@@ -336,7 +336,7 @@ class Schedule(PrimitiveMethods):
                 if not matches(kind.decision_type, decision):
                     expected = type_text(kind.decision_type)
                     raise ArgumentTypeError(kind.method, "decision", expected, decision)
-                if kind.domain is not None:
+                if kind.domain is not None and not kind.returns_domain:
                     find_domain = cache(partial(kind.domain, state, *operands, **options))
                     if kind.domain_param == "find_domain":
                         options["find_domain"] = find_domain
@@ -344,14 +344,18 @@ class Schedule(PrimitiveMethods):
                         options["domain"] = find_domain()
                     if self.keeps_domains:
                         find_domain()
-                options.update(rng=self._rng, decision=decision)
+                if not kind.returns_domain:
+                    options.update(rng=self._rng, decision=decision)
+            result = kind.function(state, *operands, **options)
+            domain = None
             if kind.returns_domain:
-                result, decision = self._chosen(find_domain(), decision)
-            else:
-                result = kind.function(state, *operands, **options)
-                if kind.has_decision:
-                    assert isinstance(result, Sampled)
-                    result, decision = result.value, result.decision
+                domain = result
+                result, decision = self._chosen(domain, decision)
+            elif kind.has_decision:
+                assert isinstance(result, Sampled)
+                result, decision = result.value, result.decision
+                if find_domain is not None and find_domain.cache_info().currsize:
+                    domain = find_domain()
             if state.has_definitions and not kind.is_pure:
                 _check_names_defined(state.mod)
             if state.debug_mask & DEBUG_VERIFY_TREE:
@@ -364,8 +368,6 @@ class Schedule(PrimitiveMethods):
             raise
         state.commit()
         outputs = self._outputs(kind, result)
-        is_known = find_domain is not None and find_domain.cache_info().currsize
-        domain = find_domain() if is_known else None
         self.trace.append(Instruction(kind, values, outputs, domain), decision)
         return outputs
 

@@ -106,7 +106,10 @@ def loops_seen_through(scope: StmtSRef) -> list[StmtSRef]:
 
 def is_ancestor(outer: StmtSRef, inner: StmtSRef) -> bool:
     """Say whether `outer` encloses `inner` (a statement encloses itself)."""
-    return any(sref is outer for sref in path_up(inner))
+    current: StmtSRef | None = inner
+    while current is not None and current is not outer:
+        current = current.parent
+    return current is outer
 
 
 def lowest_common_ancestor(srefs: Sequence[StmtSRef]) -> StmtSRef:

@@ -235,19 +235,33 @@ class ScheduleState:
         pending: list[tuple[Stmt, StmtSRef | None]] = [(stmt, parent)]
         while pending:
             node, above = pending.pop()
-            if type(node) is For or type(node) is BlockRealize:
-                realize = node if type(node) is BlockRealize else None
-                part: Any = node if realize is None else realize.block
-                sref = self.stmt2ref.get(part)
+            if type(node) is For:
+                sref = self.stmt2ref.get(node)
                 if sref is not None:
-                    kept.add(part)
-                else:
-                    var = _defined(part)
-                    sref = renamed.get(part) or self._defining.get(var)  # type: ignore[arg-type]
-                    sref = sref or StmtSRef(None, None)
-                    pending.append((part.body, sref))
+                    kept.add(node)
+                    alive.add(sref)
+                    placed.append((sref, node, above, None))
+                    continue
+                sref = self._defining.get(node.loop_var) or StmtSRef(None, None)
                 alive.add(sref)
-                placed.append((sref, part, above, realize))
+                placed.append((sref, node, above, None))
+                pending.append((node.body, sref))
+            elif type(node) is BlockRealize:
+                block = node.block
+                sref = self.stmt2ref.get(block)
+                if sref is not None:
+                    kept.add(block)
+                    alive.add(sref)
+                    placed.append((sref, block, above, node))
+                    continue
+                sref = renamed.get(block)
+                if sref is None and block.iter_vars:
+                    sref = self._defining.get(block.iter_vars[0].var)
+                if sref is None:
+                    sref = StmtSRef(None, None)
+                alive.add(sref)
+                placed.append((sref, block, above, node))
+                pending.append((block.body, sref))
             elif type(node) is SeqStmt:
                 pending.extend([(child, above) for child in node.seq])
             elif type(node) is not BufferStore:
@@ -298,16 +312,17 @@ class ScheduleState:
             return
         if self.stmt2ref.get(stmt) is sref:
             del self.stmt2ref[stmt]
-        var = _defined(stmt)
+        var = stmt.loop_var if type(stmt) is For else _first_axis(stmt)
         if var is not None and self._defining.get(var) is sref:
             del self._defining[var]
 
     def _enter(self, stmt: For | Block | None, sref: StmtSRef) -> None:
-        if stmt is not None:
-            self.stmt2ref[stmt] = sref
-            var = _defined(stmt)
-            if var is not None:
-                self._defining[var] = sref
+        if stmt is None:
+            return
+        self.stmt2ref[stmt] = sref
+        var = stmt.loop_var if type(stmt) is For else _first_axis(stmt)
+        if var is not None:
+            self._defining[var] = sref
 
     def _climb(self, old: Stmt, new: Stmt | None, parent: StmtSRef | None, start: StmtSRef) -> None:
         """Rebuild the ancestors of a replaced statement."""
@@ -440,9 +455,6 @@ class ScheduleState:
             assert sref.realize is other.realize, "a reference has a stale realize"
 
 
-def _defined(stmt: For | Block) -> Var | None:
-    """Return the variable by which a loop or block is recognised; a block without axes is not."""
-    if type(stmt) is For:
-        return stmt.loop_var
-    assert type(stmt) is Block
-    return stmt.iter_vars[0].var if stmt.iter_vars else None
+def _first_axis(block: Any) -> Var | None:
+    """Return the variable by which a block is recognised, None for one without axes."""
+    return block.iter_vars[0].var if block.iter_vars else None

@@ -40,13 +40,14 @@ def path_domain(low: StmtSRef, high: StmtSRef | None, scope: str = "global") -> 
     bound to threads further up are included as well.
     """
     domain: dict[Var, Range] = {}
-    below = True
-    for current in path_up(low.parent):
-        below = below and current is not high and not current.is_block
-        if not below and scope == "global":
-            break
-        if below or (not current.is_block and _shares(scope, current.loop)):
-            domain[current.loop.loop_var] = loop_range(current.loop)
+    current = low.parent
+    while current is not None and current is not high and not current.is_block:
+        domain[current.loop.loop_var] = loop_range(current.loop)
+        current = current.parent
+    if scope != "global":
+        for outer in path_up(current):
+            if not outer.is_block and _shares(scope, outer.loop):
+                domain[outer.loop.loop_var] = loop_range(outer.loop)
     return domain
 
 

@@ -25,13 +25,15 @@ class HandleOperand(Operand):
 
     def resolve(self, schedule: Schedule, method: str, param: Parameter, value: Any) -> Any:
         """Return references; ArgumentError for a mark of a place where there must be a loop."""
-        found = super().resolve(schedule, method, param, value)
-        if not self.takes_marks:
-            for sref in found if isinstance(found, list) else (found,):
-                if sref is not None and sref.stmt is None:
-                    reason = "is a mark of a compute location; give a loop of the program"
-                    raise ArgumentError(method, param.name, reason)
-        return found
+        if isinstance(value, tuple):
+            return [self.resolve(schedule, method, param, handle) for handle in value]
+        if value is None:
+            return None
+        sref = schedule.get_sref(value)
+        if sref.stmt is None and not self.takes_marks:
+            reason = "is a mark of a compute location; give a loop of the program"
+            raise ArgumentError(method, param.name, reason)
+        return sref
 
     def misfit(self, where: str, value: Any) -> TraceError:
         """Return the error for something else."""

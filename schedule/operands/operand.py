@@ -83,7 +83,15 @@ class Operand:
 
     def resolve(self, schedule: Schedule, method: str, param: Parameter, value: Any) -> Any:
         """Return a recorded argument that varies in the form that the primitive's function gets."""
-        return resolved(schedule, value)
+
+        def one(value: Any) -> Any:
+            if isinstance(value, PrimExpr):
+                return schedule.get(value)
+            if isinstance(value, (BlockRV, LoopRV)):
+                return schedule.get_sref(value)
+            return schedule.bind_index_map(value) if isinstance(value, IndexMap) else value
+
+        return mapped(value, one, list)
 
     # -------------------------------------------------------------------------------------- traces
 
@@ -184,19 +192,6 @@ class Call:
         if not isinstance(rv, BlockRV):
             self.refuse("block", "a BlockRV where a buffer is named", rv)
         return self.schedule.get_sref(rv).block
-
-
-def resolved(schedule: Schedule, value: Any) -> Any:
-    """Return a recorded value with references for handles, and sampled numbers filled in."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, (BlockRV, LoopRV)):
-            return schedule.get_sref(value)
-        if isinstance(value, PrimExpr):
-            return schedule.get(value)
-        return schedule.bind_index_map(value) if isinstance(value, IndexMap) else value
-
-    return mapped(value, one, list)
 
 
 def plain(value: Any) -> Any:

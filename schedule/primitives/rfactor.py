@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import check_reduction, require_pipeline
@@ -20,7 +21,7 @@ from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
-from tensorir.rewriting.visit import collect_vars, substitute
+from tensorir.rewriting.visit import collect_vars, rewrite, substitute
 
 NOT_ONE_CHILD = Problem(
     "NonSingleChildBlockError", "{0} should have one block below it, but has {count}"
@@ -85,11 +86,13 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     partial_results = plan.partial_block(name)
     nest = copied_nest(around, partial_results)
     final = plan.final_block(predicate)
-    state.replace(block, final, {block.block: final.block})
-    for other in others:
-        state.replace(other, other.loop.body)
-    top = next(sref for sref in loops if sref not in others)
-    state.replace(top, sequence([nest, top.loop]))
+    old, dropped = block.block, {sref.loop.loop_var for sref in others}
+    rules: dict[type, Any] = {
+        For: lambda lp, rest: rest(lp.body) if lp.loop_var in dropped else None,
+        BlockRealize: lambda node, _: final if node.block is old else node,
+    }
+    rebuilt = rewrite(around[0], before=rules)
+    state.replace(loops[0], sequence([nest, rebuilt]), {old: final.block})
     root = scope.block
     state.replace(scope, root.with_(alloc_buffers=(*root.alloc_buffers, *partial)))
 

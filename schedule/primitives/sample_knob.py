@@ -137,7 +137,7 @@ def sample_knob_option(
     except (TypeError, ValueError) as error:
         reason = f"has a value that JSON cannot hold: {error}"
         raise NoDecision("candidates", reason) from None
-    return OptionDomain(labels)
+    return _kept(OptionDomain(labels))
 
 
 def _has_text_keys(value: object) -> bool:
