@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from schedule.analysis.bindings import affine_map, axis_domain
 from schedule.analysis.regions import path_domain
@@ -122,18 +122,8 @@ def stays_within(
     instance that corresponds to none of the producer would be lost if it followed the producer's
     loops.
     """
-    of_reader, of_writer = _bounds(reader_axes), _bounds(writer_axes)
-    for wanted, given in zip(read, stored, strict=True):
-        (low, high), (first, last) = of_reader(wanted), of_writer(given)
-        if low < first or high > last:
-            return False
-    return True
-
-
-def _bounds(axes: Sequence[IterVar]) -> Callable[[Range], tuple[int, int]]:
-    """Return a function that gives the bounds of ranges in the axes of a block."""
     analyzer = Analyzer()
-    for var, domain in axis_domain(axes).items():
+    for var, domain in axis_domain((*reader_axes, *writer_axes)).items():
         analyzer.bind(var, domain)
 
     def bounds(values: Range) -> tuple[int, int]:
@@ -143,4 +133,8 @@ def _bounds(axes: Sequence[IterVar]) -> Callable[[Range], tuple[int, int]]:
         last = analyzer.const_int_bound(values.min + values.extent - 1)
         return first.min_value, last.max_value
 
-    return bounds
+    for wanted, given in zip(read, stored, strict=True):
+        (low, high), (first, last) = bounds(wanted), bounds(given)
+        if low < first or high > last:
+            return False
+    return True

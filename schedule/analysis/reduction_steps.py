@@ -103,11 +103,12 @@ class Steps:
         """Why the first step may not be the one that initialises, None if it is."""
 
     def _late_start(self, loops: Sequence[For]) -> str | None:
+        analyzer = Analyzer()
         at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in self.reduce}
         for axis, value in zip(self._instances.axes, self._instances.values, strict=True):
             if axis.iter_type != IterVar.DATA_PAR and axis.dom is not None:
                 first = axis.dom.min
-                if not Analyzer().can_prove_equal(substitute(value, at_start), first):
+                if not analyzer.can_prove_equal(substitute(value, at_start), first):
                     return f"reduction axis {axis.var.name} may not start at {first}"
         return None
 

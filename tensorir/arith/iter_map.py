@@ -122,9 +122,12 @@ def iter_map_simplify(
     for condition in conditions:
         result = detect_iter_map(indices, input_iters, condition, *options, analyzer)
         if result.indices:
+            reader = analyzer or Analyzer()
             written = tuple(
-                normalize_iter_map_to_expr(s, i.dtype, analyzer)
-                for s, i in zip(result.indices, indices, strict=True)
+                [
+                    normalize_iter_map_to_expr(s, i.dtype, reader)
+                    for s, i in zip(result.indices, indices, strict=True)
+                ]
             )
             if analyzer is None:
                 # These are what the next to look at the indices will ask for.
