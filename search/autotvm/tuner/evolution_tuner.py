@@ -68,23 +68,24 @@ class EvolutionTuner(Tuner):
         """The number of trials that the search in progress was started for."""
         self._over_for: int | None = None
         """The same, if that search finds nothing new any more."""
-        self._batch: list[tuple[MeasureCandidate, ConfigEntity]] = []
-        self._sent = 0
-        self._results: dict[int, RunnerResult] = {}
-        """Results of the batch by place."""
+        self._waiting: list[tuple[MeasureCandidate, ConfigEntity]] = []
+        """The part of the batch of the search that was not sent off."""
+        self._sent: dict[int, tuple[MeasureCandidate, ConfigEntity]] = {}
+        """The other part, by the identity of the configuration."""
+        self._measured: list[tuple[MeasureCandidate, RunnerResult]] = []
+        """What the search was not told."""
 
     def has_next(self) -> bool:
         """Say whether the search finds another configuration."""
-        if self._sent == len(self._batch):
-            self._batch, self._sent = self._generated(), 0
-        return self._sent < len(self._batch)
+        if not self._waiting:
+            self._waiting = self._generated()
+        return bool(self._waiting)
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
         """Return the next configurations of the batch of the search."""
-        if not self.has_next():
-            return []
-        taken = self._batch[self._sent : self._sent + batch_size]
-        self._sent += len(taken)
+        self.has_next()
+        taken, self._waiting = self._waiting[:batch_size], self._waiting[batch_size:]
+        self._sent.update((id(config), (candidate, config)) for candidate, config in taken)
         return [config for _, config in taken]
 
     def _generated(self) -> list[tuple[MeasureCandidate, ConfigEntity]]:
@@ -113,24 +114,20 @@ class EvolutionTuner(Tuner):
 
     def _tell(self) -> None:
         """Tell the search and its model what the batch gave."""
-        places = sorted(self._results)
-        candidates = [self._batch[place][0] for place in places]
-        results = [self._results[place] for place in places]
-        self._results = {}
-        if candidates:
+        if self._measured:
+            candidates, results = zip(*self._measured, strict=True)
             self._context.notify_runner_results(candidates, results)
             self.cost_model.update(self._context, candidates, results)
+        self._sent, self._measured = {}, []
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Enter measurements; those of a log before `tune` seed the search."""
-        places = {id(config): k for k, (_, config) in enumerate(self._batch)}
         for inp, result in zip(inputs, results, strict=True):
-            place = places.get(id(inp.config))
-            if place is None:
+            candidate, _ = self._sent.get(id(inp.config), (None, None))
+            if candidate is None:
                 self._store(inp, result)
                 continue
-            self._results[place] = _runner_result(result)
-            candidate = self._batch[place][0]
+            self._measured.append((candidate, _runner_result(result)))
             self._commit(candidate.sch, inp, result)
 
     def load_history(self, data_set: Iterable[Record], min_seed_records: int = 500) -> None:
