@@ -1,1 +1,1 @@
-"""One run of a search: its plan, its journal, its trials, and how its winner is named."""
+"""One run of a search: its plan, its journal, and how its winner is named."""
