@@ -6,9 +6,21 @@
         work_dir="./tune_tmp",
     )
 
-returns the best `Schedule`. Each part (space generators, rules, postprocessors, mutators, cost
-models, databases, builders, runners, strategies, task schedulers, callbacks) has a package of its
-own, an abstract class to derive from, and short names for `create`. They load on first use.
+returns the best `Schedule`. The rooms, in the order in which a search goes through them:
+
+- a design space is made by a `space_generator` of `schedule_rule`s, which ask `analysis`; `spaces`
+  has its points, and a `mutator` steps from one to another;
+- a `search_strategy` chooses candidates by a `cost_model`, which sees what a `feature_extractor`
+  reads, and a `postproc` completes each;
+- a `builder` compiles them and a `runner` measures them (`measuring`), in processes (`workers`);
+- a `task_scheduler` shares trials among tasks, a `measure_callback` is told of each, and a
+  `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
+- `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
+- `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
+  of logs, and `explanation` tells what is in them.
+
+Each sort of part has an abstract class to derive from, and short names for `create`. All load on
+first use.
 """
 
 from typing import TYPE_CHECKING

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from search.arg_info import ArgInfo
 from search.errors import blamed_on
 from search.measuring.measure_candidate import MeasureCandidate
 from search.mutator.mutator import Mutator
@@ -117,9 +116,8 @@ class Breeding:
     def candidate(self, individual: Individual, predicted: float | None = None) -> MeasureCandidate:
         """Return a replayed individual as something to be scored or measured."""
         assert individual.sch is not None
-        return MeasureCandidate(
+        return self.application.candidate(
             individual.sch,
-            ArgInfo.from_entry_func(individual.sch.mod),
             space_index=None if individual.space is None else individual.space.index,
             decisions=individual.decisions,
             predicted=predicted,

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from schedule import Schedule, Trace
 from schedule.random_state import RandomState
-from search.arg_info import ArgInfo
 from search.errors import TuningError
 from search.kinds import Kinds, TaskPart
-from search.measuring.measure_candidate import MeasureCandidate
 from search.search_strategy.trace_application import TraceApplication
 
 if TYPE_CHECKING:
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
+    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
 
 
@@ -149,7 +148,7 @@ class _Replay(SearchStrategy):
             else:
                 in_vain = 0
                 drawn.append(sch)
-        return [MeasureCandidate(s, ArgInfo.from_entry_func(s.mod)) for s in drawn] or None
+        return [application.candidate(sch) for sch in drawn] or None
 
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]

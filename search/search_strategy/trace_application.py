@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedule import Schedule, ScheduleError, Trace
+from search.arg_info import ArgInfo
 from search.errors import TuningError, blamed_on
+from search.measuring.measure_candidate import MeasureCandidate
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
 
 if TYPE_CHECKING:
     from search.context import TuneContext
     from search.postproc.postproc import Postproc
+    from search.spaces.design_space import Decisions
 
 
 class TraceApplication:
@@ -45,7 +48,7 @@ class TraceApplication:
         The trace's own postprocessing part is left out. A decision that does not fit any more may
         make an instruction fail; that is a rejection.
         """
-        sch = Schedule(self._mod, seed=self._context.fork_seed() or 1, error_render_level="none")
+        sch = Schedule(self._mod, seed=self.fork_seed(), error_render_level="none")
         sch.keeps_domains = False
         try:
             provider = (lambda *_: None) if resample else None
@@ -70,6 +73,27 @@ class TraceApplication:
                 return False
         self._accepted += 1
         return True
+
+    def candidate(
+        self,
+        sch: Schedule,
+        *,
+        space_index: int | None = None,
+        decisions: Decisions | None = None,
+        predicted: float | None = None,
+    ) -> MeasureCandidate:
+        """Return a schedule as something to be measured."""
+        return MeasureCandidate(
+            sch,
+            ArgInfo.from_entry_func(sch.mod, remove_preproc=True),
+            space_index=space_index,
+            decisions=decisions,
+            predicted=predicted,
+        )
+
+    def fork_seed(self) -> int:
+        """Return a seed for a schedule, in [1, 2**31 - 1]."""
+        return self._context.fork_seed() or 1
 
     def summary(self) -> str:
         """Return a line for each reason of rejection, and forget the counts."""
