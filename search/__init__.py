@@ -6,17 +6,21 @@
         work_dir="./tune_tmp",
     )
 
-returns the best `Schedule`. Each part has a package of its own, an abstract class to derive from,
-and short names for `create`. They load on first use.
+returns the best `Schedule`. The rooms, in the order in which a search goes through them:
 
-The rooms. Design spaces: `space_generator`, `schedule_rule`, `analysis` (what rules ask of
-programs), `spaces` (their points), `mutator`, `postproc`. Choosing: `search_strategy`,
-`cost_model`, `feature_extractor`, `task_scheduler`. Measuring: `measuring` (candidates), `builder`,
-`runner`, `workers` (processes), `measure_callback`. Keeping: `database`, `records` (lines in
-files), `runs` (one run, and how it resumes), `trials` (what was tried: a table, with pictures),
-`reports` (what is said meanwhile). Using: `dispatch` (a later build finds what was found),
-`graph_tuner` (layouts between kernels). Under other names: `autotvm` and `auto_scheduler`.
-docs/search.md draws the data between them.
+- a design space is made by a `space_generator` of `schedule_rule`s, which ask `analysis`; `spaces`
+  has its points, and a `mutator` steps from one to another;
+- a `search_strategy` chooses candidates by a `cost_model`, which sees what a `feature_extractor`
+  reads, and a `postproc` completes each;
+- a `builder` compiles them and a `runner` measures them (`measuring`), in processes (`workers`);
+- a `task_scheduler` shares trials among tasks, a `measure_callback` is told of each, and a
+  `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
+- `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
+- `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
+  of logs, and `trials` what was tried, as a table that is explained and drawn.
+
+Each sort of part has an abstract class to derive from, and short names for `create`. All load on
+first use. docs/search.md draws the data between them.
 """
 
 from typing import TYPE_CHECKING

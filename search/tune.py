@@ -170,17 +170,12 @@ def tune_tir(
         ) as run:
             run.tune(on_interrupt)
         winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
-        return winners[0].record.schedule() if winners else _of_earlier_runs(run.database, context)
-
-
-def _of_earlier_runs(database: Database, task: TuneContext) -> Schedule | None:
-    """Return the best schedule that a database has for a task none of whose trials succeeded."""
-    assert task.mod is not None
-    found = find_schedule(database, task.mod, task.target)
-    if found is None:
-        return None  # the scheduler has said how the trials ended
-    say_if_missing(database, task.mod, task.target, task.task_name or "main", found)
-    return found.schedule
+        if winners:
+            return winners[0].record.schedule()
+        found = find_schedule(run.database, mod, context.target)
+        if found is not None:  # else the scheduler has said how the trials ended
+            say_if_missing(run.database, mod, context.target, task_name or "main", found)
+        return None if found is None else found.schedule
 
 
 def _call_of_tune_module(

@@ -13,7 +13,8 @@ import pytest
 import codegen
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.builder import BuilderInput, LocalBuilder, local_builder
+from search.builder import BuilderInput, LocalBuilder
+from search.builder import builder as builders
 from search.builder.artifact_directory import ArtifactDirectory
 from search.runner import EvaluatorConfig, LocalRunner, RunnerInput, RunnerResult
 from tensorir import parse
@@ -60,7 +61,7 @@ def slow_if_marked(mod: IRModule, target: Target, params: object) -> codegen.Mod
 def test_a_build_that_takes_far_longer_than_others_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local_builder, "_LEAST_LIMIT", 1.0)
+    monkeypatch.setattr(builders, "_LEAST_LIMIT", 1.0)
     builder = LocalBuilder(max_workers=1, timeout_sec=600, f_build=slow_if_marked)
     built(builder, programs.adds_one)
     slow = IRModule({"main": programs.adds_one.with_attr("slow", 1)})
