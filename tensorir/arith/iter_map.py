@@ -55,7 +55,7 @@ def detect_iter_map(
     key = _key(indices, input_iters, predicate, *options)
     known = _KNOWN.get(key)
     if known is None:
-        known = _detected(indices, input_iters, predicate, *options, Analyzer())
+        known = _detected(indices, input_iters, predicate, *options, None)
         _remember(key, known)
     return IterMapResult(known.indices, list(known.errors))
 
@@ -66,7 +66,7 @@ def _detected(
     predicate: PrimExpr,
     level: IterMapLevel,
     simplify_trivial: bool,
-    analyzer: Analyzer,
+    analyzer: Analyzer | None,
 ) -> IterMapResult:
     reader = IterReader(domain, level, simplify_trivial, analyzer)
     try:
@@ -84,7 +84,7 @@ _KNOWN: Final[dict[tuple[object, ...], IterMapResult]] = {}
 Checks that do not know of one another ask it, in primitive after primitive, most of which change
 neither bindings nor what loops run over.
 """
-_LIMIT: Final = 512
+_LIMIT: Final = 64
 """The number of results that are remembered; they keep old programs in memory."""
 
 

@@ -8,6 +8,7 @@ of the predicate narrow the range of a variable, or say how far the terms of a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
 from tensorir.arith.analyzer import Analyzer
@@ -22,6 +23,7 @@ from tensorir.arith.iter_term import (
     PieceKey,
 )
 from tensorir.arith.linear import ZERO, Linear
+from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import (
     Size,
     Sizes,
@@ -65,16 +67,24 @@ class IterReader:
         domain: Mapping[Var, Bounds],
         level: IterMapLevel,
         simplify_trivial: bool,
-        analyzer: Analyzer,
+        analyzer: Analyzer | None,
     ) -> None:
         self._level = level
         self._simplify_trivial = simplify_trivial
-        self._linear = analyzer.linearizer
+        self._analyzer = analyzer
         self._domain = domain
-        self._sizes = Sizes(self._linear, (values.extent for values in domain.values()))
         self._vars: dict[Var, IterSumExpr] = {}
         self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
+
+    @cached_property
+    def _linear(self) -> Linearizer:
+        """The reader of what contains no iterator; where all is constant, none is made."""
+        return (self._analyzer or Analyzer()).linearizer
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return Sizes(self._linear, (values.extent for values in self._domain.values()))
 
     # ---------------------------------------------------------------------------------- iterators
 
