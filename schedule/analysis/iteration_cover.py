@@ -15,11 +15,10 @@ from tensorir.arith import (
     detect_iter_map,
     inverse_affine_iter_map,
 )
-from tensorir.arith.linearize import Linearizer
-from tensorir.arith.size import linear_of
+from tensorir.arith.size import Size, plus_size
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Range
-from tensorir.nodes.expr import EQ, BufferLoad, IterVar, PrimExpr
+from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr
 from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.rewriting.visit import substitute, uses_var, walk
 
@@ -33,10 +32,10 @@ def left_out(block: StmtSRef, axes: Sequence[IterVar]) -> IterVar | None:
     realize = block.block_realize
     loops = [sref.loop for sref in loops_above(block)]
     indices = affine_map(realize.iter_values, loops, realize.predicate)
-    reader = Analyzer().linearizer
+    asked = set(axes)
     for k, axis in enumerate(realize.block.iter_vars):
-        if axis in axes and axis.dom is not None:
-            known = bool(indices) and _takes_all(indices[k], axis.dom, reader)
+        if axis in asked and axis.dom is not None:
+            known = bool(indices) and _takes_all(indices[k], axis.dom)
             if not known:
                 return axis
     return None
@@ -53,20 +52,25 @@ def runs_everywhere(block: StmtSRef) -> bool:
     return all(axis.dom is not None for axis in axes) and left_out(block, axes) is None
 
 
-def _takes_all(index: IterSumExpr, domain: Range, reader: Linearizer) -> bool:
+def _takes_all(index: IterSumExpr, domain: Range) -> bool:
     """Say whether an index that is one piece of loops takes all values of a domain."""
-    low, last = index.base, index.base
+    reach: Size = 0
+    low = last = index.base
     if index.args:
         piece = index.args[0]
-        reach = linear_of(piece.extent - 1)
+        reach = piece.extent - 1
         if piece.scale == 1:
-            last = low.plus(reach)
+            last = plus_size(low, reach)
         elif piece.scale == -1:
-            low = low.plus(reach, -1)
+            low = plus_size(low, 0 - reach)
         else:
             return False
-    first = reader(domain.min)
-    end = first.plus(reader(domain.extent))
+    least, count = domain.min, domain.extent
+    if type(least) is IntImm and type(count) is IntImm and not (low.terms or last.terms):
+        return low.const <= least.value and least.value + count.value <= last.const + 1
+    reader = Analyzer().linearizer
+    first = reader(least)
+    end = first.plus(reader(count))
     return reader.at_least_zero(first.plus(low, -1)) and reader.at_least_zero(
         last.plus(end, -1).plus_const(1)
     )

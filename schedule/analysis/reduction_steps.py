@@ -19,7 +19,7 @@ from schedule.analysis.bindings import affine_map, loop_range
 from schedule.analysis.block_kind import blocks_in
 from schedule.sref import StmtSRef, loops_above, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, IterMark, IterSumExpr, detect_iter_map
-from tensorir.nodes.expr import GE, GT, LE, LT, IterVar, PrimExpr, Var
+from tensorir.nodes.expr import GE, GT, LE, LT, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
 from tensorir.rewriting.visit import children, collect_vars, substitute, uses_var
@@ -103,12 +103,13 @@ class Steps:
         """Why the first step may not be the one that initialises, None if it is."""
 
     def _late_start(self, loops: Sequence[For]) -> str | None:
-        analyzer = Analyzer()
         at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in self.reduce}
         for axis, value in zip(self._instances.axes, self._instances.values, strict=True):
             if axis.iter_type != IterVar.DATA_PAR and axis.dom is not None:
-                first = axis.dom.min
-                if not analyzer.can_prove_equal(substitute(value, at_start), first):
+                first, start = axis.dom.min, substitute(value, at_start)
+                if type(start) is IntImm and is_const_int(first, start.value):
+                    continue
+                if not Analyzer().can_prove_equal(start, first):
                     return f"reduction axis {axis.var.name} may not start at {first}"
         return None
 

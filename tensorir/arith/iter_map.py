@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tensorir.arith.analyzer import Analyzer
+from tensorir.arith.coefficients import coefficients
 from tensorir.arith.iter_independence import IterMapLevel
 from tensorir.arith.iter_reading import Bounds, IterReader
 from tensorir.arith.iter_term import (
@@ -23,9 +24,9 @@ from tensorir.arith.iter_term import (
     widest,
 )
 from tensorir.nodes.dtype import INT32, DataType
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import Add, IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import holds_indices
-from tensorir.nodes.ops import TRUE, is_const_int
+from tensorir.nodes.ops import TRUE, const, is_const_int
 
 
 @dataclass(slots=True)
@@ -117,15 +118,22 @@ def iter_map_simplify(
         return tuple(indices)
     options = check_level, simplify_trivial_iterators
     conditions = [predicate]
-    if not is_const_int(predicate, 1) and check_level is not IterMapLevel.BIJECTIVE:
-        conditions.append(TRUE)
+    if check_level is not IterMapLevel.BIJECTIVE:
+        if is_const_int(predicate, 1):
+            plain = _plainly_simplified(indices, input_iters, not simplify_trivial_iterators)
+            if plain is not None:
+                return plain
+        else:
+            conditions.append(TRUE)
     for condition in conditions:
         result = detect_iter_map(indices, input_iters, condition, *options, analyzer)
         if result.indices:
-            reader = analyzer or Analyzer()
+            # A variable of several values is what is written for the piece that it was read as.
             written = tuple(
                 [
-                    normalize_iter_map_to_expr(s, i.dtype, reader)
+                    i
+                    if type(i) is Var and s.args
+                    else normalize_iter_map_to_expr(s, i.dtype, analyzer)
                     for s, i in zip(result.indices, indices, strict=True)
                 ]
             )
@@ -136,6 +144,61 @@ def iter_map_simplify(
     return tuple(indices)
 
 
+def _plainly_simplified(
+    indices: Sequence[PrimExpr], domain: Mapping[Var, Bounds], keep_unit: bool
+) -> tuple[PrimExpr, ...] | None:
+    """Return what detection gives for sums such as `i * 32 + j * 4 + k`, else None.
+
+    Each variable counts from 0 to a constant and occurs once, and each scale is what the terms
+    below it count up to. Nearly all bindings of a scheduled program are of this form: seven of
+    them take 5 us here and 27 us by detection, for each split of a loop around them.
+    """
+    seen: set[Var] = set()
+    result: list[PrimExpr] = []
+    for index in indices:
+        scales: Mapping[Var, int] = {index: 1} if type(index) is Var else {}
+        if not scales:
+            total = coefficients(index)
+            if total.parts or total.constant:
+                return None
+            scales = total.of
+        terms: list[tuple[int, int, Var]] = []
+        for var, scale in scales.items():
+            values = domain.get(var)
+            if values is None or var in seen or var.dtype is not index.dtype:
+                return None
+            seen.add(var)
+            low, extent = values.min, values.extent
+            if type(extent) is not IntImm or type(low) is not IntImm or low.value:
+                return None
+            if keep_unit or extent.value != 1:
+                terms.append((scale, extent.value, var))
+        written = index if terms and type(index) is Var else _counting(terms, index.dtype)
+        if written is None:
+            return None
+        result.append(written)
+    return tuple(result)
+
+
+def _counting(terms: list[tuple[int, int, Var]], dtype: DataType) -> PrimExpr | None:
+    """Return a sum of scaled variables with the outermost first, None where scales leave gaps.
+
+    Of variables with equal scales the last is the innermost, but one of a single value before it.
+    """
+    terms.reverse()
+    terms.sort(key=lambda term: (term[0], term[1] != 1))
+    expected = 1
+    for scale, extent, _ in terms:
+        if scale != expected:
+            return None
+        expected = scale * extent
+    result: PrimExpr | None = None
+    for scale, _, var in reversed(terms):
+        term = var if scale == 1 else Mul(var, const(scale, dtype))
+        result = term if result is None else Add(result, term)
+    return const(0, dtype) if result is None else result
+
+
 def normalize_iter_map_to_expr(
     value: IterSumExpr, dtype: DataType | str = INT32, analyzer: Analyzer | None = None
 ) -> PrimExpr:
@@ -143,12 +206,11 @@ def normalize_iter_map_to_expr(
 
     What was narrowed to a dtype in which parts of it might wrap is summed up before.
     """
-    linearizer = (analyzer or Analyzer()).linearizer
     wide = dtype = DataType(dtype)
     if not holds_indices(dtype):
         for split in value.args:
             wide = widest(split.source, wide)
-    written = IterWriter(linearizer, wide).sum(value)
+    written = IterWriter(analyzer, wide).sum(value)
     return written if written.dtype is dtype else written.astype(dtype)
 
 

@@ -93,6 +93,7 @@ class IterReader:
         known = self._vars.get(var)
         if known is not None:
             return known
+        low = ZERO
         extent: Size = 1
         values = self._domain.get(var)
         if values is None:
@@ -102,7 +103,8 @@ class IterReader:
             low, extent = linear_of(least), most - least + 1
         else:
             first, count = values.min, values.extent
-            low = ZERO if _is_zero(first) else self._linear(self._outside(first, var))
+            if type(first) is not IntImm or first.value:
+                low = self._linear(self._outside(first, var))
             if type(count) is IntImm:
                 extent = count.value
             else:
@@ -128,12 +130,17 @@ class IterReader:
 
     def index(self, expr: PrimExpr) -> IterSumExpr:
         """Return an index as at most one piece and a base."""
+        if type(expr) is Var and not self._fuser.groups:
+            # Most indices are a variable, of which nothing is to be put together.
+            return self._variable(expr)
         return self._fuser.single(self._rewrite(expr))
 
     def _rewrite(self, expr: PrimExpr) -> IterSumExpr:
         kind = type(expr)
         if kind is Var or kind is e.SizeVar:
             return self._variable(expr)  # type: ignore[arg-type]
+        if kind is IntImm:
+            return IterSumExpr((), Linear({}, expr.value))  # type: ignore[attr-defined]
         if _is_scalar_int(expr.dtype):
             if kind in _SUMS:
                 parts: list[IterSplitExpr] = []
@@ -423,10 +430,6 @@ def _divisions(expr: Node) -> int:
 
 def _is_scalar_int(dtype: DataType) -> bool:
     return dtype.is_int and dtype.lanes == 1
-
-
-def _is_zero(expr: PrimExpr) -> bool:
-    return type(expr) is IntImm and not expr.value
 
 
 def _plus(base: Linear, other: Linear, factor: int) -> Linear:

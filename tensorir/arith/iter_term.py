@@ -8,8 +8,10 @@ Extents, factors and scales are sizes: ints, or expressions that contain no iter
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TypeAlias
 
+from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import Size, at_most, size_expr, times_size
@@ -119,9 +121,14 @@ class IterSumExpr:
 class IterWriter:
     """Turns sums back into expressions, outermost terms first."""
 
-    def __init__(self, linearizer: Linearizer, dtype: DataType) -> None:
-        self._linearizer = linearizer
+    def __init__(self, analyzer: Analyzer | None, dtype: DataType) -> None:
+        self._analyzer = analyzer
         self._dtype = dtype
+
+    @cached_property
+    def _linearizer(self) -> Linearizer:
+        """The writer of what contains no iterator; most sums have no such part."""
+        return (self._analyzer or Analyzer()).linearizer
 
     def sum(self, value: IterSumExpr) -> PrimExpr:
         """Return a sum as an expression."""
@@ -173,23 +180,22 @@ class IterWriter:
         mark, dtype = split.source, self._dtype
         if split.extent == 1 and at_most(mark.extent, split.lower_factor) and mark.extent != 1:
             return const(0, dtype)
-        value = _without_scale(split, self._linearizer, widest(mark, dtype))
+        value = self._without_scale(split, widest(mark, dtype))
         return mul(value.astype(dtype), size_expr(scale, dtype))
 
-
-def _without_scale(split: IterSplitExpr, linearizer: Linearizer, dtype: DataType) -> PrimExpr:
-    """Return a split without its scale, in a dtype that holds the whole iterator."""
-    mark = split.source
-    if isinstance(mark.source, IterSumExpr):
-        value = IterWriter(linearizer, dtype).sum(mark.source)
-    else:
-        value = mark.source.astype(dtype)
-        if mark.offset is not None:
-            value = value - linearizer.write(mark.offset, dtype)
-    end = split.lower_factor * split.extent
-    if not at_most(mark.extent, end):
-        value = floormod(value, size_expr(end, dtype))
-    return floordiv(value, size_expr(split.lower_factor, dtype))
+    def _without_scale(self, split: IterSplitExpr, dtype: DataType) -> PrimExpr:
+        """Return a split without its scale, in a dtype that holds the whole iterator."""
+        mark = split.source
+        if isinstance(mark.source, IterSumExpr):
+            value = IterWriter(self._analyzer, dtype).sum(mark.source)
+        else:
+            value = mark.source.astype(dtype)
+            if mark.offset is not None:
+                value = value - self._linearizer.write(mark.offset, dtype)
+        end = split.lower_factor * split.extent
+        if not at_most(mark.extent, end):
+            value = floormod(value, size_expr(end, dtype))
+        return floordiv(value, size_expr(split.lower_factor, dtype))
 
 
 def widest(mark: IterMark, dtype: DataType) -> DataType:

@@ -428,6 +428,8 @@ class Linearizer:
 
     def at_least_zero(self, linear: Linear) -> bool:
         """Say whether `linear >= 0` surely holds."""
+        if not linear.terms:
+            return linear.const >= 0
         low, high = self.bound(linear)
         if low >= 0 or high < 0:
             return low >= 0
