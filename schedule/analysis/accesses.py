@@ -11,7 +11,7 @@ from schedule.sref import StmtSRef, path_up
 from schedule.stmt_cursor import wrappers
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import (
-    BinaryOp,
+    BINARY_OPS,
     BufferLoad,
     Call,
     FloatImm,
@@ -37,6 +37,7 @@ EFFECT = Problem(
     "a call that does neither is written as T.call_pure_extern or T.call_llvm_pure_intrin",
 )
 
+_OPERATIONS: Final = frozenset(BINARY_OPS)
 _SCALARS: Final = frozenset({IntImm, FloatImm, StringImm, Var, SizeVar})
 
 
@@ -51,8 +52,8 @@ def accessing(*roots: Node, inside_blocks: bool = True) -> Iterator[Node]:
         node = pending.pop()
         kind = type(node)
         parts: Sequence[Node]
-        if isinstance(node, BinaryOp):
-            parts = (node.a, node.b)
+        if kind in _OPERATIONS:
+            parts = (node.a, node.b)  # type: ignore[attr-defined]
         elif kind is For:
             pending.append(node.body)  # type: ignore[attr-defined]
             parts = (node.min, node.extent)  # type: ignore[attr-defined]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
-from schedule.analysis.bindings import affine_map, axis_domain
+from schedule.analysis.bindings import affine_map, axis_domain, knowing
 from schedule.analysis.regions import path_domain
 from schedule.analysis.surroundings import guards
 from schedule.sref import StmtSRef, loops_above, scope_root
@@ -18,7 +19,7 @@ from tensorir.arith import (
 from tensorir.arith.size import Size, plus_size
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Range
-from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr
+from tensorir.nodes.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.rewriting.visit import substitute, uses_var, walk
 
@@ -126,15 +127,19 @@ def stays_within(
     instance that corresponds to none of the producer would be lost if it followed the producer's
     loops.
     """
-    analyzer = Analyzer()
-    for var, domain in axis_domain((*reader_axes, *writer_axes)).items():
-        analyzer.bind(var, domain)
+    domains = axis_domain((*reader_axes, *writer_axes))
+    analyzer = cache(lambda: knowing(domains))
 
     def bounds(values: Range) -> tuple[int, int]:
-        first = analyzer.const_int_bound(values.min)
-        if is_const_int(values.extent, 1):
+        least, single = values.min, is_const_int(values.extent, 1)
+        axis = domains.get(least) if single and type(least) is Var else None
+        if axis is not None and type(axis.min) is IntImm and type(axis.extent) is IntImm:
+            # Most regions are points at an axis.
+            return axis.min.value, axis.min.value + axis.extent.value - 1
+        first = analyzer().const_int_bound(least)
+        if single:
             return first.min_value, first.max_value
-        last = analyzer.const_int_bound(values.min + values.extent - 1)
+        last = analyzer().const_int_bound(least + values.extent - 1)
         return first.min_value, last.max_value
 
     for wanted, given in zip(read, stored, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
 
 from tensorir.arith.iter_term import Group, IterMark, IterSplitExpr, IterSumExpr, NoIterMapError
@@ -24,44 +24,39 @@ class IterMapLevel(IntEnum):
 
 def check_pieces_fit(
     found: Iterable[IterSumExpr], groups: Sequence[Group], level: IterMapLevel
-) -> set[IterMark]:
+) -> Collection[IterMark]:
     """Return the iterators that occur in indices; NoIterMapError unless their pieces fit together.
 
     Each of `groups` must be contained in an index, or share no variable with any: else the values
     that one iterator takes depend on another, which only the injective level allows.
     """
     uses: dict[IterMark, list[IterSplitExpr]] = {}
-    by_depth: dict[int, list[IterMark]] = {}
-
-    def note(splits: Iterable[IterSplitExpr]) -> None:
-        for split in splits:
-            mark = split.source
-            known = uses.get(mark)
-            if known is None:
-                uses[mark] = [split]
-                by_depth.setdefault(mark.depth, []).append(mark)
-            else:
-                known.append(split)
-
     for value in found:
-        note(value.args)
+        _note(value.args, uses)
     # What an iterator is made of is less deep, so all its pieces are known when it is its turn.
-    for depth in range(max(by_depth, default=0), -1, -1):
-        for mark in by_depth.get(depth, ()):
+    for depth in range(max([mark.depth for mark in uses], default=0), -1, -1):
+        for mark in [mark for mark in uses if mark.depth == depth]:
             splits = uses[mark]
             if len(splits) > 1 or mark.missing or not splits[0].is_whole:
                 _check_mark(mark, splits, level)
             if depth:
-                note(mark.source.args)  # type: ignore[union-attr]
-    if level is IterMapLevel.INJECTIVE:
-        return set(uses)
-    if not groups:
-        return set(uses)
+                _note(mark.source.args, uses)  # type: ignore[union-attr]
+    if level is IterMapLevel.INJECTIVE or not groups:
+        return uses
     met = {group for mark in uses for group in _with_inner(mark.groups)}
     for group in groups:
         if group not in met and any(m in uses for s in group.terms for m in _variables(s.source)):
             raise NoIterMapError("a predicate constrains iterators that no index has together")
-    return set(uses)
+    return uses
+
+
+def _note(splits: Iterable[IterSplitExpr], uses: dict[IterMark, list[IterSplitExpr]]) -> None:
+    for split in splits:
+        known = uses.get(split.source)
+        if known is None:
+            uses[split.source] = [split]
+        else:
+            known.append(split)
 
 
 def _with_inner(groups: Iterable[Group]) -> Iterator[Group]:

@@ -92,8 +92,10 @@ _LIMIT: Final = 64
 def _key(
     indices: Iterable[PrimExpr], domain: Mapping[Var, Bounds], *options: object
 ) -> tuple[object, ...]:
-    ranges = [(var, values.min, values.extent) for var, values in domain.items()]
-    return (*indices, *options, *ranges)
+    key: list[object] = [*indices, *options]
+    for var, values in domain.items():
+        key += var, values.min, values.extent
+    return tuple(key)
 
 
 def _remember(key: tuple[object, ...], found: IterMapResult) -> None:

@@ -86,6 +86,9 @@ class IterReader:
     def _sizes(self) -> Sizes:
         return Sizes(self._linear, (values.extent for values in self._domain.values()))
 
+    def _size(self, value: Linear) -> Size:
+        return self._sizes.of(value) if value.terms else value.const
+
     # ---------------------------------------------------------------------------------- iterators
 
     def _variable(self, var: Var) -> IterSumExpr:
@@ -108,7 +111,7 @@ class IterReader:
             if type(count) is IntImm:
                 extent = count.value
             else:
-                extent = self._sizes.of(self._linear(self._outside(count, var)))
+                extent = self._size(self._linear(self._outside(count, var)))
         if values is None or (extent == 1 and self._simplify_trivial):
             found = IterSumExpr((), low)
         else:
@@ -187,7 +190,7 @@ class IterReader:
             return IterSumExpr((), self._linear.product(a.base, b.base))
         if not a.args:
             a, b = b, a
-        factor = self._sizes.of(b.base)
+        factor = self._size(b.base)
         if factor == 0:
             return IterSumExpr((), ZERO)
         if type(factor) is not int and not is_positive(factor):
@@ -243,7 +246,7 @@ class IterReader:
     def _divide(self, node: e.FloorDiv | e.FloorMod) -> IterSumExpr:
         quotient = type(node) is e.FloorDiv
         a, b = self._rewrite(node.a), self._rewrite(node.b)
-        divisor = self._sizes.of(b.base)
+        divisor = self._size(b.base)
         if b.args or not is_positive(divisor):
             raise NoIterMapError(f"`{node}` has a divisor that is not known to be positive")
         if not a.args:
@@ -294,14 +297,14 @@ class IterReader:
             return value.const % divisor == 0 and all(
                 c % divisor == 0 for c in value.terms.values()
             )
-        return self._sizes.of(value) % divisor == 0
+        return self._size(value) % divisor == 0
 
     def _over(self, value: Linear, divisor: Size) -> Linear:
         """Return a multiple of a divisor, divided by it."""
         if type(divisor) is int:
             terms = {t: c // divisor for t, c in value.terms.items()}
             return Linear(terms, value.const // divisor)
-        return linear_of(self._sizes.of(value) // divisor)
+        return linear_of(self._size(value) // divisor)
 
     def _padded_left(self, split: IterSplitExpr, left: int, divisor: int) -> IterSplitExpr:
         if self._level is IterMapLevel.BIJECTIVE:
@@ -365,9 +368,9 @@ class IterReader:
                 a, b = b, a
             strict = 1 if isinstance(condition, (e.LT, e.GT)) else 0
             if not self._mentions_iterator(b):
-                yield a, None, self._sizes.of(self._linear(b)) - strict
+                yield a, None, self._size(self._linear(b)) - strict
             elif not self._mentions_iterator(a):
-                yield b, self._sizes.of(self._linear(a)) + strict, None
+                yield b, self._size(self._linear(a)) + strict, None
             else:
                 yield e.Sub(a, b), None, -strict
 
@@ -375,7 +378,7 @@ class IterReader:
         bounds: dict[frozenset[Any], tuple[IterSumExpr, Size | None, Size | None]] = {}
         for expr, low, high in found:
             value = self._rewrite(expr)
-            base = self._sizes.of(value.base)
+            base = self._size(value.base)
             key = frozenset((*s.key, s.scale) for s in value.args)
             _, first, last = bounds.get(key, (value, None, None))
             if low is not None:
@@ -396,8 +399,8 @@ class IterReader:
             values = self._domain[expr]
             if self._mentions_iterator(values.min) or self._mentions_iterator(values.extent):
                 return False
-            first = self._sizes.of(self._linear(values.min))
-            last = first + self._sizes.of(self._linear(values.extent)) - 1
+            first = self._size(self._linear(values.min))
+            last = first + self._size(self._linear(values.extent)) - 1
         first = first if low is None else larger(first, low)
         last = last if high is None else smaller(last, high)
         if at_most(last + 1, first):

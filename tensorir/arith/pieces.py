@@ -106,7 +106,7 @@ def _take(groups: Iterable[Group], left: Terms, order: dict[Term, int], found: F
 
 def _by_constant(quotient: Quotient, left: Terms) -> Iterator[Group]:
     """Yield the remainders that end in a quotient, those beside larger divisors first."""
-    index, modulus = quotient.index, quotient.divisor
+    index, modulus, weight = quotient.index, quotient.divisor, left[quotient]
     inner = [
         other
         for other in left
@@ -116,10 +116,13 @@ def _by_constant(quotient: Quotient, left: Terms) -> Iterator[Group]:
         and other.index.key == index.key
     ]
     for other in sorted(inner, key=lambda q: -q.divisor):
-        group: Terms = {quotient: -(modulus // other.divisor), other: 1}
-        yield Remainder(index, modulus, other.divisor), group, (other,), 0
-    whole = {quotient: -modulus, **index.terms}
-    yield Remainder(index, modulus, 1), whole, index.terms, index.const
+        ratio = modulus // other.divisor
+        if weight % ratio == 0:
+            group: Terms = {quotient: -ratio, other: 1}
+            yield Remainder(index, modulus, other.divisor), group, (other,), 0
+    if weight % modulus == 0:
+        whole = {quotient: -modulus, **index.terms}
+        yield Remainder(index, modulus, 1), whole, index.terms, index.const
 
 
 def _toward_zero(quotient: TruncatedQuotient) -> Iterator[Group]:
