@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 from schedule.analysis.bindings import affine_map, axis_domain, knowing
 from schedule.analysis.regions import path_domain
@@ -55,20 +54,19 @@ def runs_everywhere(block: StmtSRef) -> bool:
 
 def _takes_all(index: IterSumExpr, domain: Range) -> bool:
     """Say whether an index that is one piece of loops takes all values of a domain."""
+    scale: Size = 1
     reach: Size = 0
-    low = last = index.base
     if index.args:
-        piece = index.args[0]
-        reach = piece.extent - 1
-        if piece.scale == 1:
-            last = plus_size(low, reach)
-        elif piece.scale == -1:
-            low = plus_size(low, 0 - reach)
-        else:
-            return False
-    least, count = domain.min, domain.extent
-    if type(least) is IntImm and type(count) is IntImm and not (low.terms or last.terms):
-        return low.const <= least.value and least.value + count.value <= last.const + 1
+        scale, reach = index.args[0].scale, index.args[0].extent - 1
+    if scale != 1 and scale != -1:
+        return False
+    low, least, count = index.base, domain.min, domain.extent
+    if type(least) is IntImm and type(count) is IntImm and type(reach) is int and not low.terms:
+        start = low.const if scale == 1 else low.const - reach
+        return start <= least.value and least.value + count.value <= start + reach + 1
+    if scale == -1:
+        low = plus_size(low, 0 - reach)
+    last = plus_size(low, reach)
     reader = Analyzer().linearizer
     first = reader(least)
     end = first.plus(reader(count))
@@ -128,7 +126,7 @@ def stays_within(
     loops.
     """
     domains = axis_domain((*reader_axes, *writer_axes))
-    analyzer = cache(lambda: knowing(domains))
+    analyzer: Analyzer | None = None
 
     def bounds(values: Range) -> tuple[int, int]:
         least, single = values.min, is_const_int(values.extent, 1)
@@ -136,10 +134,12 @@ def stays_within(
         if axis is not None and type(axis.min) is IntImm and type(axis.extent) is IntImm:
             # Most regions are points at an axis.
             return axis.min.value, axis.min.value + axis.extent.value - 1
-        first = analyzer().const_int_bound(least)
+        nonlocal analyzer
+        analyzer = analyzer or knowing(domains)
+        first = analyzer.const_int_bound(least)
         if single:
             return first.min_value, first.max_value
-        last = analyzer().const_int_bound(least + values.extent - 1)
+        last = analyzer.const_int_bound(least + values.extent - 1)
         return first.min_value, last.max_value
 
     for wanted, given in zip(read, stored, strict=True):

@@ -15,13 +15,13 @@ from schedule.instruction import (
 )
 from schedule.operands.buffers import regions_of
 from schedule.operands.values import AnnotationOperand
-from schedule.primitives.annotate import set_annotation
 from schedule.sref import StmtSRef
 from schedule.staging.buffers import checked_region
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.nodes.buffer import BufferRegion, Range
 from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import normalize_annotation
 from tensorir.rewriting.visit import substitute
 
 BAD_SIDE = Problem(
@@ -112,8 +112,9 @@ def annotate_buffer_access(
         for begin, end in zip(final[::2], final[1::2], strict=True)
     ]
     regions[buffer_index] = BufferRegion(buffer, ranges)
-    state.replace(block, node.with_(**{f"{buf_type}s": regions}))
-    set_annotation(state, block, _EXPLICIT[buf_type], _explicit(block, buf_type, buffer_index))
+    explicit = normalize_annotation(_explicit(block, buf_type, buffer_index))
+    annotations = node.annotations.with_item(_EXPLICIT[buf_type], explicit)
+    state.replace(block, node.with_(annotations=annotations, **{f"{buf_type}s": regions}))
 
 
 def _explicit(block: StmtSRef, side: str, index: int) -> list[int]:

@@ -86,6 +86,10 @@ class IterReader:
     def _sizes(self) -> Sizes:
         return Sizes(self._linear, (values.extent for values in self._domain.values()))
 
+    def _constant(self, expr: PrimExpr) -> Linear:
+        """Return what contains no iterator."""
+        return Linear({}, expr.value) if type(expr) is IntImm else self._linear(expr)
+
     def _size(self, value: Linear) -> Size:
         return self._sizes.of(value) if value.terms else value.const
 
@@ -100,18 +104,18 @@ class IterReader:
         extent: Size = 1
         values = self._domain.get(var)
         if values is None:
-            low = self._linear(var)
+            low = self._constant(var)
         elif var in self._tightened:
             least, most = self._tightened[var]
             low, extent = linear_of(least), most - least + 1
         else:
             first, count = values.min, values.extent
             if type(first) is not IntImm or first.value:
-                low = self._linear(self._outside(first, var))
+                low = self._constant(self._outside(first, var))
             if type(count) is IntImm:
                 extent = count.value
             else:
-                extent = self._size(self._linear(self._outside(count, var)))
+                extent = self._size(self._constant(self._outside(count, var)))
         if values is None or (extent == 1 and self._simplify_trivial):
             found = IterSumExpr((), low)
         else:
@@ -143,7 +147,7 @@ class IterReader:
         if kind is Var or kind is e.SizeVar:
             return self._variable(expr)  # type: ignore[arg-type]
         if kind is IntImm:
-            return IterSumExpr((), Linear({}, expr.value))  # type: ignore[attr-defined]
+            return IterSumExpr((), self._constant(expr))
         if _is_scalar_int(expr.dtype):
             if kind in _SUMS:
                 parts: list[IterSplitExpr] = []
@@ -368,9 +372,9 @@ class IterReader:
                 a, b = b, a
             strict = 1 if isinstance(condition, (e.LT, e.GT)) else 0
             if not self._mentions_iterator(b):
-                yield a, None, self._size(self._linear(b)) - strict
+                yield a, None, self._size(self._constant(b)) - strict
             elif not self._mentions_iterator(a):
-                yield b, self._size(self._linear(a)) + strict, None
+                yield b, self._size(self._constant(a)) + strict, None
             else:
                 yield e.Sub(a, b), None, -strict
 
@@ -399,8 +403,8 @@ class IterReader:
             values = self._domain[expr]
             if self._mentions_iterator(values.min) or self._mentions_iterator(values.extent):
                 return False
-            first = self._size(self._linear(values.min))
-            last = first + self._size(self._linear(values.extent)) - 1
+            first = self._size(self._constant(values.min))
+            last = first + self._size(self._constant(values.extent)) - 1
         first = first if low is None else larger(first, low)
         last = last if high is None else smaller(last, high)
         if at_most(last + 1, first):

@@ -230,19 +230,11 @@ def _built_by(kind: type[Node]) -> tuple[Callable[..., Any], tuple[str, ...]]:
     return make, names
 
 
-def _copying(kind: type[Node]) -> Callable[[Any], Any]:
-    assign = [f"    new.{name} = n.{name}" for name in kind.fields]
-    lines = ["def made(n):", "    new = bare(kind)", *assign, "    return new"]
-    return compiled(lines, {"bare": kind.__new__, "kind": kind})
-
-
 BUILT_BY: Final = ByKind(_built_by)
 """What builds nodes of a class, and the names of the fields that it takes, in order.
 
 TypeError for a class whose `__init__` takes something that is no field.
 """
-COPY: Final = ByKind(_copying)
-"""What returns a node with the same fields, made without checking them again."""
 
 
 class Attrs(dict[str, Any]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -23,13 +23,13 @@ from tensorir.nodes.expr import (
     smart,
 )
 from tensorir.nodes.node import (
-    COPY,
     EMPTY_ATTRS,
     Attrs,
     Node,
     body,
     buffer,
     buffer_definition,
+    compiled,
     definition,
     label,
     part,
@@ -79,11 +79,14 @@ class Stmt(Node):
     __slots__ = ()
 
 
-def _with_body(node: S, body: Stmt) -> S:
-    """Return a statement that runs something else; it is made without checking the rest again."""
-    new: S = COPY[type(node)](node)
-    new.body = body  # type: ignore[attr-defined]
-    return new
+def _with_body(fields: Sequence[str]) -> Callable[[S, Stmt], S]:
+    """Return the method that returns a statement which runs something else.
+
+    It is made without checking the rest again.
+    """
+    kept = [f"    new.{name} = n.{name}" for name in fields if name != "body"]
+    lines = ["def made(n, body):", "    new = bare(type(n))", *kept, "    new.body = body"]
+    return compiled([*lines, "    return new"], {"bare": object.__new__})
 
 
 class BufferStore(Stmt):
@@ -160,7 +163,7 @@ class For(Stmt):
         self.thread_binding = thread_binding
         self.annotations = normalize_annotations(annotations)
 
-    with_body = _with_body
+    with_body = _with_body(fields)
 
 
 def _widen(bound: PrimExpr, loop_var: Var) -> PrimExpr:
@@ -409,7 +412,7 @@ class Block(Stmt):
         self.match_buffers = tuple(match_buffers)
         self.annotations = normalize_annotations(annotations)
 
-    with_body = _with_body
+    with_body = _with_body(fields)
 
 
 class BlockRealize(Stmt):
