@@ -171,11 +171,12 @@ def left_out_first(
 
 def _counted(indices: Sequence[IterSumExpr]) -> bool:
     """Say whether each index is a whole iterator, so that each loop moves one axis at most."""
-    return bool(indices) and all(
-        piece.is_whole and (isinstance(piece.source.source, Var) or _counted([piece.source.source]))
-        for index in indices
-        for piece in index.args
-    )
+    for index in indices:
+        for piece in index.args:
+            made_of = piece.source.source
+            if not piece.is_whole or not (isinstance(made_of, Var) or _counted([made_of])):
+                return False
+    return bool(indices)
 
 
 def _pieces(

@@ -37,9 +37,9 @@ class ElementRewriter(Rewriter):
         if new is node.buffer:
             return self.generic(node)
         indices = self.indices(node.buffer, self.each(node.indices))
-        value = {"value": self(node.value)} if isinstance(node, BufferStore) else {}
-        predicate = self.maybe(node.predicate)
-        return node.with_(buffer=new, indices=indices, predicate=predicate, **value)
+        if isinstance(node, BufferStore):
+            return BufferStore(new, self(node.value), indices, self.maybe(node.predicate))
+        return BufferLoad(new, indices, self.maybe(node.predicate))
 
     rewrite_BufferStore = rewrite_BufferLoad  # noqa: N815
 
