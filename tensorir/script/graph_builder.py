@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
@@ -29,19 +29,26 @@ from tensorir.script.graph_values import (
     as_value,
 )
 from tensorir.script.macro import MacroCall
-from tensorir.script.parts import FunctionParts
 from tensorir.script.records import Alias, FreshVar, FuncAttrRecord, MetaVar
-from tensorir.script.scope import Scope
-from tensorir.script.source import Place, Source
-from tensorir.script.syntax import Tree, names_in, parse_expression
+from tensorir.script.source import Place
+from tensorir.script.statements import StatementReader
+from tensorir.script.syntax import Tree
 
 
-class GraphBuilder:
+class GraphBuilder(StatementReader):
     """Builds one graph function from its tree.
 
     `siblings` are the names that it sees beside those of its scope: the functions of its module.
     `add` puts a tensor function into the module, under a name like the one that is asked for.
     """
+
+    refused: ClassVar = {
+        "for": "a graph function has no loops; write the bindings out, or build it by BlockBuilder",
+        "while": "a graph function has no loops; a function may call itself under an if",
+        "return": "a graph function returns once, at its end",
+        "assert": "a graph function has no asserts; R.match_cast checks shapes when it runs",
+        "decorated": "functions are defined beside one another in a class under @I.ir_module",
+    }
 
     def __init__(
         self,
@@ -52,11 +59,10 @@ class GraphBuilder:
         pure: bool = True,
         add: Callable[[PrimFunc, str], GlobalVar] | None = None,
     ) -> None:
+        super().__init__(evaluate, private)
         self._add = add
-        self._evaluate = evaluate
         self._source = evaluate.source
         self._siblings = siblings
-        self._function = FunctionParts(private)
         self._pure = pure
         self._suite = Suite(evaluate.source.places)
 
@@ -93,13 +99,6 @@ class GraphBuilder:
         self._scope.pop()
         self._scope.pop()
 
-    @property
-    def _scope(self) -> Scope:
-        return self._evaluate.scope
-
-    def _fail(self, message: str, place: Place) -> DiagnosticError:
-        return self._evaluate.fail(message, place)
-
     # ------------------------------------------------------------------------------------ signature
 
     def signature(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
@@ -110,17 +109,13 @@ class GraphBuilder:
         return params, None if result is None else self._annotation(result, defines=True)
 
     def _parameter(self, tree: Tree) -> g.GraphVar:
-        _, place, star, name, annotation, default = tree
-        if star or default is not None:
-            raise self._fail("only plain parameters without defaults are supported", place)
-        if annotation is None:
-            raise self._fail(
-                f'the parameter {name} needs an annotation: {name}: R.Tensor((1, "n"), "float32")',
-                place,
-            )
+        name, annotation = self._annotated_name(
+            tree,
+            'the parameter {name} needs an annotation: {name}: R.Tensor((1, "n"), "float32")',
+        )
         var = g.GraphVar(name, self._annotation(annotation, defines=True))
         if name in self._scope.levels[-1]:
-            raise self._fail(f"there are two parameters called {name}", place)
+            raise self._fail(f"there are two parameters called {name}", tree[1])
         self._scope.rebind(name, var)
         return var
 
@@ -130,22 +125,9 @@ class GraphBuilder:
         return self._evaluate.guarded(tree[1], self._known, value, defines)  # type: ignore[no-any-return]
 
     def _known(self, annotation: Any, defines: bool = False) -> StructInfo:
-        return unquoted(struct_info_of(annotation), lambda text: self._size(text, defines))
-
-    def _size(self, text: str, defines: bool) -> PrimExpr:
-        """Return the size that a text in quotes stands for."""
-        source = Source(text, "<a size in quotes>")
-        tree = parse_expression(source)
-        for name in names_in(tree):
-            try:
-                self._scope.lookup(name)
-            except KeyError:
-                if not defines:
-                    raise IRValueError(
-                        f'the size "{name}" is not defined; write {name} = T.int64() before'
-                    ) from None
-                self._scope.rebind(name, Var(name, INT64))
-        return as_expr(Evaluator(source, self._scope)(tree))
+        return unquoted(
+            struct_info_of(annotation), lambda text: as_expr(self._size(text, INT64, defines))
+        )
 
     # --------------------------------------------------------------------------------------- suites
 
@@ -200,14 +182,9 @@ class GraphBuilder:
     def _statement(self, tree: Tree) -> None:
         if self._evaluate.source is self._source:
             self._suite.place = tree[1]
-        try:
-            _STATEMENTS[tree[0]](self, tree)
-        except DiagnosticError:
-            raise
-        except Exception as error:
-            raise self._evaluate.explained(error, tree[1]) from error
+        super()._statement(tree)
 
-    def expression_statement(self, tree: Tree) -> None:
+    def read_expression_statement(self, tree: Tree) -> None:
         """Take attributes of the function, or emit a call for its effect."""
         if tree[2][0] == "constant" and isinstance(tree[2][2], str):
             return
@@ -225,19 +202,19 @@ class GraphBuilder:
                 "this expression has no effect; give its value a name, or leave it out"
             )
 
-    def assign(self, tree: Tree) -> None:
+    def read_assign(self, tree: Tree) -> None:
         """Bind the value on the right to a name, or its fields to several."""
         _, place, targets, value_tree = tree
         if len(targets) > 1:
             raise IRTypeError("a = b = c is not supported; write one to a line")
         self._assign(targets[0], self._value(value_tree), place)
 
-    def augmented(self, tree: Tree) -> None:
+    def read_augmented(self, tree: Tree) -> None:
         """`x += y` binds `x + y` to `x`."""
         _, place, target, operator, value = tree
         self._assign(target, self._evaluate(("binary", place, operator, target, value)), place)
 
-    def annotated(self, tree: Tree) -> None:
+    def read_annotated(self, tree: Tree) -> None:
         """`x: R.Tensor(...) = value`: a binding that states what is known."""
         _, place, target, annotation, value_tree = tree
         if target[0] != "name" or value_tree is None:
@@ -322,7 +299,7 @@ class GraphBuilder:
 
     # ------------------------------------------------------------------------------------ compounds
 
-    def with_block(self, tree: Tree) -> None:
+    def read_with(self, tree: Tree) -> None:
         """Read the bindings of `with R.dataflow():`, which end in `R.output(...)`."""
         _, place, items, body = tree
         if len(items) != 1 or items[0][3] is not None:
@@ -370,7 +347,7 @@ class GraphBuilder:
         made = self._suite.end_dataflow(record.values)
         return dict(zip(names, made, strict=True))
 
-    def if_else(self, tree: Tree) -> None:
+    def read_if(self, tree: Tree) -> None:
         """Read an if, both suites of which end by binding the same name; it has the value."""
         _, place, condition_tree, body, otherwise = tree
         condition = self._evaluate(condition_tree)
@@ -413,13 +390,6 @@ class GraphBuilder:
             raise self._fail("each suite of an if must end by binding a name", trees[-1][1])
         return name, suite.sequence(value)
 
-    def nothing(self, _: Tree) -> None:
-        """Read pass, or an import."""
-
-    def unsupported(self, tree: Tree) -> None:
-        """Refuse what has no meaning inside a graph function."""
-        raise self._fail(_REFUSED[tree[0]], tree[1])
-
 
 class _Ended(Alias):
     """A name that is not known any more; reading it says why."""
@@ -461,21 +431,3 @@ def _is_output(tree: Tree) -> bool:
 _VALUES: Final = (
     g.GraphExpr, MatchCastRecord, int, float, tuple, list, np.ndarray, np.generic,
 )  # fmt: skip
-_REFUSED: Final = {
-    "for": "a graph function has no loops; write the bindings out, or build it by BlockBuilder",
-    "while": "a graph function has no loops; a function may call itself under an if",
-    "return": "a graph function returns once, at its end",
-    "assert": "a graph function has no asserts; R.match_cast checks shapes when it runs",
-    "decorated": "functions are defined beside one another in a class under @I.ir_module",
-}
-_STATEMENTS: Final[dict[str, Callable[[GraphBuilder, Tree], None]]] = {
-    "expression_statement": GraphBuilder.expression_statement,
-    "assign": GraphBuilder.assign,
-    "augmented": GraphBuilder.augmented,
-    "annotated": GraphBuilder.annotated,
-    "if": GraphBuilder.if_else,
-    "with": GraphBuilder.with_block,
-    "pass": GraphBuilder.nothing,
-    "import": GraphBuilder.nothing,
-    **dict.fromkeys(_REFUSED, GraphBuilder.unsupported),
-}
