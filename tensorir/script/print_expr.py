@@ -27,30 +27,23 @@ Text = tuple[str, int]
 ATOM: Final = 20
 _LAMBDA, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY = 1, 2, 3, 4, 5, 9, 10, 11
 
-_INFIX: Final[dict[type, tuple[str, int]]] = {
-    e.Add: ("+", _SUM),
-    e.Sub: ("-", _SUM),
-    e.Mul: ("*", _PRODUCT),
-    e.FloorDiv: ("//", _PRODUCT),
-    e.FloorMod: ("%", _PRODUCT),
-    e.Div: ("/", _PRODUCT),
-    e.EQ: ("==", _COMPARE),
-    e.NE: ("!=", _COMPARE),
-    e.LT: ("<", _COMPARE),
-    e.LE: ("<=", _COMPARE),
-    e.GT: (">", _COMPARE),
-    e.GE: (">=", _COMPARE),
-    e.And: ("and", _AND),
-    e.Or: ("or", _OR),
+_INFIX: Final[dict[type, tuple[str, int, Callable[[PrimExpr, PrimExpr], PrimExpr] | None]]] = {
+    e.Add: ("+", _SUM, ops.add),
+    e.Sub: ("-", _SUM, ops.sub),
+    e.Mul: ("*", _PRODUCT, ops.mul),
+    e.FloorDiv: ("//", _PRODUCT, ops.floordiv),
+    e.FloorMod: ("%", _PRODUCT, ops.floormod),
+    e.Div: ("/", _PRODUCT, ops.div),
+    e.EQ: ("==", _COMPARE, None),
+    e.NE: ("!=", _COMPARE, None),
+    e.LT: ("<", _COMPARE, None),
+    e.LE: ("<=", _COMPARE, None),
+    e.GT: (">", _COMPARE, None),
+    e.GE: (">=", _COMPARE, None),
+    e.And: ("and", _AND, None),
+    e.Or: ("or", _OR, None),
 }
-_REBUILT: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
-    e.Add: ops.add,
-    e.Sub: ops.sub,
-    e.Mul: ops.mul,
-    e.FloorDiv: ops.floordiv,
-    e.FloorMod: ops.floormod,
-    e.Div: ops.div,
-}
+"""The sign of an operator, how tightly it binds, and what it builds if it folds numbers."""
 _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
@@ -163,7 +156,7 @@ class ExprPrinter:
 
     def binary(self, node: e.BinaryOp) -> Text:
         """Return two operands and the operator between them, where reading that gives this node."""
-        symbol, precedence = _INFIX[type(node)]
+        symbol, precedence, _ = _INFIX[type(node)]
         if not self._is_what_the_operator_builds(node):
             return f"{self._t}.{type(node).__name__}({self(node.a)}, {self(node.b)})", ATOM
         # Without parentheses, a comparison of a comparison would be one that chains.
@@ -172,7 +165,7 @@ class ExprPrinter:
 
     def _is_what_the_operator_builds(self, node: e.BinaryOp) -> bool:
         kind = type(node)
-        rebuild = _REBUILT.get(kind)
+        rebuild = _INFIX[kind][2]
         if rebuild is None:
             both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
             return not both and not (node.dtype.lanes > 1 and kind in (e.And, e.Or))

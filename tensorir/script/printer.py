@@ -176,10 +176,10 @@ class Printer:
 
     def declare(self, constructor: str, buffer: Buffer, source: str = "") -> None:
         """Print the declaration of a buffer, which names it."""
-        call = self.declaration(constructor, buffer, source)
+        call = self.declaration(buffer, constructor, source)
         self.line(f"{self.buffer(buffer)} = {call}")
 
-    def declaration(self, constructor: str, buffer: Buffer, source: str = "") -> str:
+    def declaration(self, buffer: Buffer, constructor: str, source: str = "") -> str:
         """Return the call that makes a buffer, and name the buffer."""
         return buffer_call(self, constructor, buffer, source)
 
@@ -263,15 +263,8 @@ class Printer:
 
     # --------------------------------------------------------------------------------------- blocks
 
-    def block_realize(self, node: s.BlockRealize, last: bool) -> None:
-        """Print a block and what its axes are bound to."""
-        self._block(node.block, node)
-
-    def block(self, node: s.Block, last: bool) -> None:
-        """Print a block without bindings."""
-        self._block(node, None)
-
-    def _block(self, block: s.Block, realize: s.BlockRealize | None) -> None:
+    def block(self, block: s.Block, realize: s.BlockRealize | None = None) -> None:
+        """Print a block, with what its axes are bound to where it is realized."""
         bare = "" if realize is not None else ", no_realize=True"
         shown = (block,) if realize is None else (realize, block)
         self.line(f"with {self._t}.block({quote(block.name_hint)}{bare}):", *shown)
@@ -461,6 +454,6 @@ _STATEMENTS: Final[dict[type, Callable[[Printer, Any, bool], None]]] = {
     s.AllocateConst: print_scoped.allocate_const,
     s.DeclBuffer: print_scoped.decl_buffer,
     s.AttrStmt: print_scoped.attr,
-    s.Block: Printer.block,
-    s.BlockRealize: Printer.block_realize,
+    s.Block: lambda p, n, _: p.block(n),
+    s.BlockRealize: lambda p, n, _: p.block(n.block, n),
 }
