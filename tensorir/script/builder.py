@@ -28,7 +28,6 @@ from tensorir.script.records import (
     BlockFrame,
     BlockRecord,
     BufferRecord,
-    EvaluateRecord,
     FuncAttrRecord,
     IfFrame,
     InitFrame,
@@ -143,8 +142,8 @@ class FunctionBuilder(Definitions):
                 raise IRValueError("T.func_attr must be called at the top of a function")
             self._function.add_attrs(value.attrs)
             return None
-        if isinstance(value, EvaluateRecord):
-            return self._evaluated(value.value)
+        if isinstance(value, s.Evaluate):
+            return self._evaluated(value)
         if isinstance(value, s.Stmt):
             return value
         if isinstance(value, MacroCall):
@@ -153,7 +152,7 @@ class FunctionBuilder(Definitions):
         if isinstance(value, ScopeFrame):
             return self._open_scope(None, value)
         if isinstance(value, (PrimExpr, int)):
-            return self._evaluated(as_expr(value))
+            return self._evaluated(s.Evaluate(as_expr(value)))
         if value is None:
             return None
         raise IRTypeError(
@@ -161,10 +160,11 @@ class FunctionBuilder(Definitions):
             "this expression is no statement"
         )
 
-    def _evaluated(self, value: PrimExpr) -> Stmt:
+    def _evaluated(self, stmt: s.Evaluate) -> Stmt:
+        value = stmt.value
         if isinstance(value, e.Call) and value.op is Op.get("ret"):
             self._function.add_return(value.args[0])
-        return s.Evaluate(value)
+        return stmt
 
     def read_assign(self, tree: Tree) -> Any:
         """Store to a buffer, or give names to what the right-hand side makes."""
@@ -353,7 +353,7 @@ class FunctionBuilder(Definitions):
         """Read a return."""
         if tree[2] is None:
             raise self._fail("Expression to be returned must be a PrimExpr", tree[1])
-        return self._evaluated(ops.intrinsic("ret", self._expr(tree[2])))
+        return self._evaluated(s.Evaluate(ops.intrinsic("ret", self._expr(tree[2]))))
 
     def read_assert(self, tree: Tree) -> Enclose:
         """Read an assert; it encloses what follows."""

@@ -23,9 +23,8 @@ from tensorir.nodes.ops import as_expr, const
 from tensorir.recursion import may_go_deeper
 from tensorir.script.argument_types import check_arguments
 from tensorir.script.declarations import Allocator, called_from_script, view
-from tensorir.script.frames import AxisNamespace
+from tensorir.script.frames import AxisNamespace, range_of
 from tensorir.script.namespace import Namespace
-from tensorir.script.ranges import range_of
 from tensorir.script.records import Alias
 from tensorir.script.scope import Scope
 from tensorir.script.source import Place, Source

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tensorir.comparison.equal import structural_equal
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes import expr as e
 from tensorir.nodes import ops
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import as_expr, cast, const
-from tensorir.nodes.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, While
+from tensorir.nodes.stmt import AssertStmt, AttrStmt, Evaluate, For, ForKind, LetStmt, Stmt, While
 from tensorir.script.calls import let_expr
 from tensorir.script.declarations import dtype_text, fresh_var
-from tensorir.script.ranges import range_of
 from tensorir.script.records import (
     AxisRecord,
     BlockFrame,
     BlockRecord,
-    EvaluateRecord,
     FreshThread,
     FuncAttrRecord,
     IfFrame,
@@ -33,6 +32,28 @@ from tensorir.script.records import (
 )
 
 # ------------------------------------------------------------------------------------------ loops
+
+
+def range_of(low: PrimExpr, high: PrimExpr) -> Range:
+    """Return the range from `low` to `high`, its extent simplified; IRTypeError for no integers."""
+    for end in (low, high):
+        if not end.dtype.is_integral:
+            raise IRTypeError(f"the ends of a range must be integers, not {end.dtype}")
+    if isinstance(low, IntImm) and low.value == 0:
+        return Range.from_min_extent(low, high)
+    return Range.from_min_extent(low, _difference(high, low))
+
+
+def _difference(high: PrimExpr, low: PrimExpr) -> PrimExpr:
+    """Return `high - low` with what cancels taken out.
+
+    What is printed as `low:low + extent` gives `extent` as it stands, so that it reads back.
+    """
+    if isinstance(high, e.Add) and (high.a is low or structural_equal(high.a, low)):
+        return high.b
+    from tensorir.arith import Analyzer  # noqa: PLC0415
+
+    return Analyzer().simplify(ops.sub(high, low))
 
 
 def _range_pair(start: Any, stop: Any) -> tuple[PrimExpr, PrimExpr]:
@@ -285,9 +306,9 @@ def if_(condition: Any) -> IfFrame:
     return IfFrame(as_expr(condition))
 
 
-def evaluate(value: Any) -> EvaluateRecord:
+def evaluate(value: Any) -> Evaluate:
     """Evaluate an expression for its effect."""
-    return EvaluateRecord(as_expr(value))
+    return Evaluate(as_expr(value))
 
 
 def meta_var(value: Any) -> MetaVar:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
-from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.nodes.buffer import Buffer, MatchBufferRegion, Range
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, cast, const
 from tensorir.nodes.stmt import Stmt
 from tensorir.script.records import AxisRecord, BlockFrame, BlockRecord
+
+_DUPLICATE: Final = {
+    "where": "Duplicate block predicate declaration",
+    "block_attr": "Duplicate block annotations",
+    **dict.fromkeys(("reads", "writes"), "Duplicate read/write region declaration"),
+}
 
 
 class BlockParts:
@@ -25,10 +31,8 @@ class BlockParts:
         """The number of statements around those that stand directly in its suite."""
         self.axes: list[IterVar] = []
         self.bindings: list[PrimExpr] = []
-        self.reads: list[BufferRegion] | None = None
-        self.writes: list[BufferRegion] | None = None
-        self.predicate: PrimExpr | None = None
-        self.attrs: dict[str, Any] | None = None
+        self.declared: dict[str, Any] = {}
+        """What statements say of the block: its `reads`, its `writes`, `where` and `block_attr`."""
         self.init: Stmt | None = None
         self.alloc_buffers: list[Buffer] = []
         self.match_buffers: list[MatchBufferRegion] = []
@@ -36,22 +40,13 @@ class BlockParts:
     @property
     def missing(self) -> tuple[bool, bool]:
         """Two flags: the reads are not declared, the writes are not declared."""
-        return self.reads is None, self.writes is None
+        return "reads" not in self.declared, "writes" not in self.declared
 
     def declare(self, record: BlockRecord) -> None:
         """Take what a statement says of the block; IRValueError if that has been said already."""
-        if record.what == "where":
-            if self.predicate is not None:
-                raise IRValueError("Duplicate block predicate declaration")
-            self.predicate = record.value
-        elif record.what == "block_attr":
-            if self.attrs is not None:
-                raise IRValueError("Duplicate block annotations")
-            self.attrs = record.value
-        elif getattr(self, record.what) is not None:
-            raise IRValueError("Duplicate read/write region declaration")
-        else:
-            setattr(self, record.what, record.value)
+        if record.what in self.declared:
+            raise IRValueError(_DUPLICATE[record.what])
+        self.declared[record.what] = record.value
 
     def add_axis(self, name: str, record: AxisRecord) -> Var:
         """Return the variable of a new axis; IRTypeError if its binding is missing or no index."""
@@ -72,22 +67,21 @@ class BlockParts:
         """Return the block with the regions that are declared."""
         return s.Block(
             self.axes,
-            self.reads or (),
-            self.writes or (),
+            self.declared.get("reads", ()),
+            self.declared.get("writes", ()),
             self.frame.name,
             s.Evaluate(const(0)) if body is None else body,
             self.init,
             self.alloc_buffers,
             self.match_buffers,
-            self.attrs,
+            self.declared.get("block_attr"),
         )
 
     def realize(self, block: s.Block) -> Stmt:
         """Return the block as it stands among statements."""
         if not self.frame.realize:
             return block
-        predicate = TRUE if self.predicate is None else self.predicate
-        return s.BlockRealize(self.bindings, predicate, block)
+        return s.BlockRealize(self.bindings, self.declared.get("where", TRUE), block)
 
 
 class FunctionParts:

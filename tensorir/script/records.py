@@ -196,13 +196,6 @@ class Scalar(Alias):
         return BufferLoad(self.buffer, [const(0)])
 
 
-@dataclass(slots=True)
-class EvaluateRecord:
-    """`T.evaluate(e)`."""
-
-    value: Any
-
-
 def attributes(attrs: Any) -> dict[str, Any]:
     """Return attributes, none for None; IRTypeError for a type, a function and the like."""
     if attrs is None:
