@@ -78,15 +78,13 @@ class FunctionBuilder(Definitions):
                 value.options["shape"] = [
                     self._size(size, INT32) if isinstance(size, str) else size for size in shape
                 ]
-            buffer = self._evaluate.guarded(annotation[1], value.build, name)
+            defined = self._evaluate.guarded(annotation[1], value.build, name)
             var = Var(f"{name}_handle", HANDLE)
-            self._function.params.append(var)
-            self._function.buffer_map[var] = buffer
-            self._define(name, buffer)
-            return
-        var = self._evaluate.guarded(annotation[1], fresh_var, value, name)
+            self._function.buffer_map[var] = defined
+        else:
+            defined = var = self._evaluate.guarded(annotation[1], fresh_var, value, name)
         self._function.params.append(var)
-        self._define(name, var)
+        self._define(name, defined)
 
     def declared_result(self, tree: Tree) -> Type:
         """Return the type of the result that a `def` declares, void if it declares none."""

@@ -76,11 +76,8 @@ class BufferFactory:
         return BufferRecord("Buffer", None, _buffer_options(shape, dtype, **options))
 
     def __getitem__(self, key: Any) -> BufferRecord:
-        if not isinstance(key, tuple):
-            return self(key)
-        if len(key) < 2 or not isinstance(key[1], str):
-            return self(key)
-        return self(*key)
+        typed = isinstance(key, tuple) and len(key) > 1 and isinstance(key[1], str)
+        return self(*key) if typed else self(key)
 
     def __repr__(self) -> str:
         return "T.Buffer"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -69,10 +70,9 @@ class GraphBuilder(StatementReader):
     def build(self, tree: Tree) -> Function:
         """Return the function whose `def` is `tree`."""
         _, place, name, _, _, body, _ = tree
-        self._enter()
-        params, stated = self.signature(tree)
-        value = self._body(body, place)
-        self._leave()
+        with self._named():
+            params, stated = self._signature(tree)
+            value = self._body(body, place)
         result = value.struct_info if stated is None else stated
         if fits(result, value.struct_info) is Fits.NO:
             raise self._fail(
@@ -84,24 +84,23 @@ class GraphBuilder(StatementReader):
 
     def declared(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
         """Return the declared types of parameters and result; None for an unknown result."""
-        self._enter()
-        known = self.signature(tree)
-        self._leave()
-        return known
+        with self._named():
+            return self._signature(tree)
 
-    def _enter(self) -> None:
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Let the text see the functions beside this one, and names of its own."""
         self._scope.push()
         for name, value in self._siblings.items():
             self._scope.rebind(name, value)
         self._scope.push()
-
-    def _leave(self) -> None:
+        yield
         self._scope.pop()
         self._scope.pop()
 
     # ------------------------------------------------------------------------------------ signature
 
-    def signature(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
+    def _signature(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
         """Define the parameters; return them and what is stated of the result."""
         _, _, _, parameters, result, _, type_vars = tree
         declare_sizes(self._scope, [size for _, size in type_vars])
@@ -148,14 +147,10 @@ class GraphBuilder(StatementReader):
         raise self._fail("a graph function must end in `return` with its value", place)
 
     def _result(self, value: Any) -> g.GraphExpr:
-        known = as_value(value)
-        self._require_sizes(known)
-        return self._suite.part(known)
+        return self._suite.part(_sized(value))
 
     def _leaf(self, value: Any) -> g.GraphExpr:
-        known = as_value(value)
-        self._require_sizes(known)
-        return self._suite.leaf(known)
+        return self._suite.leaf(_sized(value))
 
     def _value(self, tree: Tree) -> Any:
         """Return the value of an expression; the call of a macro is read in its place."""
@@ -271,8 +266,7 @@ class GraphBuilder(StatementReader):
             var = self._suite.variable(name, info if stated is None else stated)
             self._suite.emit(g.MatchCast(var, source, info))
         else:
-            normal = self._suite.normal(as_value(value))
-            self._require_sizes(normal)
+            normal = self._suite.normal(_sized(value))
             if stated is not None:
                 normal = _told(normal, stated)
             info = normal.struct_info
@@ -290,12 +284,6 @@ class GraphBuilder(StatementReader):
                 "@I.ir_module"
             )
         return record.call(self._add(record.kernel.func, record.name))
-
-    def _require_sizes(self, value: g.GraphExpr) -> None:
-        for text in quoted_sizes(value):
-            raise IRValueError(
-                f'sizes in quotes stand in annotations; write {text} instead of "{text}"'
-            )
 
     # ------------------------------------------------------------------------------------ compounds
 
@@ -402,6 +390,16 @@ class _Ended(Alias):
     def read(self) -> Any:
         """Raise IRValueError."""
         raise IRValueError(self._why)
+
+
+def _sized(value: Any) -> g.GraphExpr:
+    """Return something as a value; IRValueError if it has sizes in quotes."""
+    known = as_value(value)
+    for text in quoted_sizes(known):
+        raise IRValueError(
+            f'sizes in quotes stand in annotations; write {text} instead of "{text}"'
+        )
+    return known
 
 
 def _has_effect(call: g.GraphCall) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.errors import TensorIRError
@@ -285,6 +285,11 @@ class ExprPrinter:
         return self.function(
             "comm_reducer", f"lambda {names}: {body}", f"[{self.items(node.identity_element)}]"
         )
+
+
+def tuple_text(parts: Sequence[str]) -> str:
+    """Return the text of a tuple."""
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def _absorbs(node: e.BinaryOp) -> bool:

@@ -92,7 +92,7 @@ class Suite:
         printer = self._printer
         if not isinstance(block, g.DataflowBlock):
             for binding in block.bindings:
-                self._binding(binding)
+                printer.binding(binding, self)
             return
         if not block.bindings:
             return
@@ -100,13 +100,10 @@ class Suite:
         printer.line(f"with {r}.dataflow():", block)
         printer.depth += 1
         for binding in block.bindings:
-            self._binding(binding)
+            printer.binding(binding, self)
         outputs = [b.var for b in block.bindings if not isinstance(b.var, g.DataflowVar)]
         printer.line(f"{r}.output({', '.join(printer.expr(var) for var in outputs)})")
         printer.depth -= 1
-
-    def _binding(self, node: g.Binding) -> None:
-        self._printer.binding(node, self)
 
     def print(self, node: g.Binding) -> None:
         """Print a binding, which names its variable."""
