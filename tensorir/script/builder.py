@@ -16,13 +16,12 @@ from tensorir.nodes.expr import PrimExpr, Type, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import as_expr
 from tensorir.nodes.stmt import Stmt, is_no_op, sequence
-from tensorir.script.completion import complete_block, with_root_block
 from tensorir.script.declarations import declare_sizes, fresh_var, type_of
 from tensorir.script.definitions import Definitions, Enclose, spread
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.frames import assert_, make_loop
 from tensorir.script.macro import MacroCall
-from tensorir.script.parts import BlockParts
+from tensorir.script.parts import BlockParts, complete_block, with_root_block
 from tensorir.script.records import (
     ArmFrame,
     BlockFrame,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any, TypeAlias
 
 from tensorir.errors import IRTypeError, IRValueError
@@ -239,13 +240,9 @@ class Definitions(StatementReader):
 
     def _store_scalar(self, name: str, value: Any) -> Stmt | None:
         """Return the store of a value to a scalar; None if no scalar has the name."""
-        for level in reversed(self._scope.levels):
-            if name in level:
-                found = level[name]
-                if isinstance(found, Scalar):
-                    return make_store(found.buffer, value, [const(0)])
-                return None
-        return None
+        known = (level[name] for level in reversed(self._scope.levels) if name in level)
+        found = next(known, None)
+        return make_store(found.buffer, value, [const(0)]) if isinstance(found, Scalar) else None
 
 
 def nested(scopes: Iterable[Enclose]) -> Enclose | None:
@@ -253,13 +250,7 @@ def nested(scopes: Iterable[Enclose]) -> Enclose | None:
     known = list(scopes)
     if not known:
         return None
-
-    def enclose(body: Stmt) -> Stmt:
-        for scope in reversed(known):
-            body = scope(body)
-        return body
-
-    return enclose
+    return lambda body: reduce(lambda inner, scope: scope(inner), reversed(known), body)
 
 
 def spread(targets: list[Tree], values: list[Any], there_are: str) -> list[Any]:

@@ -21,10 +21,9 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
 from tensorir.nodes.ops import as_expr, const
 from tensorir.recursion import may_go_deeper
-from tensorir.script.argument_types import check_arguments
 from tensorir.script.declarations import Allocator, called_from_script, view
 from tensorir.script.frames import AxisNamespace, range_of
-from tensorir.script.namespace import Namespace
+from tensorir.script.namespace import Namespace, check_arguments
 from tensorir.script.records import Alias
 from tensorir.script.scope import Scope
 from tensorir.script.source import Place, Source
@@ -260,10 +259,7 @@ class Evaluator:
         """Return one index or slice for each dimension of a buffer."""
         items: list[Any] = []
         for item in self.items(subscripts):
-            if type(item) in _GROUPS:
-                items.extend(item)
-            else:
-                items.append(item)
+            items.extend(item if type(item) in _GROUPS else (item,))
         if len(items) != len(buffer.shape):
             raise IRValueError(
                 f"buffer {buffer.name} has {len(buffer.shape)} dimension(s) "
@@ -273,13 +269,10 @@ class Evaluator:
 
     def indices(self, buffer: Buffer, items: list[Any]) -> list[PrimExpr]:
         """Return subscripts as indices; a slice becomes a `Ramp`."""
-        result: list[PrimExpr] = []
-        for item, extent in zip(items, buffer.shape, strict=True):
-            if not isinstance(item, slice):
-                result.append(as_expr(item))
-                continue
-            result.append(_vector_index(item, extent))
-        return result
+        return [
+            _vector_index(item, extent) if isinstance(item, slice) else as_expr(item)
+            for item, extent in zip(items, buffer.shape, strict=True)
+        ]
 
     def store_indices(self, buffer: Buffer, subscripts: list[Tree]) -> list[PrimExpr]:
         """Return the indices of an element that is stored to."""

@@ -107,7 +107,7 @@ def thread_binding(
 
 def grid(*extents: Any) -> LoopFrame:
     """Iterate over a box with nested serial loops from 0."""
-    return LoopFrame([_range_pair(n, None) for n in extents], is_grid=True)
+    return LoopFrame([_range_pair(n, None) for n in extents])
 
 
 # ----------------------------------------------------------------------------------------- blocks
@@ -221,7 +221,7 @@ def let_stmt(value: Any, type_annotation: Any = None, *, var: Var | None = None)
             Var(name, bound.dtype) if type_annotation is None else fresh_var(type_annotation, name)
         )
 
-    return ScopeFrame("let", lambda v, body: LetStmt(v, bound, body), define)
+    return ScopeFrame(lambda v, body: LetStmt(v, bound, body), define)
 
 
 class LetForm:
@@ -251,7 +251,7 @@ def attr(node: Any, key: str | None = None, value: Any = None) -> ScopeFrame:
             body = AttrStmt(target, name, setting, body)
         return body
 
-    return ScopeFrame("attr", make)
+    return ScopeFrame(make)
 
 
 def launch_thread(thread: IterVar | str, extent: Any) -> ScopeFrame:
@@ -265,7 +265,7 @@ def launch_thread(thread: IterVar | str, extent: Any) -> ScopeFrame:
     def make(var: Var, body: Stmt) -> Stmt:
         return make_loop(var, const(0), count, ForKind.THREAD_BINDING, tag, {}, body)
 
-    return ScopeFrame("launch_thread", make, define)
+    return ScopeFrame(make, define)
 
 
 def make_loop(
@@ -292,13 +292,13 @@ def env_thread(thread: str, dtype: Any = "int32") -> FreshThread:
 def assert_(condition: Any, message: Any) -> ScopeFrame:
     """Stop unless a condition holds."""
     holds, text = as_expr(condition), as_expr(message)
-    return ScopeFrame("assert", lambda _, body: AssertStmt(holds, text, body))
+    return ScopeFrame(lambda _, body: AssertStmt(holds, text, body))
 
 
 def while_(condition: Any) -> ScopeFrame:
     """Repeat what follows as long as a condition holds."""
     holds = as_expr(condition)
-    return ScopeFrame("while", lambda _, body: While(holds, body))
+    return ScopeFrame(lambda _, body: While(holds, body))
 
 
 def if_(condition: Any) -> IfFrame:

@@ -22,7 +22,7 @@ from tensorir.script.declarations import declare_sizes
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.graph_annotations import quoted_sizes, struct_info_of, unquoted
 from tensorir.script.graph_bindings import Suite
-from tensorir.script.graph_values import (
+from tensorir.script.graph_namespace import (
     DataflowFrame,
     FormulaRecord,
     MatchCastRecord,

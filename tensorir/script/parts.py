@@ -1,11 +1,12 @@
-"""A function and its blocks, while their suites are being read."""
+"""A function and its blocks while their suites are being read, and what their scripts leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.memory.access import get_block_access_region, require_no_opaque
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion, Range
@@ -13,6 +14,7 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, cast, const
 from tensorir.nodes.stmt import Stmt
+from tensorir.rewriting.visit import walk
 from tensorir.script.records import AxisRecord, BlockFrame, BlockRecord
 
 _DUPLICATE: Final = {
@@ -132,3 +134,46 @@ class FunctionParts:
     def result_type(self) -> e.Type:
         """Return the type of what is returned, void if nothing is."""
         return e.TupleType() if self.returned is None else e.PrimType(self.returned.dtype)
+
+
+def complete_block(
+    block: s.Block, missing: tuple[bool, bool], visible: Mapping[Var, Buffer]
+) -> s.Block:
+    """Return a block with the regions filled in that the script does not declare.
+
+    `missing` says whether reads and writes are absent, `visible` gives the buffers that are known
+    outside the block. Raises IRValueError if a pointer is used in a way that hides what is touched.
+    """
+    if not any(missing):
+        return block
+    reads, writes, opaque = get_block_access_region(block, visible)
+    require_no_opaque(block, opaque)
+    return block.with_(
+        reads=reads if missing[0] else block.reads,
+        writes=writes if missing[1] else block.writes,
+    )
+
+
+def with_root_block(
+    body: Stmt,
+    alloc_buffers: Sequence[Buffer],
+    filled: Mapping[s.Block, tuple[bool, bool]] | None = None,
+) -> Stmt:
+    """Return a function's body, inside a root block where there is anything to schedule.
+
+    `filled` says of which blocks the reads and writes are not from the script: a block that turns
+    out to be the root keeps these lists empty.
+    """
+    if isinstance(body, s.BlockRealize) and not body.block.iter_vars and not alloc_buffers:
+        reads, writes = (filled or {}).get(body.block, (False, False))
+        if not reads and not writes:
+            return body
+        root = body.block.with_(
+            reads=() if reads else body.block.reads, writes=() if writes else body.block.writes
+        )
+        return s.BlockRealize(body.iter_values, body.predicate, root)
+    has_block = any(isinstance(node, s.BlockRealize) for node in walk(body))
+    if not alloc_buffers and not has_block:
+        return body
+    root = s.Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
+    return s.BlockRealize((), TRUE, root)

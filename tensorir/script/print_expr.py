@@ -17,6 +17,7 @@ from tensorir.quoting import quote
 from tensorir.relax.expr import Constant, GraphVar
 from tensorir.script.calls import DTYPE_FIRST
 from tensorir.script.constants import KEY
+from tensorir.script.syntax import PRECEDENCE, PREFIX
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
@@ -25,25 +26,24 @@ Text = tuple[str, int]
 """The text of an expression and how tightly its outermost operator binds."""
 
 ATOM: Final = 20
-_LAMBDA, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY = 1, 2, 3, 4, 5, 9, 10, 11
 
-_INFIX: Final[dict[type, tuple[str, int, Callable[[PrimExpr, PrimExpr], PrimExpr] | None]]] = {
-    e.Add: ("+", _SUM, ops.add),
-    e.Sub: ("-", _SUM, ops.sub),
-    e.Mul: ("*", _PRODUCT, ops.mul),
-    e.FloorDiv: ("//", _PRODUCT, ops.floordiv),
-    e.FloorMod: ("%", _PRODUCT, ops.floormod),
-    e.Div: ("/", _PRODUCT, ops.div),
-    e.EQ: ("==", _COMPARE, None),
-    e.NE: ("!=", _COMPARE, None),
-    e.LT: ("<", _COMPARE, None),
-    e.LE: ("<=", _COMPARE, None),
-    e.GT: (">", _COMPARE, None),
-    e.GE: (">=", _COMPARE, None),
-    e.And: ("and", _AND, None),
-    e.Or: ("or", _OR, None),
+_INFIX: Final[dict[type, tuple[str, Callable[[PrimExpr, PrimExpr], PrimExpr] | None]]] = {
+    e.Add: ("+", ops.add),
+    e.Sub: ("-", ops.sub),
+    e.Mul: ("*", ops.mul),
+    e.FloorDiv: ("//", ops.floordiv),
+    e.FloorMod: ("%", ops.floormod),
+    e.Div: ("/", ops.div),
+    e.EQ: ("==", None),
+    e.NE: ("!=", None),
+    e.LT: ("<", None),
+    e.LE: ("<=", None),
+    e.GT: (">", None),
+    e.GE: (">=", None),
+    e.And: ("and", None),
+    e.Or: ("or", None),
 }
-"""The sign of an operator, how tightly it binds, and what it builds if it folds numbers."""
+"""The sign of an operator, and what it builds if it folds numbers."""
 _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
@@ -138,7 +138,7 @@ class ExprPrinter:
     def int_imm(self, node: IntImm) -> Text:
         """Return an integer; the type is left out where it goes without saying."""
         if node.dtype == self.int_dtype:
-            return str(node.value), ATOM if node.value >= 0 else _UNARY
+            return str(node.value), ATOM if node.value >= 0 else PREFIX["-"]
         if node.dtype.is_bool:
             return f"{self._t}.bool({bool(node.value)})", ATOM
         return f"{self._t}.{node.dtype}({node.value})", ATOM
@@ -156,16 +156,17 @@ class ExprPrinter:
 
     def binary(self, node: e.BinaryOp) -> Text:
         """Return two operands and the operator between them, where reading that gives this node."""
-        symbol, precedence, _ = _INFIX[type(node)]
+        symbol, _ = _INFIX[type(node)]
         if not self._is_what_the_operator_builds(node):
             return f"{self._t}.{type(node).__name__}({self(node.a)}, {self(node.b)})", ATOM
+        precedence = PRECEDENCE[symbol]
         # Without parentheses, a comparison of a comparison would be one that chains.
-        left = self(node.a, precedence + 1 if precedence == _COMPARE else precedence)
+        left = self(node.a, precedence + 1 if isinstance(node, e.CmpOp) else precedence)
         return f"{left} {symbol} {self(node.b, precedence + 1)}", precedence
 
     def _is_what_the_operator_builds(self, node: e.BinaryOp) -> bool:
         kind = type(node)
-        rebuild = _INFIX[kind][2]
+        rebuild = _INFIX[kind][1]
         if rebuild is None:
             both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
             return not both and not (node.dtype.lanes > 1 and kind in (e.And, e.Or))
@@ -193,7 +194,7 @@ class ExprPrinter:
         """Return a negation."""
         if isinstance(node.a, IntImm):
             return f"{self._t}.Not({self(node.a)})", ATOM
-        return f"not {self(node.a, _NOT)}", _NOT
+        return f"not {self(node.a, PREFIX['not'])}", PREFIX["not"]
 
     def function(self, name: str, *args: Any) -> Text:
         """Return a call of a function of the dialect."""

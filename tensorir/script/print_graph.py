@@ -23,9 +23,7 @@ _STATES_RESULT: Final = (CALL_TIR, CALL_TIR_INPLACE, CALL_DPS_PACKED)
 def function(printer: Printer, func: Function, name: str) -> None:
     """Print a graph function."""
     r, names = printer.options.relax_prefix, printer.names
-    chosen = printer.name_option(name) + ["private=True"] * ("global_symbol" not in func.attrs)
-    chosen += ["pure=False"] * (not func.is_pure)
-    printer.line(f"@{r}.function" + (f"({', '.join(chosen)})" if chosen else ""))
+    printer.decorator(f"{r}.function", func, name, *["pure=False"] * (not func.is_pure))
     names.open()
     infos = [param.struct_info for param in func.params]
     sizes = list(dict.fromkeys(v for i in (*infos, func.ret_struct_info) for v in collect_vars(i)))

@@ -122,9 +122,11 @@ class Printer:
         known = self._symbols.get(name)
         return identifier(name) if known is None else known
 
-    def name_option(self, name: str) -> list[str]:
-        """Return the option of a decorator that names a function as its definition cannot."""
-        return [f"name={quote(name)}"] if self.symbol(name) != name else []
+    def decorator(self, kind: str, func: BaseFunc, name: str, *more: str) -> None:
+        """Print the decorator of a function, with options for what its definition cannot say."""
+        chosen = [f"name={quote(name)}"] if self.symbol(name) != name else []
+        chosen += [*["private=True"] * ("global_symbol" not in func.attrs), *more]
+        self.line(f"@{kind}" + (f"({', '.join(chosen)})" if chosen else ""))
 
     def var(self, var: Var) -> str:
         """Return the name of a variable; one that is defined nowhere is defined here."""

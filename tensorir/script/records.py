@@ -26,7 +26,6 @@ class LoopFrame:
     kind: ForKind = ForKind.SERIAL
     thread: str = ""
     annotations: dict[str, Any] = field(default_factory=dict)
-    is_grid: bool = False
 
 
 @dataclass(slots=True)
@@ -153,7 +152,6 @@ class ArmFrame:
 class ScopeFrame:
     """A statement that encloses what follows: let, attr, assert, allocate, while, if."""
 
-    what: str
     make: Callable[..., Any]
     """Builds the statement from what the frame defines and its body."""
     define: Callable[[str], Any] | None = None

@@ -18,31 +18,22 @@ from tensorir.script.syntax_errors import misread
 
 Tree: TypeAlias = tuple[Any, ...]
 
-_PRECEDENCE: Final = {
-    "if": 0,
-    "else": 0,
+PRECEDENCE: Final = {
+    **dict.fromkeys(("if", "else"), 0),
     "or": 1,
     "and": 2,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "==": 4,
-    "!=": 4,
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4),
     "|": 5,
     "^": 6,
     "&": 7,
-    "<<": 8,
-    ">>": 8,
-    "+": 9,
-    "-": 9,
-    "*": 10,
-    "/": 10,
-    "//": 10,
-    "%": 10,
+    **dict.fromkeys(("<<", ">>"), 8),
+    **dict.fromkeys(("+", "-"), 9),
+    **dict.fromkeys(("*", "/", "//", "%"), 10),
     "**": 12,
 }
-_PREFIX: Final = {"not": 3, "-": 11, "~": 11}
+"""How tightly the operators bind that stand between operands."""
+PREFIX: Final = {"not": 3, "-": 11, "~": 11}
+"""How tightly those bind that stand in front of one."""
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
@@ -344,14 +335,14 @@ class _Climber:
         item = self._items[self._at]
         self._at += 1
         if type(item) is Lexeme:
-            operand = self.binary(_PREFIX[item.text])
+            operand = self.binary(PREFIX[item.text])
             left: Tree = ("unary", _span(item, operand), item.text, operand)
         else:
             left = item
         items = self._items
         while self._at < len(items):
             operator = items[self._at].text
-            precedence = _PRECEDENCE[operator]
+            precedence = PRECEDENCE[operator]
             if precedence < lowest:
                 break
             self._at += 1
