@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -379,17 +380,15 @@ class GraphBuilder(StatementReader):
         return name, suite.sequence(value)
 
 
+@dataclass(slots=True)
 class _Ended(Alias):
     """A name that is not known any more; reading it says why."""
 
-    __slots__ = ("_why",)
-
-    def __init__(self, why: str) -> None:
-        self._why = why
+    why: str
 
     def read(self) -> Any:
         """Raise IRValueError."""
-        raise IRValueError(self._why)
+        raise IRValueError(self.why)
 
 
 def _sized(value: Any) -> g.GraphExpr:
