@@ -229,16 +229,11 @@ class GraphBuilder(StatementReader):
         names = [t[2] for t in target[2]]
         if len(set(names)) != len(names):
             raise self._fail("the same name stands twice on the left", target[1])
-        fields = self._fields(value)
+        fields = list(value if isinstance(value, (tuple, list)) else self._leaf(value))
         if len(fields) != len(names):
             raise self._fail(f"there are {len(fields)} value(s), but {len(names)} names", place)
         for name, field in zip(names, fields, strict=True):
             self._name(name, field)
-
-    def _fields(self, value: Any) -> list[Any]:
-        if isinstance(value, (tuple, list)):
-            return list(value)
-        return list(self._leaf(value))
 
     def _name(self, name: str, value: Any) -> None:
         """Give a name to a value, which is bound, or to what is known while reading."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.errors import TensorIRError
@@ -146,13 +147,12 @@ class ExprPrinter:
     def float_imm(self, node: e.FloatImm) -> Text:
         """Return a float in as many digits as tell it from its neighbours."""
         value = node.value
-        if value != value or value in (float("inf"), float("-inf")):
-            text = '"nan"' if value != value else f'"{value}"'
-            return f"{self._t}.{node.dtype}({text})", ATOM
+        if not isfinite(value):
+            return self.function(node.dtype, f'"{value}"')
         text = f"{value:.1f}" if value == int(value) else f"{value:.17g}"
         if node.dtype == self._printer.options.float_dtype:
             return text, ATOM
-        return f"{self._t}.{node.dtype}({text})", ATOM
+        return self.function(node.dtype, text)
 
     def binary(self, node: e.BinaryOp) -> Text:
         """Return two operands and the operator between them, where reading that gives this node."""
@@ -244,9 +244,8 @@ class ExprPrinter:
         if name in DTYPE_FIRST:
             args.insert(0, quote(node.dtype))
         elif not self._has_natural_type(node):
-            quoted = [quote(node.dtype), quote(name), *args]
-            return f"{self._t}.call_intrin({', '.join(quoted)})", ATOM
-        return f"{self._t}.{_RENAMED.get(name, name)}({', '.join(args)})", ATOM
+            return self.function("call_intrin", quote(node.dtype), quote(name), *args)
+        return self.function(_RENAMED.get(name, name), *args)
 
     def _has_natural_type(self, node: e.Call) -> bool:
         """Say whether the function of the dialect gives the call the type that it has."""

@@ -195,19 +195,18 @@ class Printer:
         """Add a line; `nodes` are the statements whose first line it is."""
         self.lines.append(" " * (self.depth * self.options.indent_spaces) + text)
 
-    def suite(self, *stmts: s.Stmt) -> None:
+    def suite(self, stmt: s.Stmt) -> None:
         """Print the lines of a suite, which is a scope."""
         self.names.open()
-        self.indented(*stmts)
+        self.indented(stmt)
         self.names.close()
 
-    def indented(self, *stmts: s.Stmt) -> None:
+    def indented(self, stmt: s.Stmt) -> None:
         """Print the lines of a suite in the current scope."""
         self.depth += 1
         count = len(self.lines)
         self.begin_suite()
-        for stmt in stmts:
-            self.stmt(stmt, True)
+        self.stmt(stmt, True)
         if len(self.lines) == count:
             self.line("pass")
         self.depth -= 1
