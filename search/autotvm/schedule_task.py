@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from schedule import Schedule, ScheduleError, Trace, TraceError
 from schedule.decisions.domain import MOST_LISTED, plain_decision
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
-from search.autotvm.flops import compute_flop
 from search.autotvm.space.config import Config, trace_of
 from search.autotvm.space.config_space import ConfigSpace
 from search.autotvm.space.entity import ConfigEntity
 from search.autotvm.space.option import OtherOptionEntity
-from search.autotvm.task import Task
+from search.autotvm.task import Task, compute_flop
 from search.context import TuneContext
 from search.spaces.design_space import DesignSpace
 from tensorir import structural_hash

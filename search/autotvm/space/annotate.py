@@ -10,8 +10,7 @@ from schedule.decisions.domain import CandidatesDomain
 from schedule.decisions.knobs import MARKS, LoopMarkDomain, loop_marks
 from schedule.primitives.loop_kind import refused_extent
 from search.autotvm.errors import KnobError
-from search.autotvm.space.axes import AxisLike, virtual_axis
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import AxisLike, Entity, KnobSpace, virtual_axis
 
 if TYPE_CHECKING:
     from schedule import BlockRV, LoopRV, Schedule

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schedule.decisions.domain import CandidatesDomain
 from schedule.decisions.knobs import PermutationDomain
 from search.autotvm.errors import KnobError
-from search.autotvm.space.axes import AxisLike
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import AxisLike, Entity, KnobSpace
 
 if TYPE_CHECKING:
     from schedule import LoopRV, Schedule
