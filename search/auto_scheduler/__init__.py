@@ -79,7 +79,7 @@ from search.auto_scheduler.steps.stage_steps import (
 from search.auto_scheduler.steps.state import State
 from search.auto_scheduler.steps.step import Step, StepError, TraceStep
 from search.auto_scheduler.tuning.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
-from search.auto_scheduler.tuning.cost_model import RandomModel, XGBModel
+from search.auto_scheduler.tuning.cost_model import XGBModel
 from search.auto_scheduler.tuning.options import LocalBuilder, LocalRunner, TuningOptions
 from search.auto_scheduler.tuning.policy import EmptyPolicy, SearchPolicy, SketchPolicy
 from search.auto_scheduler.tuning.preload import (
@@ -95,6 +95,7 @@ from search.auto_scheduler.workload_registry import (
     register_workload,
     workload_of,
 )
+from search.cost_model import RandomModel
 from search.records.measure_error_no import MeasureErrorNo
 
 __all__ = [

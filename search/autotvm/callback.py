@@ -6,6 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tqdm import TqdmWarning
@@ -52,9 +53,7 @@ def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback
             file_out.flush()
 
     if isinstance(file_out, (str, os.PathLike)):
-        folder = os.path.dirname(os.fspath(file_out))
-        if folder:
-            os.makedirs(folder, exist_ok=True)
+        Path(file_out).parent.mkdir(parents=True, exist_ok=True)
     return log
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from schedule import Schedule, ScheduleError, Trace, TraceError
@@ -60,8 +59,7 @@ class ScheduleTask(Task):
         InstantiationError where a primitive or a postprocessor refuses it.
         """
         assert self._mod is not None
-        entities: Mapping[str, Any] = {name: config[name] for name in self._names}
-        decisions = tuple(plain_decision(entities[name].val) for name in self._names)
+        decisions = tuple(plain_decision(config[name].val) for name in self._names)
         sch = Schedule(self._mod, seed=_SEED, error_render_level="none")
         try:
             self.design.trace_of(decisions).apply_to_schedule(sch, remove_postproc=True)

@@ -15,11 +15,11 @@ from schedule import Schedule
 from schedule.random_state import RandomState
 from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.tuning.callbacks import CollectMeasurements, TaskContext
-from search.auto_scheduler.tuning.cost_model import RandomModel, XGBModel
+from search.auto_scheduler.tuning.cost_model import XGBModel
 from search.auto_scheduler.tuning.options import TuningOptions
 from search.auto_scheduler.tuning.preload import SearchCallback
 from search.auto_scheduler.tuning.sketch_params import SketchParams
-from search.cost_model import CostModel
+from search.cost_model import CostModel, RandomModel
 from search.database import MemoryDatabase
 from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError

@@ -92,8 +92,12 @@ class KnobSpace(ABC, Generic[E]):
     """The class of the values."""
     domain: DecisionDomain
     """The decisions of the sampling instruction."""
+    policy: str
+    """The word for the way in which the values were chosen."""
     num_output: int = 0
     """The number of axes that applying a value gives."""
+    can_be_sampled: bool = True
+    """True if applying a value is something that primitives do with sampled numbers."""
 
     def __len__(self) -> int:
         return self.domain.size
@@ -134,14 +138,10 @@ class KnobSpace(ABC, Generic[E]):
         """Append the sampling instruction of the knob, which decides for `entity`, to a trace."""
 
     @property
-    @abstractmethod
     def summary(self) -> str:
         """A few words about the values that the knob offers."""
-
-    @property
-    def can_be_sampled(self) -> bool:
-        """True if applying a value is something that primitives do with sampled numbers."""
-        return True
+        kind = type(self).__name__.removesuffix("Space")
+        return f"{kind}(policy={self.policy}) len={len(self)}"
 
     def __getitem__(self, index: int) -> E:
         if not -len(self) <= index < len(self):

@@ -129,11 +129,6 @@ class ReorderSpace(KnobSpace[ReorderEntity]):
         )
         sch.sample_knob_reorder(name, self.num_output, **options, decision=entity._value)
 
-    @property
-    def summary(self) -> str:
-        """Policy and number of orders."""
-        return f"Reorder(policy={self.policy}) len={len(self)}"
-
 
 def _positions(axes: Sequence[AxisLike], order: Sequence[AxisLike]) -> tuple[int, ...]:
     """Return the positions of the axes of an order among the axes."""
