@@ -7,6 +7,7 @@ the value, what was expected and what came.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -47,8 +48,8 @@ class Matcher:
         else:
             self._keep(pattern.register, as_value(value))
 
-    def finish(self) -> None:
-        """Check the extents that had to wait for sizes."""
+    def finish(self, slots: Iterable[tuple[str, int]]) -> None:
+        """Check the extents that had to wait for sizes; put the sizes into their slots."""
         for name, place, dim, actual, whole in self._waiting:
             expected = evaluate_dim(dim, self.sizes)
             if expected is None:
@@ -57,6 +58,9 @@ class Matcher:
                 self._fail(
                     name, f"{place} is {actual}, expected {expected} ({dim_text(dim)}){whole}"
                 )
+        for name, slot in slots:
+            if name in self.sizes:
+                self.slots[slot] = self.sizes[name]
 
     def _keep(self, register: int, value: Any) -> None:
         if register != p.NONE:

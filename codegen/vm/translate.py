@@ -8,23 +8,15 @@ of machine code, which other functions call without Python.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.constants import ConstantPool
 from codegen.vm.destinations import Path, fields_of
+from codegen.vm.layout import Held, Known, Place, Storage, Value, places_of, rebuilt, tensor_text
 from codegen.vm.segments import Address, Root
-from codegen.vm.suites import Segment, Suite, SuiteWriter
-from codegen.vm.values import (
-    Held,
-    Known,
-    Place,
-    Storage,
-    Value,
-    places_of,
-    rebuilt,
-    tensor_text,
-)
+from codegen.vm.suites import Suite, SuiteWriter
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
@@ -85,9 +77,8 @@ class Translation(SuiteWriter):
             for root in results.values()
             if root.info is not None and root.register in given
         )
-        single = len(self._suite.steps) <= 1 and all(
-            isinstance(s, p.Run) for s in self._suite.steps
-        )
+        runs = [step for step in self._suite.steps if isinstance(step, p.Run)]
+        single = len(runs) == len(self._suite.steps) <= 1
         tensors = all(
             isinstance(x, p.TensorPattern) and x.slot != p.NONE for x in p.leaves(parameters)
         )
@@ -98,11 +89,9 @@ class Translation(SuiteWriter):
             and len(fresh) == len(results) == len(given) == len(parts)
             and not self._temporaries
         )
-        if single and not self._suite.steps:
-            self._segments.append(Segment(self._name, ()))
-            self._suite.steps.append(p.Run(self._name))
-        elif single:
-            self._rename_only_segment()
+        if single:
+            self._segments = {self._name: next(iter(self._segments.values()), ())}
+            self._suite.steps = [replace(run, symbol=self._name) for run in runs or [p.Run("")]]
         return p.Program(
             self._name,
             parameters,
@@ -132,14 +121,7 @@ class Translation(SuiteWriter):
             self._layout.constants,
             constant_bytes,
         )
-        return {s.symbol: writer.function(s.symbol, s.operations) for s in self._segments}
-
-    def _rename_only_segment(self) -> None:
-        (segment,) = self._segments
-        (step,) = self._suite.steps
-        assert isinstance(step, p.Run)
-        self._segments = [Segment(self._name, segment.operations)]
-        self._suite.steps = [p.Run(self._name, step.function, step.binding, step.operands)]
+        return {name: writer.function(name, part) for name, part in self._segments.items()}
 
     # ------------------------------------------------------------------------- parameters, results
 
