@@ -108,12 +108,17 @@ class FunctionEmitter(FunctionText):
     def masked(self, mask: str, lanes: int, node: PrimExpr) -> str:
         """Write the evaluation of `node`, whose loads touch only the lanes where `mask` holds."""
         outer = self.load_mask
-        if outer is not None and outer[1] == lanes:
-            mask = self.op(f"and <{lanes} x i1> {mask}, {outer[0]}")
-        self.load_mask = (mask, lanes)
+        self.load_mask = (self.in_load_mask(mask, lanes), lanes)
         value = self.expr(node)
         self.load_mask = outer
         return value
+
+    def in_load_mask(self, mask: str, lanes: int) -> str:
+        """Return a mask, "" for one of all lanes, without the lanes whose loads do not happen."""
+        if self.load_mask is None or self.load_mask[1] != lanes:
+            return mask
+        outer = self.load_mask[0]
+        return self.op(f"and <{lanes} x i1> {mask}, {outer}") if mask else outer
 
     def start(self, label: str) -> None:
         """Open the block `label`."""
