@@ -40,16 +40,17 @@ _LANE: Final = Var("lane")
 
 def remains(loop: s.For) -> bool:
     """Say whether a loop that is not unrolled is one in machine code."""
-    return loop.kind in (ForKind.SERIAL, ForKind.PARALLEL) and _extent(loop) != 1
+    return loop.kind in (ForKind.SERIAL, ForKind.PARALLEL) and constant_extent(loop) != 1
 
 
-def _extent(loop: s.For) -> int | None:
+def constant_extent(loop: s.For) -> int | None:
+    """Return the iterations of a loop, None where only the caller knows."""
     return loop.extent.value if isinstance(loop.extent, IntImm) else None
 
 
 def _copies(loops: Iterable[s.For]) -> int:
     """Return the number of copies of a body that unrolling these loops makes."""
-    return math.prod(_extent(loop) or 1 for loop in loops if loop.kind is ForKind.UNROLLED)
+    return math.prod(constant_extent(loop) or 1 for loop in loops if loop.kind is ForKind.UNROLLED)
 
 
 @dataclass(frozen=True, slots=True)

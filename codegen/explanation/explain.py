@@ -12,7 +12,7 @@ from codegen.explanation.accesses import MemoryReader
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.loops import loops_of, remark_on_scalar_loops, vectors_text
 from codegen.lower import lower
-from codegen.lower.remarks import Remarks, collected
+from codegen.lower.remarks import collected
 from codegen.target import Target, as_target
 from tensorir.function import IRModule, PrimFunc
 from tensorir.recursion import any_depth
@@ -123,7 +123,13 @@ def explain(
                 lowered[name] = lower(func, chosen)
         remark_on_scalar_loops(emit_lowered(lowered, chosen), remarks)
     for name, func in functions.items():
-        _add(explanation, name, func, history[name].stages, remarks)
+        passes = history[name].stages
+        reader = MemoryReader(name, remarks, chosen)
+        reader.read(passes[[step for step, _ in passes].index("unroll") - 1][1])
+        explanation.loops += loops_of(name, func, passes, remarks, reader.ordered)
+        explanation.accumulators += reader.accumulators
+        explanation.accesses += reader.accesses
+        explanation.inner_loops += reader.inner_loops
     return explanation
 
 
@@ -137,22 +143,6 @@ class _History(PassInstrument):
         """Keep a function."""
         (func,) = mod.prim_funcs().values()
         self.stages.append((info.name, func))
-
-
-def _add(
-    explanation: Explanation,
-    name: str,
-    func: PrimFunc,
-    passes: list[tuple[str, PrimFunc]],
-    remarks: Remarks,
-) -> None:
-    names = [step for step, _ in passes]
-    reader = MemoryReader(name, remarks, explanation.target)
-    reader.read(passes[names.index("unroll") - 1][1])
-    explanation.loops += loops_of(name, func, passes, remarks, reader.ordered)
-    explanation.accumulators += reader.accumulators
-    explanation.accesses += reader.accesses
-    explanation.inner_loops += reader.inner_loops
 
 
 # ------------------------------------------------------------------------------------- as tables

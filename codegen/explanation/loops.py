@@ -8,11 +8,12 @@ from typing import Final, TypeAlias
 
 from codegen.compile import Source
 from codegen.emit.stmt import LEFT_TO_LLVM
+from codegen.explanation.accesses import constant_extent
 from codegen.explanation.facts import Fate, Loop
 from codegen.lower.remarks import Remark, Remarks, done, missed
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import children, statements
 
@@ -89,7 +90,7 @@ def _followed(
         fate, said = _emitted(fate, var, remarks, var in ordered)
         notes += said
     notes += [r.text for r in remarks.about(var, "split_tails")]
-    extent, mark = _constant(node.extent), node.kind.name.lower()
+    extent, mark = constant_extent(node), node.kind.name.lower()
     note = "; ".join(notes)
     return Loop(function, var.name, depth, extent, mark, blocks, fate, lanes, by, note)
 
@@ -107,7 +108,7 @@ def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, 
         last = now
         if lanes and now.kind is s.ForKind.VECTORIZED:
             break
-    if _constant(node.extent) == 1 or _constant(last.extent) == 1:
+    if constant_extent(node) == 1 or constant_extent(last) == 1:
         return "once", ""
     if lanes:
         return "vectors", changed
@@ -160,10 +161,6 @@ def vectors_text(lanes: tuple[int, ...]) -> str:
         noun = "" if parts else " vector" if count == 1 else " vectors"
         parts.append(f"{count}{noun} of {width}")
     return ", ".join(parts)
-
-
-def _constant(extent: PrimExpr) -> int | None:
-    return extent.value if isinstance(extent, IntImm) else None
 
 
 def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:

@@ -150,21 +150,16 @@ class FrameLayout:
         given = set(sizes)
         return all(var in given for extent in info.shape for var in collect_vars(extent))
 
-    def expect(
-        self, name: str, info: si.StructInfo, roots: Mapping[Path, Root], path: Path = ()
-    ) -> tuple[p.Pattern, Value]:
+    def expect(self, name: str, info: si.StructInfo) -> tuple[p.Pattern, Value]:
         """Return the pattern for a value of which `info` is known, and the value.
 
         Sizes that `info` mentions for the first time are defined by it.
         """
         self.define_sizes([info])
         if isinstance(info, si.TensorStructInfo):
-            return self._expect_tensor(name, info, roots.get(path))
+            return self._expect_tensor(name, info)
         if isinstance(info, si.TupleStructInfo):
-            parts = [
-                self.expect(f"{name}[{k}]", part, roots, (*path, k))
-                for k, part in enumerate(info.elements)
-            ]
+            parts = [self.expect(f"{name}[{k}]", part) for k, part in enumerate(info.elements)]
             return p.TuplePattern(name, tuple(x for x, _ in parts)), tuple(v for _, v in parts)
         register = self.register()
         held = Held(register, info)
@@ -181,15 +176,13 @@ class FrameLayout:
             return p.ScalarPattern(name, str(info.dtype), value, register), known
         return p.AnyPattern(name, register), held
 
-    def _expect_tensor(
-        self, name: str, info: si.TensorStructInfo, root: Root | None
-    ) -> tuple[p.Pattern, Value]:
+    def _expect_tensor(self, name: str, info: si.TensorStructInfo) -> tuple[p.Pattern, Value]:
         shape = None if info.shape is None else self._dims(info.shape)
         dtype = None if info.dtype is None else str(info.dtype)
         if shape is None or dtype is None:
             register = self.register()
             return p.TensorPattern(name, shape, info.ndim, dtype, register), Held(register, info)
-        root = self.root(name, info) if root is None else root
+        root = self.root(name, info)
         pattern = p.TensorPattern(name, shape, info.ndim, dtype, root.register, root.slot)
         return pattern, Place(Address(root), info)
 

@@ -126,7 +126,7 @@ class Translation(SuiteWriter):
     # ------------------------------------------------------------------------- parameters, results
 
     def _parameter(self, param: g.GraphVar) -> p.Pattern:
-        pattern, value = self._layout.expect(param.name, param.struct_info, {})
+        pattern, value = self._layout.expect(param.name, param.struct_info)
         self._values[param] = value
         return p.as_written(pattern) if param in self._written else pattern
 
@@ -151,17 +151,15 @@ class Translation(SuiteWriter):
     def _bindings(self, body: g.SeqExpr) -> None:
         for binding in body.bindings:
             self._binding = _written(binding).name
+            var, value = binding.var, binding.value
             if isinstance(binding, g.MatchCast):
-                self._values[binding.var] = self._match(binding)
-                continue
-            self._values[binding.var] = self._bound(binding.var, binding.value)
-
-    def _bound(self, var: g.GraphVar, value: g.GraphExpr) -> Value:
-        if isinstance(value, g.If):
-            return self._if(var, value)
-        if isinstance(value, g.GraphCall):
-            return self._call(var, value)
-        return self._value(value)
+                self._values[var] = self._match(binding)
+            elif isinstance(value, g.If):
+                self._values[var] = self._if(var, value)
+            elif isinstance(value, g.GraphCall):
+                self._values[var] = self._call(var, value)
+            else:
+                self._values[var] = self._value(value)
 
     def _value(self, expr: g.GraphExpr) -> Value:
         if isinstance(expr, g.GraphVar):
@@ -204,7 +202,7 @@ class Translation(SuiteWriter):
         ):
             return value
         register = self._hold(value)
-        pattern, result = self._layout.expect(binding.var.name, binding.struct_info, {})
+        pattern, result = self._layout.expect(binding.var.name, binding.struct_info)
         self._step(p.Match(register, pattern, f"{self._name}: {self._binding}"))
         return result
 
@@ -324,7 +322,7 @@ class Translation(SuiteWriter):
         place = f"{self._name}: {self._binding} = {function.symbol}"
         self._close()
         if not si.is_void(call.struct_info):
-            pattern, value = self._layout.expect(self._binding, call.struct_info, {})
+            pattern, value = self._layout.expect(self._binding, call.struct_info)
             self._own.update(v.address.root for v in places_of(value))
         self._step(p.CallLibrary(function.symbol, registers, pattern, place))
         return value
@@ -338,7 +336,11 @@ class Translation(SuiteWriter):
             for place, info in zip(places, infos, strict=True):
                 assert isinstance(info, si.TensorStructInfo)
                 self._require(place, info, f"an argument of {name}")
-            value = self._result_memory(var, callee.ret_struct_info)
+            parts: dict[Path, Value] = {}
+            for path, info in fields_of(callee.ret_struct_info):
+                assert isinstance(info, si.TensorStructInfo)
+                parts[path] = self._memory_for(var, path, info)
+            value = rebuilt(callee.ret_struct_info, parts)
             self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
             inner: list[seg.Argument] = [v.address for v in (*places, *places_of(value))]
             inner += [seg.CalleeArena(), Address(self._layout.constants)]
@@ -350,18 +352,10 @@ class Translation(SuiteWriter):
             return value
         registers = tuple(self._hold(value) for value in arguments)
         self._close()
-        pattern, value = self._layout.expect(self._binding, call.struct_info, {})
+        pattern, value = self._layout.expect(self._binding, call.struct_info)
         self._own.update(v.address.root for v in places_of(value))
         self._step(p.CallGraph(name, registers, pattern, f"{self._name}: {self._binding}"))
         return value
-
-    def _result_memory(self, var: g.GraphVar, info: si.StructInfo, path: Path = ()) -> Value:
-        if isinstance(info, si.TupleStructInfo):
-            return tuple(
-                self._result_memory(var, part, (*path, k)) for k, part in enumerate(info.elements)
-            )
-        assert isinstance(info, si.TensorStructInfo)
-        return self._memory_for(var, path, info)
 
     # ------------------------------------------------------------------------------------ branches
 
