@@ -276,14 +276,11 @@ def _shift(f: FunctionEmitter, node: Call) -> str:
 @emits_call("clz")
 def _leading_zeros(f: FunctionEmitter, node: Call) -> str:
     source = node.args[0].dtype
-    kind, result = register_type(source), register_type(node.dtype)
+    kind = register_type(source)
     count = f.call_intrinsic(
         f"llvm.ctlz.{mangled(source)}", kind, [(kind, f.expr(node.args[0])), ("i1", "false")]
     )
-    if source.bits == node.dtype.bits:
-        return count
-    change = "trunc" if source.bits > node.dtype.bits else "zext"
-    return f.op(f"{change} {kind} {count} to {result}")
+    return convert(f, count, source, node.dtype)
 
 
 @emits_call("isnan")

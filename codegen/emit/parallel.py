@@ -9,7 +9,6 @@ a serial one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from codegen.abi import OPENMP_SYMBOLS, local_symbol
@@ -71,7 +70,7 @@ def _write_body(
     body.ranges = dict(f.ranges)
     body.value_variables = set(f.value_variables)
     body.values = {var: text for var, text in f.values.items() if text[0] != "%"}
-    unaliased = _are_distinct(f, captured)
+    unaliased = all(var in f.local_pointers for var in captured if var.dtype.is_handle)
     parameters = []
     for k, var in enumerate(captured):
         kind = register_type(var.dtype)
@@ -108,10 +107,6 @@ def _write_body(
 def _is_large(node: Allocate) -> bool:
     """Say whether memory is from the heap in any case, and as large in all iterations."""
     return constant_bytes(node) is not None and stack_bytes(node, 0) is None
-
-
-def _are_distinct(f: FunctionEmitter, captured: Iterable[Var]) -> bool:
-    return all(var in f.local_pointers for var in captured if var.dtype.is_handle)
 
 
 def _write_share(f: FunctionEmitter, name: str, struct: str, types: list[str]) -> None:

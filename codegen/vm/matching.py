@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from codegen.runtime.arguments import NUMBER, integer_of
 from codegen.runtime.array_view import view_of
 from codegen.runtime.ndarray import NDArray, address_of, array_over
 from codegen.signature import Dim, dim_text, evaluate_dim
@@ -141,17 +142,13 @@ class Matcher:
     def _scalar(self, pattern: p.ScalarPattern, value: Any) -> None:
         dtype = DataType(pattern.dtype)
         if not dtype.is_integral:
-            if not isinstance(value, (int, float, np.integer, np.floating)):
+            if not isinstance(value, NUMBER):
                 self._wrong_kind(pattern.name, "a number", value)
             self._keep(pattern.register, float(value))
             return
-        if isinstance(value, (bool, np.bool_)):
-            number = int(value)
-        else:
-            try:
-                number = operator.index(value)
-            except TypeError:
-                self._wrong_kind(pattern.name, f"an integer for {dtype}", value)
+        number = integer_of(value)
+        if number is None:
+            self._wrong_kind(pattern.name, f"an integer for {dtype}", value)
         low, high = integer_limits(dtype)
         if not low <= number <= high:
             self._fail(pattern.name, f"{number} does not fit {dtype}")
