@@ -208,6 +208,28 @@ class FunctionEmitter(FunctionText):
             f"llvm.{name}.{mangled(dtype)}", kind, [(kind, arg) for arg in args]
         )
 
+    def either(
+        self, test: str, kind: str, yes: str | Callable[[], str], no: str | Callable[[], str]
+    ) -> str:
+        """Return `yes` where a test holds, else `no`, both values of type `kind`.
+
+        A side that is a function writes its value, in a block that runs only where it is chosen.
+        """
+        done, origin = self.new_label("chosen"), self.block
+        sides = [(x, done if isinstance(x, str) else self.new_label("side")) for x in (yes, no)]
+        self.branch_if(test, sides[0][1], sides[1][1])
+        values = []
+        for side, label in sides:
+            if isinstance(side, str):
+                values.append(f"[{side}, %{origin}]")
+                continue
+            self.start(label)
+            value = side()
+            values.append(f"[{value}, %{self.block}]")
+            self.branch(done)
+        self.start(done)
+        return self.op(f"phi {kind} {', '.join(values)}")
+
     def leave_unless(self, condition: str, status: str) -> None:
         """Return a status where a condition does not hold."""
         holds, fails = self.new_label("holds"), self.new_label("fails")

@@ -221,15 +221,9 @@ def _logical(f: FunctionEmitter, node: e.LogicalOp) -> str:
             else (f"{kind} splat (i1 true), {kind} {right}")
         )
         return f.op(f"select {kind} {left}, {ends}")
-    more, done, origin = f.new_label("rhs"), f.new_label("logic"), f.block
-    f.branch_if(left, *((more, done) if is_and else (done, more)))
-    f.start(more)
-    right = f.expr(node.b)
-    last = f.block
-    f.branch(done)
-    f.start(done)
-    short = "false" if is_and else "true"
-    return f.op(f"phi i1 [{short}, %{origin}], [{right}, %{last}]")
+    if is_and:
+        return f.either(left, "i1", lambda: f.expr(node.b), "false")
+    return f.either(left, "i1", "true", lambda: f.expr(node.b))
 
 
 @emits(e.Not)

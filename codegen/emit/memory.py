@@ -10,6 +10,7 @@ come from the heap, aligned to a cache line, and are freed on every way out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -119,7 +120,8 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
             condition = f.op(f"and i1 {condition}, {any_lane}") if condition else any_lane
         if not condition:
             return _load_plain(f, address, node.dtype, buffer.data)
-        return _load_if(f, address, node.dtype, condition, buffer.data)
+        load = partial(_load_plain, f, address, node.dtype, buffer.data)
+        return f.either(condition, register_type(node.dtype), load, "zeroinitializer")
     f.vector_ops += 1
     mask = f.in_load_mask(_predicate(f, node), index.dtype.lanes)
     distance, place = _vector_place(f, buffer, index, mask, again)
@@ -179,19 +181,6 @@ def _is_inside(buffer: Buffer, index: PrimExpr) -> bool:
 
 def _any(f: FunctionEmitter, mask: str, lanes: int) -> str:
     return f.call_intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [(f"<{lanes} x i1>", mask)])
-
-
-def _load_if(f: FunctionEmitter, address: str, dtype: DataType, condition: str, data: Var) -> str:
-    """Write a load if the condition holds, else the value 0."""
-    origin = f.block
-    load, done = f.new_label("load"), f.new_label("loaded")
-    f.branch_if(condition, load, done)
-    f.start(load)
-    value = _load_plain(f, address, dtype, data)
-    f.branch(done)
-    f.start(done)
-    kind = register_type(dtype)
-    return f.op(f"phi {kind} [{value}, %{load}], [zeroinitializer, %{origin}]")
 
 
 def _load_masked(f: FunctionEmitter, place: Typed, dtype: DataType, mask: str) -> str:

@@ -157,18 +157,16 @@ def _write_launch(
     for k, (kind, value) in enumerate(zip(["i64", "i64", *types], values, strict=True), start=_LOW):
         slot = f.op(f"getelementptr inbounds {struct}, ptr {closure}, i32 0, i32 {k}")
         f.do(f"store {kind} {value}, ptr {slot}")
-    threaded, serial, done = f.new_label("fork"), f.new_label("alone"), f.new_label("joined")
-    f.branch_if(f.op("icmp ne ptr @GOMP_parallel, null"), threaded, serial)
-    f.start(threaded)
     threads = f.module.target.num_cores or 0
-    f.do(f"call void @GOMP_parallel(ptr {name}.share, ptr {closure}, i32 {threads}, i32 0)")
-    shared = f.op(f"load atomic i32, ptr {closure} monotonic, align 4")
-    f.branch(done)
-    f.start(serial)
     arguments = [f"{kind} {value}" for kind, value in zip(types, values[2:], strict=True)]
     arguments += [f"i64 {values[0]}", f"i64 {values[1]}"]
-    alone = f.op(f"call i32 {name}.body({', '.join(arguments)})")
-    f.branch(done)
-    f.start(done)
-    status = f.op(f"phi i32 [{shared}, %{threaded}], [{alone}, %{serial}]")
+
+    def fork() -> str:
+        f.do(f"call void @GOMP_parallel(ptr {name}.share, ptr {closure}, i32 {threads}, i32 0)")
+        return f.op(f"load atomic i32, ptr {closure} monotonic, align 4")
+
+    def alone() -> str:
+        return f.op(f"call i32 {name}.body({', '.join(arguments)})")
+
+    status = f.either(f.op("icmp ne ptr @GOMP_parallel, null"), "i32", fork, alone)
     f.leave_unless(f.op(f"icmp eq i32 {status}, 0"), status)
