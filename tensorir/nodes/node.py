@@ -181,6 +181,11 @@ class Node:
         values.update(changes)
         return make(**values)  # type: ignore[no-any-return]
 
+    def changed(self, **changes: Any) -> Self:
+        """Return a node that differs in the named fields, itself if it differs in none of them."""
+        same = all(getattr(self, name) is value for name, value in changes.items())
+        return self if same else self.with_(**changes)
+
     def script(self, **options: Any) -> str:
         """Return the node as script text; for the options see `tensorir.script.print_script`."""
         assert _printer is not None

@@ -7,7 +7,7 @@ fill a lane.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -76,37 +76,22 @@ _PAIRS = """
 _AVX512 = """
         C[T.ramp(0, 1, 16)] = (
             C[T.ramp(0, 1, 16)]
-            + T.call_llvm_pure_intrin(
-                "int32x16",
-                "llvm.x86.avx512.pmaddw.d.512",
-                T.uint32(0),
-                T.reinterpret(
-                    "int16x32",
-                    T.broadcast(T.Cast("int32", A[0]) + T.Cast("int32", A[2]) * 65536, 16),
-                ),
-                T.shift_right(
-                    T.shift_left(
-                        T.reinterpret("int16x32", B.vload([0, 0], dtype="int8x64")),
-                        T.broadcast(T.int16(8), 32),
-                    ),
-                    T.broadcast(T.int16(8), 32),
-                ),
-            )
-            + T.call_llvm_pure_intrin(
-                "int32x16",
-                "llvm.x86.avx512.pmaddw.d.512",
-                T.uint32(0),
-                T.reinterpret(
-                    "int16x32",
-                    T.broadcast(T.Cast("int32", A[1]) + T.Cast("int32", A[3]) * 65536, 16),
-                ),
-                T.shift_right(
-                    T.reinterpret("int16x32", B.vload([0, 0], dtype="int8x64")),
-                    T.broadcast(T.int16(8), 32),
-                ),
-            )
+            + {even}
+            + {odd}
         )
 """
+_AVX512_HALF = """T.call_llvm_pure_intrin(
+                "int32x16",
+                "llvm.x86.avx512.pmaddw.d.512",
+                T.uint32(0),
+                T.reinterpret(
+                    "int16x32",
+                    T.broadcast(T.Cast("int32", A[{k}]) + T.Cast("int32", A[{k} + 2]) * 65536, 16),
+                ),
+                T.shift_right({bytes}, T.broadcast(T.int16(8), 32)),
+            )"""
+_BYTES = 'T.reinterpret("int16x32", B.vload([0, 0], dtype="int8x64"))'
+_EVEN_BYTES = f"T.shift_left({_BYTES}, T.broadcast(T.int16(8), 32))"
 _PORTABLE = """
         for k in range(4):
             for i in T.vectorized(16):
@@ -175,17 +160,9 @@ class _Kind:
     depth: int = 4
 
     def program(self, body: str, strides: str = "", instruction: str = "") -> PrimFunc:
-        numbers = {
-            "a": self.a,
-            "b": self.b,
-            "c": self.c,
-            "lanes": self.lanes,
-            "depth": self.depth,
-            "parts": self.lanes * self.depth,
-            "bits": self.lanes * 32,
-        }
-        text = (_SIGNATURE + body).format(**numbers, strides=strides, instruction=instruction)
-        func = parse(text)
+        sizes = {"parts": self.lanes * self.depth, "bits": self.lanes * 32}
+        numbers = {**asdict(self), **sizes, "strides": strides, "instruction": instruction}
+        func = parse((_SIGNATURE + body).format(**numbers))
         assert isinstance(func, PrimFunc)
         return func
 
@@ -219,7 +196,13 @@ INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
     "dot_16x4_vnni": _with(_X86, _INTO_LANES, "avx512.vpdpbusd"),
     "dot_8x4_vnni": _with(replace(_X86, lanes=8), _INTO_LANES, "avx512.vpdpbusd"),
     "dot_8x4_i8i8s32_vnniint8": _with(replace(_SIGNED, lanes=8), _INTO_LANES, "avx2.vpdpbssd"),
-    "dot_16x4_avx512": _with(_X86, _AVX512),
+    "dot_16x4_avx512": _with(
+        _X86,
+        _AVX512.format(
+            even=_AVX512_HALF.format(k=0, bytes=_EVEN_BYTES),
+            odd=_AVX512_HALF.format(k=1, bytes=_BYTES),
+        ),
+    ),
     "dot_16x4_portable": _with(_X86, _PORTABLE, strides=', strides=["row", "column"]'),
     "dot_16x2_i16i16s32_avx512": _with(_halves(16), _PAIRS, "avx512.pmaddw.d.512"),
     "dot_8x2_i16i16s32_avx2": _with(_halves(8), _PAIRS, "avx2.pmadd.wd"),

@@ -12,7 +12,6 @@ from tensorir.relax.destination_passing import DestinationPassing, destination_p
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import VOID, TensorStructInfo, TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
-from tensorir.rewriting.changed import changed
 from tensorir.transform.aliases import (
     Aliases,
     Memory,
@@ -78,7 +77,7 @@ class _Lowering(GraphRewriter):
             return [*lowered, g.MatchCast(var, value, self(node.struct_info))]
         rebuilt = self.generic(node)
         self._aliases.bind(node.var, self._aliases.of(node.value))
-        return (changed(rebuilt, var=self._plain(node.var)),)
+        return (rebuilt.changed(var=self._plain(node.var)),)
 
     def _plain(self, var: g.GraphVar) -> g.GraphVar:
         """Return the variable of a plain block for a variable."""
