@@ -230,7 +230,7 @@ class _Graph:
         if layout is None:
             layout = self._layouts[func] = FunctionCompiler(func, self._kernels)
         try:
-            env = bind_arguments(func, tuple(args), lambda node, env: layout.integer(node)(env))
+            env = bind_arguments(func, tuple(args), lambda node, env: layout.expr(node)(env))
             with np.errstate(all="ignore"):
                 self._kernels.run(func, env)
         except Exception as error:

@@ -40,14 +40,6 @@ def _stated(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     return sinfo_args[0] if sinfo_args else OBJECT
 
 
-def _storage(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
-    return OBJECT
-
-
-def _nothing(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
-    return VOID
-
-
 def _tensor(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     shapes = [a for a in args if isinstance(a, ShapeExpr)]
     dtypes = [a for a in args if isinstance(a, DataTypeValue)]
@@ -62,11 +54,13 @@ CALL_DPS_PACKED: Final = Operator.register("relax.call_dps_packed", _stated)
 CALL_PURE_PACKED: Final = Operator.register("relax.call_pure_packed", _stated)
 ALLOC_TENSOR: Final = Operator.register("relax.builtin.alloc_tensor", _tensor, pure=False)
 """Memory of its own for one tensor: `(shape, dtype, device index, scope)`."""
-ALLOC_STORAGE: Final = Operator.register("relax.memory.alloc_storage", _storage, pure=False)
+ALLOC_STORAGE: Final = Operator.register(
+    "relax.memory.alloc_storage", lambda *_: OBJECT, pure=False
+)
 """Memory that tensors share: `(shape of one extent: bytes, device index, scope, dtype)`."""
 PLACE_TENSOR: Final = Operator.register("relax.memory.alloc_tensor", _tensor, pure=False)
 """A tensor in shared memory: `(storage, offset in bytes, shape, dtype)`."""
-COPY_INTO: Final = Operator.register("relax.memory.copy_into", _nothing, pure=False)
+COPY_INTO: Final = Operator.register("relax.memory.copy_into", lambda *_: VOID, pure=False)
 """Copy the elements of the first tensor to the second, which is of the same shape and dtype."""
 
 
