@@ -25,11 +25,6 @@ from tensorir.nodes.expr import GlobalVar, PrimExpr, StringImm, Var
 from tensorir.recursion import run_as_deep_as
 from tensorir.relax import calls
 from tensorir.relax import expr as g
-from tensorir.relax.destination_passing import (
-    DestinationPassing,
-    destination_passing,
-    written_last,
-)
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import (
@@ -186,7 +181,7 @@ class _Graph:
         raise InterpreterError(f"a graph function cannot have {type(node).__name__} as a value")
 
     def _call(self, node: g.GraphCall, frame: _Frame) -> Any:
-        parts = destination_passing(node)
+        parts = calls.destination_passing(node)
         if parts is not None:
             return self._destination_passing(parts, frame)
         args = [self._value(arg, frame) for arg in node.args]
@@ -199,12 +194,12 @@ class _Graph:
                 return self._library_call(args[0].symbol, args[1:], 0)
             return self._library_call(callee.name, args, 0)
         if isinstance(callee, g.ExternFunc):
-            return self._library_call(callee.symbol, args, written_last(node))
+            return self._library_call(callee.symbol, args, calls.written_last(node))
         if isinstance(self._mod[callee], PrimFunc):
             return self._kernel(callee.name, args)
         return self.call(callee.name, args)
 
-    def _destination_passing(self, call: DestinationPassing, frame: _Frame) -> Any:
+    def _destination_passing(self, call: calls.DestinationPassing, frame: _Frame) -> Any:
         args = [self._value(arg, frame) for arg in call.args]
         outputs = []
         for info, k in zip(call.outputs, call.inplace, strict=True):

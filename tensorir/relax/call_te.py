@@ -54,16 +54,17 @@ def kernel_of(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     attrs: Mapping[str, Any] | None = None,
+    leaf: Callable[[GraphExpr], GraphExpr] = lambda value: value,
 ) -> Kernel:
     """Return the tensor function that computes `fn(*args, **kwargs)`.
 
     Tensors become placeholders, shapes lists of integers, scalar values expressions; lists, tuples
     and dicts of them are converted item by item, everything plain stays. `fn` returns a tensor or
     several. Extents, loops and indices of the function are int64. It has no `global_symbol`;
-    `attrs` are added to its attributes. Raises IRTypeError for an argument or a result of another
-    kind.
+    `attrs` are added to its attributes, `leaf` gives what stands for a value in the call. Raises
+    IRTypeError for an argument or a result of another kind.
     """
-    inputs = _Inputs()
+    inputs = _Inputs(leaf)
     positional = [inputs.converted(arg, f"argument {k}") for k, arg in enumerate(args)]
     named = {key: inputs.converted(arg, f"argument {key}") for key, arg in kwargs.items()}
     outputs = _tensors(fn(*positional, **named))
@@ -80,6 +81,7 @@ def kernel_of(
 class _Inputs:
     """The inputs of a formula: graph values, their tensors, and integer variables."""
 
+    leaf: Callable[[GraphExpr], GraphExpr]
     values: list[GraphExpr] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
     variables: dict[Var, None] = field(default_factory=dict)
@@ -88,7 +90,7 @@ class _Inputs:
     def converted(self, value: Any, name: str) -> Any:
         """Return an argument as the formula gets it; `name` is for messages."""
         if isinstance(value, GraphExpr):
-            return self._value(value, name)
+            return self._value(self.leaf(value), name)
         if isinstance(value, Mapping):
             if not all(isinstance(key, str) for key in value):
                 raise IRTypeError(f"{name} of call_te is a dict whose keys are no strings")

@@ -18,8 +18,13 @@ from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.nodes.ops import cast
-from tensorir.relax.calls import CALL_TIR, CALL_TIR_INPLACE, FRESH
-from tensorir.relax.destination_passing import destination_passing, written_last
+from tensorir.relax.calls import (
+    CALL_TIR,
+    CALL_TIR_INPLACE,
+    FRESH,
+    destination_passing,
+    written_last,
+)
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, ShapeExpr, Tuple
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator

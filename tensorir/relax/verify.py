@@ -21,7 +21,7 @@ from tensorir.memory.written_parameters import written_parameters
 from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.nodes.node import Node
 from tensorir.relax.callee import is_pure_call, result_of
-from tensorir.relax.destination_passing import destination_passing
+from tensorir.relax.calls import destination_passing
 from tensorir.relax.expr import (
     LEAVES,
     Binding,
@@ -284,9 +284,6 @@ class _Verifier:
 
     def _define_sizes(self, info: StructInfo) -> None:
         """Define the variables that are extents of a parameter or a checked value."""
-        if isinstance(info, TupleStructInfo):
-            for element in info.elements:
-                self._define_sizes(element)
         for extent in defining_extents(info):
             if not isinstance(extent, Var) or extent in self._visible:
                 continue

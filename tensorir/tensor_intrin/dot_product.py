@@ -93,7 +93,7 @@ _PORTABLE = """
             for i in T.vectorized(16):
                 C[i] = C[i] + T.Cast("int32", A[k]) * T.Cast("int32", B[i, k])
 """
-# Without the dot products of ARMv8.2: products in 16 bits, which hold 128 * 128, pairs of them added
+# Without such an instruction of ARM: products in 16 bits, which hold 128 * 128, pairs of them added
 # in 32 bits, and pairs of those.
 _NEON = """
         C[T.ramp(0, 1, 4)] = C[T.ramp(0, 1, 4)] + T.call_llvm_pure_intrin(

@@ -7,8 +7,14 @@ from collections.abc import Callable, Sequence
 from tensorir.function import IRModule
 from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.relax import expr as g
-from tensorir.relax.calls import FRESH, alloc_tensor, call_into, copy_into
-from tensorir.relax.destination_passing import DestinationPassing, destination_passing
+from tensorir.relax.calls import (
+    FRESH,
+    DestinationPassing,
+    alloc_tensor,
+    call_into,
+    copy_into,
+    destination_passing,
+)
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import VOID, TensorStructInfo, TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
