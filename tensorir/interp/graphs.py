@@ -131,10 +131,9 @@ class _Graph:
             chain = " -> ".join([*self._calls[-3:], name])
             raise InterpreterError(f"the calls are nested {self._max_depth} deep: ... {chain}")
         frame = _Frame(name)
-        given = si.TupleStructInfo(param.struct_info for param in func.params)
         for define in (True, False):
-            for param, info, arg in zip(func.params, given.elements, args, strict=True):
-                frame._match(info, arg, f"argument {param.name} of {name}", define)
+            for param, arg in zip(func.params, args, strict=True):
+                frame._match(param.struct_info, arg, f"argument {param.name} of {name}", define)
                 frame.values[param] = arg
         self._calls.append(name)
         try:

@@ -113,17 +113,13 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
             )
 
 
-def is_pure_call(call: GraphCall, functions: Functions) -> bool:
+def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None = None) -> bool:
     """Say whether a call only gives a value, so that it may be dropped, repeated or moved.
 
-    A graph function is called pure if it is declared so and nothing that it calls has effects.
+    A graph function is called pure if it is declared so and nothing that it calls has effects;
+    those `entered` count as pure, because they are asked for already.
     """
-    return _is_pure(call, functions, set())
-
-
-def _is_pure(call: GraphCall, functions: Functions, entered: set[str]) -> bool:
-    """Say whether a call is pure if those of the functions `entered`, which are asked for, are."""
-    op = call.op
+    op, entered = call.op, set() if entered is None else entered
     if isinstance(op, Operator):
         return op.pure
     known: BaseFunc | si.StructInfo = si.VOID
@@ -137,7 +133,7 @@ def _is_pure(call: GraphCall, functions: Functions, entered: set[str]) -> bool:
         return True
     entered.add(op.name)
     return known.is_pure and all(
-        _is_pure(inner, functions, entered)
+        is_pure_call(inner, functions, entered)
         for inner in walk(known.body)
         if isinstance(inner, GraphCall)
     )
