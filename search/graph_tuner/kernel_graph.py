@@ -10,8 +10,7 @@ from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
-from tensorir.relax.calls import CALL_TIR
-from tensorir.relax.destination_passing import destination_passing
+from tensorir.relax.calls import CALL_TIR, destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.transform import AttachAttrLayoutFreeBuffers, DeadCodeElimination, simplify_graph
 from tensorir.transform.bindings import used_vars
