@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import log2, prod
 from typing import TYPE_CHECKING, Final
 
@@ -43,23 +43,13 @@ SELECT: Final = 15
 COUNT: Final = 16
 
 _SORTS: Final[dict[type[PrimExpr], int]] = {
-    e.Add: FLOAT_ADD,
-    e.Sub: FLOAT_ADD,
+    **dict.fromkeys((e.Add, e.Sub), FLOAT_ADD),
     e.Mul: FLOAT_MUL,
-    e.Div: FLOAT_DIV,
-    e.Mod: FLOAT_DIV,
-    e.FloorDiv: FLOAT_DIV,
-    e.FloorMod: FLOAT_DIV,
-    e.Min: FLOAT_COMPARE,
-    e.Max: FLOAT_COMPARE,
-    e.EQ: FLOAT_COMPARE,
-    e.NE: FLOAT_COMPARE,
-    e.LT: FLOAT_COMPARE,
-    e.LE: FLOAT_COMPARE,
-    e.GT: FLOAT_COMPARE,
-    e.GE: FLOAT_COMPARE,
+    **dict.fromkeys((e.Div, e.Mod, e.FloorDiv, e.FloorMod), FLOAT_DIV),
+    **dict.fromkeys((e.Min, e.Max, *e.COMPARISONS), FLOAT_COMPARE),
 }
 
+_KINDS: Final = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
 _PER_BUFFER: Final = 18
 _EMBEDDED: Final = (
     ("softmax",),
@@ -95,18 +85,17 @@ def _count(node: PrimExpr, scope: Bindings, counts: list[int]) -> None:
     if kind is Select and not any(isinstance(part, BufferLoad) for part in walk(node)):
         return
     sort = _SORTS.get(kind)
-    if sort is not None:
-        counts[sort if node.dtype.is_float else sort + INT_OFFSET] += 1
-    elif kind in (e.And, e.Or, e.Not):
+    if kind in (e.And, e.Or, e.Not):
         counts[BOOL] += 1
     elif kind is Select:
         counts[SELECT] += 1
     elif isinstance(node, Call):
         is_math = isinstance(node.op, Op) and node.op.effect == Effect.PURE
         sort = FLOAT_MATH if is_math else FLOAT_CALL
-        counts[sort if node.dtype.is_float else sort + INT_OFFSET] += 1
     elif isinstance(node, Var):
         _count_index(node, scope, counts)
+    if sort is not None:
+        counts[sort if node.dtype.is_float else sort + INT_OFFSET] += 1
     for child in children(node):
         if isinstance(child, PrimExpr):
             _count(child, scope, counts)
@@ -192,9 +181,7 @@ class PerStoreFeature(FeatureExtractor):
         unroll = next((loop.unroll_step for loop in reversed(loops) if loop.unroll_step > 0), 0)
         return [
             *(_slog(count * iterations) for count in counts),
-            *_loop_kind(loops, ForKind.VECTORIZED),
-            *_loop_kind(loops, ForKind.UNROLLED),
-            *_loop_kind(loops, ForKind.PARALLEL),
+            *(value for kind in _KINDS for value in _loop_kind(loops, kind)),
             *(0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
             *self._buffers(memory.buffers),
             *_intensity_curve(
@@ -286,13 +273,10 @@ def _allocation(store: Store, program: StoredProgram, iterations: int) -> list[f
 
 
 def _workload_embedding(mod: IRModule) -> list[float]:
+    nodes = (node for func in mod.prim_funcs().values() for node in walk(func.body))
     flags = [0.0] * len(_EMBEDDED)
-    for func in mod.prim_funcs().values():
-        for node in walk(func.body):
-            if isinstance(node, Block):
-                name = node.name_hint.lower()
-                for k, words in enumerate(_EMBEDDED):
-                    if any(word in name for word in words):
-                        flags[k] = 1.0
-                        break
+    for name in (node.name_hint.lower() for node in nodes if isinstance(node, Block)):
+        found = (k for k, words in enumerate(_EMBEDDED) if any(word in name for word in words))
+        for k in islice(found, 1):
+            flags[k] = 1.0
     return flags

@@ -20,6 +20,7 @@ from search.feature_extractor.nests import (
     Term,
     Work,
 )
+from search.feature_extractor.stored_program import common_prefix
 from search.spaces.annotations import (
     AUTO_TENSORIZE,
     PACKED,
@@ -39,10 +40,8 @@ from tensorir.nodes.stmt import (
     Block,
     BlockRealize,
     BufferStore,
-    Evaluate,
     For,
     ForKind,
-    IfThenElse,
     LetStmt,
     SeqStmt,
     Stmt,
@@ -157,29 +156,19 @@ class _Reader:
             self._loop(node, at)
         elif isinstance(node, BlockRealize):
             self._block(node, at)
-        elif isinstance(node, SeqStmt):
-            inside = replace(at, several=at.several.union(at.loops[-1:]))
-            for part in node.seq:
-                self._stmt(part, inside)
         elif isinstance(node, BufferStore):
             self._stores((node,), at)
-        elif isinstance(node, IfThenElse):
-            self._stmt(node.then_case, at)
-            if node.else_case is not None:
-                self._stmt(node.else_case, at)
         elif isinstance(node, LetStmt) and (stores := update_stores(node)):
             self._stores(stores, at)
         elif isinstance(node, LetStmt):
-            value = self._index(node.value, at)
-            values = {**at.values, node.var: value}
-            self._stmt(
-                node.body,
-                replace(at, values=values),
-            )
-        elif not isinstance(node, Evaluate):
-            body = getattr(node, "body", None)
-            if isinstance(body, Stmt):
-                self._stmt(body, at)
+            values = {**at.values, node.var: self._index(node.value, at)}
+            self._stmt(node.body, replace(at, values=values))
+        else:
+            if isinstance(node, SeqStmt):
+                at = replace(at, several=at.several.union(at.loops[-1:]))
+            for part in children(node):
+                if isinstance(part, Stmt):
+                    self._stmt(part, at)
 
     def _loop(self, node: For, at: _Place) -> None:
         number = len(self.loops)
@@ -187,10 +176,7 @@ class _Reader:
         self.loops.append(node)
         self.extents.append(extent)
         values = {**at.values, node.loop_var: Index({number: 1}, 0, extent - 1)}
-        self._stmt(
-            node.body,
-            replace(at, loops=[*at.loops, number], values=values),
-        )
+        self._stmt(node.body, replace(at, loops=[*at.loops, number], values=values))
 
     def _block(self, realize: BlockRealize, at: _Place) -> None:
         block = realize.block
@@ -198,9 +184,7 @@ class _Reader:
         for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
             index = values[axis.var] = self._index(value, at)
             kind = _DRIVES.get(axis.iter_type, Drives.OTHER)
-            for loop in dict.fromkeys(
-                [*index.steps, *(k for part in index.parts for k in part[3])]
-            ):
+            for loop in {*index.steps, *(k for part in index.parts for k in part[3])}:
                 drives[loop] = kind if drives.get(loop, kind) == kind else Drives.OTHER
         intrinsic = at.intrinsic_from
         if intrinsic is None and block.annotations.get(AUTO_TENSORIZE):
@@ -214,8 +198,7 @@ class _Reader:
             self.packed.update(region.buffer for region in block.writes)
         if block.init is not None:
             first = len(self.stores)
-            inits = update_stores(block.init)
-            if inits:
+            if inits := update_stores(block.init):
                 self._stores(inits, inside)
             else:
                 self._stmt(block.init, inside)
@@ -307,9 +290,7 @@ class _Reader:
             return self._index(node.a, at).plus(self._index(node.b, at).scaled(-1))
         if isinstance(node, e.Mul):
             a, b = self._index(node.a, at), self._index(node.b, at)
-            if not b.steps:
-                return a.scaled(b.high)
-            return b.scaled(a.high)
+            return b.scaled(a.high) if b.steps else a.scaled(b.high)
         if isinstance(node, (e.FloorDiv, e.FloorMod)):
             divisor = node.b.value if isinstance(node.b, IntImm) else 0
             if divisor > 0:
@@ -320,10 +301,7 @@ class _Reader:
             total = total.plus(part)
         if isinstance(node, (e.Min, e.Max)):
             pick = min if isinstance(node, e.Min) else max
-            total.low, total.high = (
-                pick(p.low for p in parts),
-                pick(p.high for p in parts),
-            )
+            total.low, total.high = pick(p.low for p in parts), pick(p.high for p in parts)
         return total
 
     # --------------------------------------------------------------------------------------- result
@@ -357,8 +335,9 @@ class _Reader:
         for store in self.stores:
             place = store.place
             kept = list(range(len(place.loops)))
-            if store.is_init:
-                kept = [k for k in kept if not self._reduces(place, place.loops[k], drives)]
+            if store.is_init:  # it runs before the loops of the reduction
+                own = [place.drives.get(loop, drives[loop]) for loop in place.loops]
+                kept = [k for k in kept if own[k] is Drives.SPATIAL]
             loops = tuple(place.loops[k] for k in kept) or (once,)
             accesses = []
             for access in (store.target, *store.loads):
@@ -393,46 +372,25 @@ class _Reader:
         return shape, np.array(numbers, np.float64)
 
     def _drives(self) -> tuple[Drives, ...]:
-        found: list[set[Drives]] = [set() for _ in self.loops]
+        found: list[set[Drives]] = [set() for _ in (*self.loops, "once")]
         for store in self.stores:
-            for loop in store.place.loops:
-                if loop in store.place.drives:
-                    found[loop].add(store.place.drives[loop])
-        found.append({Drives.SPATIAL})
+            for loop in store.place.drives.keys() & store.place.loops:
+                found[loop].add(store.place.drives[loop])
         return tuple(
-            Drives.SPATIAL
-            if kinds <= {Drives.SPATIAL}
-            else Drives.REDUCTION
-            if kinds == {Drives.REDUCTION}
-            else Drives.OTHER
-            for kinds in found
+            Drives.OTHER if len(kinds) > 1 else next(iter(kinds), Drives.SPATIAL) for kinds in found
         )
-
-    def _reduces(self, place: _Place, loop: int, drives: Sequence[Drives]) -> bool:
-        """Say whether the init of a block runs before a loop."""
-        own = place.drives.get(loop, drives[loop])
-        return own != Drives.SPATIAL
 
     def _hidden(self) -> Mapping[Buffer, frozenset[int]]:
         """Return the loops outside of all uses of each allocated buffer.
 
         Storage is made for what is live inside of them only, whatever the shape says.
         """
-        common: dict[Buffer, list[int]] = {}
+        nests: dict[Buffer, list[list[int]]] = {}
         for store in self.stores:
             for access in (store.target, *store.loads):
-                if access.buffer not in self.allocated:
-                    continue
-                loops = store.place.loops
-                before = common.get(access.buffer)
-                if before is None:
-                    common[access.buffer] = list(loops)
-                    continue
-                same = 0
-                while same < min(len(before), len(loops)) and before[same] == loops[same]:
-                    same += 1
-                del before[same:]
-        return {buffer: frozenset(loops) for buffer, loops in common.items()}
+                if access.buffer in self.allocated:
+                    nests.setdefault(access.buffer, []).append(store.place.loops)
+        return {buffer: frozenset(common_prefix(loops)) for buffer, loops in nests.items()}
 
 
 _WISHES: Final = {
