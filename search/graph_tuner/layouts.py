@@ -159,11 +159,14 @@ def strides_along(loops: Layout, layout: Layout, shape: Sequence[int]) -> NDArra
     return np.array(steps, np.int64)
 
 
+def free_positions(func: PrimFunc) -> set[int]:
+    """Return the parameters that a kernel says may have any layout."""
+    return {int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())}
+
+
 def with_free_layouts(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
     """Return a kernel that says of parameters that they may have any layout."""
-    stated = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
-    free = {k.value if isinstance(k, IntImm) else k for k in stated}
-    return func.with_attr(LAYOUT_FREE_BUFFERS, tuple(sorted(free.union(positions))))
+    return func.with_attr(LAYOUT_FREE_BUFFERS, sorted(free_positions(func).union(positions)))
 
 
 def read_in_place(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
