@@ -15,7 +15,7 @@ CACHES: Final = slice(0, 3)
 """The levels that keep lines."""
 PAGES: Final = slice(3, 5)
 """The levels that keep the addresses of pages."""
-_KIND: Final = (0, 0, 0, 1, 1)
+_KIND: Final = [0, 0, 0, 1, 1]
 """Of each level, 0 if it keeps lines and 1 if it keeps pages."""
 
 
@@ -59,19 +59,18 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
     lost = np.zeros_like(kept)
     kept_entries = np.ones((levels, count))
     lost_entries = np.zeros((levels, count))
-    kind = list(_KIND)
     tile, streams = touched[:, 0].sum(0), touched[:, 2].copy()
     done = inside.copy()
     for part in (how.run, how.outer):
         for place in np.flatnonzero((part > 1).any(1))[::-1]:
             trips = part[place]
             more = done[place] * (trips - 1)
-            below = touched[:, kind]
+            below = touched[:, _KIND]
             for k in np.flatnonzero(~still[:, place].all(1)):
                 spans[k] = spans[k] + nest.steps[k][:, place] * more
                 touched[k], crowded[k] = boxes[k].measure(spans[k])
             done[place] *= trips
-            full = np.repeat((touched.sum(0)[kind] / room)[None], len(boxes), 0)
+            full = np.repeat((touched.sum(0)[_KIND] / room)[None], len(boxes), 0)
             left, kept_entries = kept_entries, np.minimum(kept_entries, _stays(full[0]))
             lost_entries = (lost_entries + left - kept_entries) * trips
             with_sets = full[:, : crowded.shape[1]]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from search.feature_extractor.buffer_accesses import (
     BufferAccess,
-    MemoryBehaviour,
     Touched,
     memory_behaviour,
 )
@@ -170,10 +169,16 @@ class PerStoreFeature(FeatureExtractor):
             touched: Touched = {}
             for store in program.stores:
                 memory = memory_behaviour(store, program, touched, self.cache_line_bytes)
-                rows[store.access.buffer] = [*self._row(store, program, memory), *suffix]
+                rows[store.access.buffer] = [*self._row(store, program, *memory), *suffix]
         return np.array(list(rows.values()), np.float64).reshape(-1, self.feature_vector_length)
 
-    def _row(self, store: Store, program: StoredProgram, memory: MemoryBehaviour) -> list[float]:
+    def _row(
+        self,
+        store: Store,
+        program: StoredProgram,
+        buffers: Sequence[BufferAccess],
+        touched_bytes: list[float],
+    ) -> list[float]:
         loops = store.loops
         iterations = prod(loop.extent for loop in loops)
         counts = arithmetic_counts(store.value, store.access.scope)
@@ -183,12 +188,9 @@ class PerStoreFeature(FeatureExtractor):
             *(_slog(count * iterations) for count in counts),
             *(value for kind in _KINDS for value in _loop_kind(loops, kind)),
             *(0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
-            *self._buffers(memory.buffers),
+            *self._buffers(buffers),
             *_intensity_curve(
-                loops,
-                memory.touched_bytes,
-                float_operations,
-                self.arith_intensity_curve_num_samples,
+                loops, touched_bytes, float_operations, self.arith_intensity_curve_num_samples
             ),
             *_allocation(store, program, iterations),
             _slog(iterations),
@@ -196,7 +198,7 @@ class PerStoreFeature(FeatureExtractor):
             _slog(unroll),
         ]
 
-    def _buffers(self, buffers: list[BufferAccess]) -> list[float]:
+    def _buffers(self, buffers: Sequence[BufferAccess]) -> list[float]:
         ordered = sorted(buffers, key=lambda b: (-b.lines, -b.bytes, b.buffer.name))
         features = [value for b in ordered[: self.buffers_per_store] for value in _buffer(b)]
         return features + [0.0] * (_PER_BUFFER * self.buffers_per_store - len(features))

@@ -31,9 +31,9 @@ from search.spaces.annotations import (
     VECTORIZE,
 )
 from tensorir.comparison.equal import structural_equal
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import IRModule
 from tensorir.nodes import expr as e
-from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import (
@@ -131,7 +131,7 @@ def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
     """Return the structure of a scheduled program and its numbers."""
     reader = _Reader()
     for func in mod.prim_funcs().values():
-        reader.function(func)
+        reader.stmt(func.body, _Place())
     return reader.result()
 
 
@@ -146,12 +146,9 @@ class _Reader:
         self.packed: set[Buffer] = set()
         self.limits = dict.fromkeys(LIMITS, -1)
 
-    def function(self, func: PrimFunc) -> None:
-        self._stmt(func.body, _Place())
-
     # ----------------------------------------------------------------------------------- statements
 
-    def _stmt(self, node: Stmt, at: _Place) -> None:
+    def stmt(self, node: Stmt, at: _Place) -> None:
         if isinstance(node, For):
             self._loop(node, at)
         elif isinstance(node, BlockRealize):
@@ -162,13 +159,13 @@ class _Reader:
             self._stores(stores, at)
         elif isinstance(node, LetStmt):
             values = {**at.values, node.var: self._index(node.value, at)}
-            self._stmt(node.body, replace(at, values=values))
+            self.stmt(node.body, replace(at, values=values))
         else:
             if isinstance(node, SeqStmt):
                 at = replace(at, several=at.several.union(at.loops[-1:]))
             for part in children(node):
                 if isinstance(part, Stmt):
-                    self._stmt(part, at)
+                    self.stmt(part, at)
 
     def _loop(self, node: For, at: _Place) -> None:
         number = len(self.loops)
@@ -176,7 +173,7 @@ class _Reader:
         self.loops.append(node)
         self.extents.append(extent)
         values = {**at.values, node.loop_var: Index({number: 1}, 0, extent - 1)}
-        self._stmt(node.body, replace(at, loops=[*at.loops, number], values=values))
+        self.stmt(node.body, replace(at, loops=[*at.loops, number], values=values))
 
     def _block(self, realize: BlockRealize, at: _Place) -> None:
         block = realize.block
@@ -192,7 +189,9 @@ class _Reader:
         self._wishes(block)
         inside = replace(at, values=values, drives=drives, intrinsic_from=intrinsic)
         for view in block.match_buffers:
-            inside.views = {**inside.views, view.buffer: self._view(view.source, inside)}
+            starts = [r.min for r in view.source.region]
+            source = self._access(view.source.buffer, starts, inside)
+            inside.views = {**inside.views, view.buffer: source}
         self.allocated.update(block.alloc_buffers)
         if PACKED in block.annotations:
             self.packed.update(region.buffer for region in block.writes)
@@ -201,20 +200,16 @@ class _Reader:
             if inits := update_stores(block.init):
                 self._stores(inits, inside)
             else:
-                self._stmt(block.init, inside)
+                self.stmt(block.init, inside)
             for store in self.stores[first:]:
                 store.is_init = True
-        self._stmt(block.body, inside)
+        self.stmt(block.body, inside)
 
     def _wishes(self, block: Block) -> None:
         for key, name in _WISHES.items():
             value = block.annotations.get(key)
             if isinstance(value, (int, IntImm)):
                 self.limits[name] = max(self.limits[name], int(value))
-
-    def _view(self, source: BufferRegion, at: _Place) -> _Access:
-        starts = [self._index(r.min, at) for r in source.region]
-        return self._through(_Access(source.buffer, starts), at)
 
     def _stores(self, nodes: Sequence[BufferStore], at: _Place) -> None:
         """Take in stores whose values are all computed before the first."""
@@ -267,17 +262,15 @@ class _Reader:
         return found
 
     def _access(self, buffer: Buffer, indices: Sequence[PrimExpr], at: _Place) -> _Access:
-        return self._through(_Access(buffer, [self._index(i, at) for i in indices]), at)
-
-    def _through(self, access: _Access, at: _Place) -> _Access:
-        """Return an access of a view as one of the buffer that it is a view of."""
-        view = at.views.get(access.buffer)
+        """Return an access; that of a view is one of the buffer that it is a view of."""
+        own = [self._index(i, at) for i in indices]
+        view = at.views.get(buffer)
         if view is None:
-            return access
-        indices = list(view.indices)
-        for dim in range(1, min(len(indices), len(access.indices)) + 1):
-            indices[-dim] = indices[-dim].plus(access.indices[-dim])
-        return _Access(view.buffer, indices)
+            return _Access(buffer, own)
+        starts = list(view.indices)
+        for dim in range(1, min(len(starts), len(own)) + 1):
+            starts[-dim] = starts[-dim].plus(own[-dim])
+        return _Access(view.buffer, starts)
 
     def _index(self, node: PrimExpr, at: _Place) -> Index:
         if isinstance(node, Var):

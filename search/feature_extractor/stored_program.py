@@ -131,7 +131,13 @@ def stored_program(func: PrimFunc) -> StoredProgram:
         shape = [_constant(extent) for extent in buffer.shape]
         if buffer in reader.allocated:
             outer = common_prefix([loops for _, loops in found])
-            shape = _shrink(shape, found, len(outer))
+            region = region_extents(
+                [
+                    (a, {loop.var: (0, loop.extent - 1) for loop in nest[len(outer) :]})
+                    for a, nest in found
+                ]
+            )
+            shape = [max(1, min(ends)) for ends in zip(shape, region, strict=True)]
             program.outer_loops[buffer] = outer
         program.shapes[buffer] = shape
     for store in program.stores:
@@ -203,18 +209,13 @@ def common_prefix(nests: Iterable[Sequence[L]]) -> list[L]:
     return [level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels)]
 
 
-def _shrink(shape: list[int], found: Sequence[tuple[Access, list[Loop]]], outer: int) -> list[int]:
-    """Return the extents of the region that is accessed for one iteration of the outer loops."""
-    result = []
-    for dim, extent in enumerate(shape):
-        lows, highs = [], []
-        for access, loops in found:
-            ranges = {loop.var: (0, loop.extent - 1) for loop in loops[outer:]}
-            low, high = index_interval(access, dim, ranges)
-            lows.append(low)
-            highs.append(high)
-        result.append(max(1, min(extent, max(highs) - min(lows) + 1)))
-    return result
+def region_extents(found: Sequence[tuple[Access, Mapping[Var, Interval]]]) -> list[int]:
+    """Return the extents of the region that accesses of a buffer reach over their ranges."""
+    bounds = (
+        [_index_interval(access, dim, ranges) for access, ranges in found]
+        for dim in range(len(found[0][0].indices))
+    )
+    return [max(high for _, high in ends) - min(low for low, _ in ends) + 1 for ends in bounds]
 
 
 def _drop(access: Access, hidden: set[Var]) -> None:
@@ -240,7 +241,7 @@ def loop_vars(expr: PrimExpr, bindings: Bindings) -> set[Var]:
     return found
 
 
-def index_interval(access: Access, dim: int, ranges: Mapping[Var, Interval]) -> Interval:
+def _index_interval(access: Access, dim: int, ranges: Mapping[Var, Interval]) -> Interval:
     """Return the bounds of an index over `ranges`; other variables are 0."""
     index = access.indices[dim]
     low = high = index.constant

@@ -105,7 +105,8 @@ class LayoutTuning:
     def _summary(self) -> str:
         found = "exact" if self.exact else "heuristic: a better choice may exist"
         gain = f"{self.before / self.after:.2f} times as fast" if self.after else "nothing measured"
-        return f"sum: {self.before * 1e6:.2f} us before, {self.after * 1e6:.2f} us after, {gain} ({found})"
+        sums = f"{self.before * 1e6:.2f} us before, {self.after * 1e6:.2f} us after"
+        return f"sum: {sums}, {gain} ({found})"
 
     def __str__(self) -> str:
         return self.table
