@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
@@ -181,11 +182,8 @@ def tune_layouts(
     wanted = with_num_cores(as_target(target))
     if measure is not None:
         return _tuned(mod, database, wanted, max_candidates, measure)
-    times = KernelTimes(wanted, builder, runner, work_dir)
-    try:
+    with closing(KernelTimes(wanted, builder, runner, work_dir)) as times:
         return _tuned(mod, database, wanted, max_candidates, times)
-    finally:
-        times.close()
 
 
 def _tuned(
