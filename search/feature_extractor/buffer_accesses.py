@@ -68,8 +68,7 @@ def memory_behaviour(
         under = touched.setdefault(loop, {})
         total = 0.0
         for access in buffers:
-            spans = region_extents([(one, ranges) for one in access.accesses])
-            access.widths = [max(0, span) for span in spans]
+            access.widths = region_extents([(one, ranges) for one in access.accesses])
             elements = prod(access.widths)
             under.setdefault(access.buffer, []).append(elements)
             total += elements * access.item_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from math import log2, prod
 from typing import TYPE_CHECKING, Final
 
@@ -186,7 +186,7 @@ class PerStoreFeature(FeatureExtractor):
         unroll = next((loop.unroll_step for loop in reversed(loops) if loop.unroll_step > 0), 0)
         return [
             *(_slog(count * iterations) for count in counts),
-            *(value for kind in _KINDS for value in _loop_kind(loops, kind)),
+            *chain.from_iterable(_loop_kind(loops, kind) for kind in _KINDS),
             *(0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
             *self._buffers(buffers),
             *_intensity_curve(

@@ -211,11 +211,12 @@ def common_prefix(nests: Iterable[Sequence[L]]) -> list[L]:
 
 def region_extents(found: Sequence[tuple[Access, Mapping[Var, Interval]]]) -> list[int]:
     """Return the extents of the region that accesses of a buffer reach over their ranges."""
-    bounds = (
-        [_index_interval(access, dim, ranges) for access, ranges in found]
-        for dim in range(len(found[0][0].indices))
-    )
-    return [max(high for _, high in ends) - min(low for low, _ in ends) + 1 for ends in bounds]
+    extents = []
+    for dim in range(len(found[0][0].indices)):
+        ends = [_index_interval(access, dim, ranges) for access, ranges in found]
+        lows, highs = zip(*ends, strict=True)
+        extents.append(max(0, max(highs) - min(lows) + 1))
+    return extents
 
 
 def _drop(access: Access, hidden: set[Var]) -> None:
