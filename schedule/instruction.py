@@ -98,6 +98,9 @@ SampledLoop: TypeAlias = Annotated[Sampled[StmtSRef], "loop"]
 _DOMAIN_PARAMS: Final = ("domain", "find_domain")
 
 
+_HANDLES: Final[dict[str, type[BlockRV | LoopRV]]] = {"block": BlockRV, "loop": LoopRV}
+
+
 class InstructionKind:
     """A primitive as the trace sees it."""
 
@@ -142,6 +145,8 @@ class InstructionKind:
         """For each parameter whether its value may have random variables in it."""
         self.result = _result(hints.get("return"))
         """`""`, `block`, `blocks`, `loop`, `loops`, `expr` or `exprs`."""
+        self.handle = _HANDLES.get(self.result.removesuffix("s"))
+        """The class of the outputs, None if they are numbers."""
         self.several = self.result.endswith("s")
         """True if the outputs are a list."""
         self.summary = (inspect.getdoc(function) or "").split("\n", 1)[0]
@@ -262,9 +267,7 @@ class InstructionKind:
 
     def output(self, name: str, maker: ReferenceType[Schedule] | None = None) -> RandomVariable:
         """Return a new random variable for an output; `name` is that of a number."""
-        if self.result.startswith("block"):
-            return BlockRV(maker)
-        return LoopRV(maker) if self.result.startswith("loop") else Var(name)
+        return Var(name) if self.handle is None else self.handle(maker)
 
     def __repr__(self) -> str:
         return f"InstructionKind({self.name})"

@@ -382,13 +382,15 @@ class Schedule(PrimitiveMethods):
         return domain.outputs(chosen), chosen
 
     def _outputs(self, kind: InstructionKind, result: Any) -> list[Any]:
-        table, maker = self._table, ref(self)
+        if not kind.result:
+            return []
+        table, maker, handle = self._table, ref(self), kind.handle
         outputs: list[Any] = []
-        for value in result if kind.several else [result] if kind.result else ():
+        for value in result if kind.several else [result]:
             if value is None:
                 outputs.append(None)
                 continue
-            rv = kind.output(f"v{len(table) - len(_MARKS)}", maker)
+            rv = Var(f"v{len(table) - len(_MARKS)}") if handle is None else handle(maker)
             table[rv] = value
             outputs.append(rv)
         return outputs
