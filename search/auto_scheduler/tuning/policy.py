@@ -26,7 +26,7 @@ from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.postproc import Postproc, RewriteLayout
-from search.reports.progress import Progress
+from search.reports.live_display import Progress
 from search.runs.tuning_run import TuningRun
 from search.search_strategy import EvolutionarySearch
 from search.sketch_policy import Sketch, sketches
