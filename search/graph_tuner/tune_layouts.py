@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
@@ -182,8 +181,11 @@ def tune_layouts(
     wanted = with_num_cores(as_target(target))
     if measure is not None:
         return _tuned(mod, database, wanted, max_candidates, measure)
-    with closing(KernelTimes(wanted, builder, runner, work_dir)) as times:
+    times = KernelTimes(wanted, builder, runner, work_dir)
+    try:
         return _tuned(mod, database, wanted, max_candidates, times)
+    finally:
+        times.close()
 
 
 def _tuned(

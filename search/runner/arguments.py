@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -82,13 +80,13 @@ def random_arrays(
 
 def write_given(path: str, arrays: Mapping[int, NDArray[Any]]) -> None:
     """Write the arrays of arguments that are not made up, by their positions."""
-    Path(path).write_bytes(pickle.dumps(dict(arrays), pickle.HIGHEST_PROTOCOL))
+    np.savez(path, **{str(position): array for position, array in arrays.items()})  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=2)
 def _read_given(path: str) -> dict[int, NDArray[Any]]:
-    arrays: dict[int, NDArray[Any]] = pickle.loads(Path(path).read_bytes())
-    return arrays
+    with np.load(path) as arrays:
+        return {int(position): arrays[position] for position in arrays}
 
 
 def _numbers_in(

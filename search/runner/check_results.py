@@ -10,9 +10,9 @@ or by as much of it as is usual in the array.
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.arg_info import TensorInfo
+from search.runner.argument_values import Values
 from search.runner.arguments import FLOATS, Fill, as_numbers
 from tensorir.nodes.dtype import DataType
 
-REFERENCE_SUFFIX: Final = ".reference"
+REFERENCE_SUFFIX: Final = ".npz"
 """The ending of the names of the files that `Reference.save` writes."""
 _CHANCE: Final = 4
 """The multiple of the difference between the two runs that a candidate may be off."""
@@ -82,14 +83,33 @@ class Reference:
     expected: dict[int, Expected]
 
     def save(self, path: Path) -> None:
-        """Write it to a file, which only processes of one search read."""
-        path.write_bytes(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))
+        """Write it to a file."""
+        arrays: dict[str, NDArray[Any]] = {
+            "arguments": np.array(json.dumps([info.as_json() for info in self.arguments])),
+            "fill": np.array(json.dumps(asdict(self.fill))),
+        }
+        for position, expected in self.expected.items():
+            arrays[f"values_{position}"] = expected.values
+            arrays[f"tolerance_{position}"] = expected.tolerance
+        with path.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
     @staticmethod
     def load(path: Path) -> Reference:
         """Read the file that `save` wrote."""
-        reference: Reference = pickle.loads(path.read_bytes())
-        return reference
+        with np.load(path) as arrays:
+            arguments = [TensorInfo(*entry[1:]) for entry in json.loads(str(arrays["arguments"]))]
+            fill = json.loads(str(arrays["fill"]))
+            values = {
+                int(k): Values(entry["low"], entry["high"], tuple(entry["distinct"]))
+                for k, entry in fill["values"].items()
+            }
+            positions = [int(name.removeprefix("values_")) for name in arrays if "values" in name]
+            return Reference(
+                arguments,
+                Fill(**{**fill, "values": values}),
+                {k: Expected(arrays[f"values_{k}"], arrays[f"tolerance_{k}"]) for k in positions},
+            )
 
 
 def all_finite(arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> bool:

@@ -13,7 +13,7 @@ from search.builder.builder import build_and_export
 from search.context import normalize_mod
 from search.measuring.measure_candidate import rewritten_parameter, with_separate_layout_rewrite
 from search.runner.arguments import Fill, random_arrays
-from search.runner.check_results import REFERENCE_SUFFIX, Expected, Reference, difference
+from search.runner.check_results import Expected, Reference, difference
 from search.runner.measure import evaluate_reference, measure
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
@@ -103,7 +103,7 @@ def verdict(
         build_and_export(mod, TARGET, None, None, None, str(tmp_path), None)
         for mod in (reference_program(program) if exact else program, candidate)
     )
-    expected = f"{reference}{REFERENCE_SUFFIX}"
+    expected = f"{reference}.npz"
     evaluate_reference(reference, expected, ProgramFacts.of(program))
     args = [info.as_json() for info in ArgInfo.from_entry_func(candidate)]
     return measure(artifact, args, QUICK, 1, None, expected, None).wrong
