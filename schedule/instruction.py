@@ -325,7 +325,7 @@ def primitive(
     """Register a function as the schedule primitive that traces call `name`.
 
     The function takes the `ScheduleState` first, then its operands as `StmtSRef`s and plain
-    values; it checks every precondition (raising through `schedule.errors.fail`) before it calls
+    values; it checks every precondition (`schedule.errors.check` raises) before it calls
     `state.replace`, and returns references to what it made. `pure` says that the program stays as
     it is.
 

@@ -19,7 +19,7 @@ from search.database.database import Database
 from search.database.keyed_database import MemoryDatabase
 from search.errors import TuningError
 from search.measuring.measure_candidate import MeasureCandidate
-from search.reports.progress import Progress
+from search.reports.live_display import Progress
 from search.runner import RunnerResult
 from search.runner.arguments import InputData, checked_input_data
 from search.search_strategy.search_strategy import SearchStrategy

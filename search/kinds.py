@@ -147,6 +147,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def like_or_all(name: str, known: Iterable[str]) -> str:
+    """Return up to three known names that are most like one, in a question; else all there are."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 3)
+    if close:
+        return f"do you mean {' or '.join(map(repr, close))}"
+    return f"registered are {sorted(names)}" if names else "none is registered"
+
+
 def instances(base: type[Any], name: str, given: object) -> list[Any]:
     """Return the parts in an argument called `name`; IRValueError for others than `base`."""
     what = base.__name__

@@ -93,9 +93,8 @@ def best_so_far(
             linewidth=2,
         )
     log_scale(ax)
-    ax.set_xlabel("trials" if against == "trials" else "time since the start (s)")
-    ax.set_ylabel("best time so far (us)")
-    return finished(ax)
+    x_label = "trials" if against == "trials" else "time since the start (s)"
+    return finished(ax, x_label, "best time so far (us)")
 
 
 def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
@@ -131,9 +130,7 @@ def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
                 ax.plot([], [], " ", label=f"{count} {what}: no dot")
     if not ax.lines:
         say(ax, "no trial has a prediction")
-    ax.set_xlabel("measured speed (share of the best)")
-    ax.set_ylabel("predicted score (higher is faster)")
-    return finished(ax)
+    return finished(ax, "measured speed (share of the best)", "predicted score (higher is faster)")
 
 
 def cost_by_decision(
@@ -212,8 +209,7 @@ def where_time_went(
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.margins(x=0.15)
-    ax.set_xlabel("time (s)")
-    return finished(ax)
+    return finished(ax, "time (s)")
 
 
 def right_pairs(
@@ -257,15 +253,11 @@ def _numbers(
         name = f"site {k}" if site is None else site.name
         decisions = [_plain(point[k]) if k < len(point) else () for point in points]
         length = max(map(len, decisions))
-        if length == 1:
-            label = str if site is None or site.domain is None else site.domain.label
-            yield _Numbers(
-                name, [decision[0] if decision else None for decision in decisions], label
-            )
-        else:
-            for j in range(length):
-                values = [decision[j] if j < len(decision) else None for decision in decisions]
-                yield _Numbers(f"{name},\nfactor {j + 1} of {length}", values)
+        domain = None if site is None or length > 1 else site.domain
+        for j in range(length):
+            values = [decision[j] if j < len(decision) else None for decision in decisions]
+            place = f",\nfactor {j + 1} of {length}" if length > 1 else ""
+            yield _Numbers(f"{name}{place}", values, str if domain is None else domain.label)
 
 
 def _plain(decision: Any) -> tuple[Any, ...]:

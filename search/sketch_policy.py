@@ -82,6 +82,14 @@ FOLLOWS: Final = "what follows"
 _SEED: Final = 1
 _REPLAYS: Final = 6
 
+_RULES: Final = {
+    "ComputeInline": "Always Inline",
+    "ReverseComputeInline": "Always Inline",
+    "RFactor": "Reduction Factorization",
+    "CacheWrite": "Add Cache Stage",
+}
+"""The derivation rule of Ansor that leaves an instruction, by the kind of the instruction."""
+
 _ANNOTATIONS: Final = {
     TILE: "FillTileSize",
     LOCATION: "ChangeComputeLocation",
@@ -126,12 +134,8 @@ class Sketch:
         kinds = [inst.kind.name for inst in insts]
         for inst in insts:
             name = inst.kind.name
-            if name in ("ComputeInline", "ReverseComputeInline"):
-                found["Always Inline"] = None
-            elif name == "RFactor":
-                found["Reduction Factorization"] = None
-            elif name == "CacheWrite":
-                found["Add Cache Stage"] = None
+            if name in _RULES:
+                found[_RULES[name]] = None
             elif name == "Annotate" and inst.value_of("ann_key") == TILING_STRUCTURE:
                 fused = "ReverseComputeAt" in kinds
                 tiling = f"Multi-level Tiling{' with Fusion' if fused else ''}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,7 @@ class TuneConfig:
             ("early_stopping", self.early_stopping, 1),
             ("early_stopping_per_task", self.early_stopping_per_task, 1),
         )
-        for name, value, least in counts:
-            if value is not None and (type(value) is not int or value < least):
-                raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
+        check_counts(counts)
         TaskScheduler.create(self.task_scheduler, **(self.task_scheduler_config or {}))
         SearchStrategy.create(self.strategy, **(self.search_strategy_config or {}))
 
@@ -61,3 +59,10 @@ class TuneConfig:
         """The most trials that one task may get."""
         own = self.max_trials_per_task
         return self.max_trials_global if own is None else own
+
+
+def check_counts(counts: Iterable[tuple[str, object, int]]) -> None:
+    """Raise TuningError for an option that is not None and no int of at least the number given."""
+    for name, value, least in counts:
+        if value is not None and (type(value) is not int or value < least):
+            raise TuningError(f"{name} is an int of at least {least}, got {value!r}")

@@ -83,9 +83,7 @@ class PrimFunc(BaseFunc):
 
     def with_body(self, body: Stmt) -> PrimFunc:
         """Return a function with another body; itself if `body` is the one it has."""
-        if body is self.body:
-            return self
-        return PrimFunc(self.params, body, self.ret_type, self.buffer_map, self.attrs)
+        return self.changed(body=body)
 
     def specialize(self, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
         """Return a function with symbolic parameters or shapes fixed.

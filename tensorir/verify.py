@@ -12,8 +12,8 @@ from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, IterVar, Let, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
+from tensorir.relax.call_graph import endless_chain
 from tensorir.relax.function import Function, graph_functions
-from tensorir.relax.recursion import endless_chain
 from tensorir.relax.verify import verify_graph_function
 from tensorir.rewriting.visit import defined, inside, outside, used_buffers
 

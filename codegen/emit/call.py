@@ -66,13 +66,13 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
     result = ""
     if has_result(callee):
         result = f.stack(register_type(node.dtype), 16)
-        arguments.append(f"ptr {result}")
+        arguments.append(("ptr", result))
     symbol = global_name(kernel_symbol(name))
     if name != f.module.name:
-        types = ", ".join(argument.rsplit(" ", 1)[0] for argument in arguments)
+        types = ", ".join(kind for kind, _ in arguments)
         f.module.text.declare(symbol, f"declare i32 {symbol}({types})")
     f.called()
-    status = f.op(f"call i32 {symbol}({', '.join(arguments)})")
+    status = f.op(f"call i32 {symbol}({', '.join(map(' '.join, arguments))})")
     f.leave_unless(f.op(f"icmp eq i32 {status}, 0"), status)
     return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
 
@@ -83,7 +83,7 @@ def has_result(func: PrimFunc) -> bool:
     return dtype is not None and dtype != "void"
 
 
-def _typed_argument(f: FunctionEmitter, arg: PrimExpr) -> str:
+def _typed_argument(f: FunctionEmitter, arg: PrimExpr) -> tuple[str, str]:
     if isinstance(arg, Var) and arg.dtype.is_handle:
         f.written.add(arg)
     if arg.dtype.lanes > 1:
@@ -92,7 +92,7 @@ def _typed_argument(f: FunctionEmitter, arg: PrimExpr) -> str:
     extension = ""
     if arg.dtype.is_integral and arg.dtype.bits < 32:
         extension = " signext" if arg.dtype.is_int else " zeroext"
-    return f"{register_type(arg.dtype)}{extension} {f.expr(arg)}"
+    return register_type(arg.dtype) + extension, f.expr(arg)
 
 
 @emits_call("call_extern", "call_pure_extern")
@@ -101,20 +101,12 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
     if not isinstance(name, StringImm):
         f.fail("T.call_extern takes the name of a C function first")
     arguments = [_typed_argument(f, arg) for arg in node.args[1:]]
-    nothing = node.dtype.bits == 0
-    result = "void" if nothing else register_type(node.dtype)
+    result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
     if not _C_NAME.match(name.value):
         f.fail(f"T.call_extern takes the name of a C function, which {name.value!r} cannot be")
-    symbol = global_name(name.value)
     f.module.externs.add(name.value)
-    types = ", ".join(a.rsplit(" ", 1)[0] for a in arguments)
-    f.module.text.declare(name.value, f"declare {result} {symbol}({types})")
     f.called()
-    call = f"call {result} {symbol}({', '.join(arguments)})"
-    if nothing:
-        f.do(call)
-        return "null"
-    return f.op(call)
+    return f.call_intrinsic(name.value, result, arguments) or "null"
 
 
 @emits_call("call_llvm_intrin", "call_llvm_pure_intrin")
@@ -166,16 +158,7 @@ def _if_then_else(f: FunctionEmitter, node: Call) -> str:
     if not may_not_run(yes) and not may_not_run(no):
         chosen = f.expr(yes)
         return f.op(f"select i1 {test}, {kind} {chosen}, {kind} {f.expr(no)}")
-    then, otherwise, done = f.new_label("yes"), f.new_label("no"), f.new_label("chosen")
-    f.branch_if(test, then, otherwise)
-    f.start(then)
-    first, first_end = f.expr(yes), f.block
-    f.branch(done)
-    f.start(otherwise)
-    second, second_end = f.expr(no), f.block
-    f.branch(done)
-    f.start(done)
-    return f.op(f"phi {kind} [{first}, %{first_end}], [{second}, %{second_end}]")
+    return f.either(test, kind, lambda: f.expr(yes), lambda: f.expr(no))
 
 
 @emits_call("assume")
@@ -276,14 +259,11 @@ def _shift(f: FunctionEmitter, node: Call) -> str:
 @emits_call("clz")
 def _leading_zeros(f: FunctionEmitter, node: Call) -> str:
     source = node.args[0].dtype
-    kind, result = register_type(source), register_type(node.dtype)
+    kind = register_type(source)
     count = f.call_intrinsic(
         f"llvm.ctlz.{mangled(source)}", kind, [(kind, f.expr(node.args[0])), ("i1", "false")]
     )
-    if source.bits == node.dtype.bits:
-        return count
-    change = "trunc" if source.bits > node.dtype.bits else "zext"
-    return f.op(f"{change} {kind} {count} to {result}")
+    return convert(f, count, source, node.dtype)
 
 
 @emits_call("isnan")

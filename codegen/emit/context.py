@@ -108,12 +108,17 @@ class FunctionEmitter(FunctionText):
     def masked(self, mask: str, lanes: int, node: PrimExpr) -> str:
         """Write the evaluation of `node`, whose loads touch only the lanes where `mask` holds."""
         outer = self.load_mask
-        if outer is not None and outer[1] == lanes:
-            mask = self.op(f"and <{lanes} x i1> {mask}, {outer[0]}")
-        self.load_mask = (mask, lanes)
+        self.load_mask = (self.in_load_mask(mask, lanes), lanes)
         value = self.expr(node)
         self.load_mask = outer
         return value
+
+    def in_load_mask(self, mask: str, lanes: int) -> str:
+        """Return a mask, "" for one of all lanes, without the lanes whose loads do not happen."""
+        if self.load_mask is None or self.load_mask[1] != lanes:
+            return mask
+        outer = self.load_mask[0]
+        return self.op(f"and <{lanes} x i1> {mask}, {outer}") if mask else outer
 
     def start(self, label: str) -> None:
         """Open the block `label`."""
@@ -202,6 +207,28 @@ class FunctionEmitter(FunctionText):
         return self.call_intrinsic(
             f"llvm.{name}.{mangled(dtype)}", kind, [(kind, arg) for arg in args]
         )
+
+    def either(
+        self, test: str, kind: str, yes: str | Callable[[], str], no: str | Callable[[], str]
+    ) -> str:
+        """Return `yes` where a test holds, else `no`, both values of type `kind`.
+
+        A side that is a function writes its value, in a block that runs only where it is chosen.
+        """
+        done, origin = self.new_label("chosen"), self.block
+        sides = [(x, done if isinstance(x, str) else self.new_label("side")) for x in (yes, no)]
+        self.branch_if(test, sides[0][1], sides[1][1])
+        values = []
+        for side, label in sides:
+            if isinstance(side, str):
+                values.append(f"[{side}, %{origin}]")
+                continue
+            self.start(label)
+            value = side()
+            values.append(f"[{value}, %{self.block}]")
+            self.branch(done)
+        self.start(done)
+        return self.op(f"phi {kind} {', '.join(values)}")
 
     def leave_unless(self, condition: str, status: str) -> None:
         """Return a status where a condition does not hold."""

@@ -98,7 +98,7 @@ def _float64_to_float32_odd(f: FunctionEmitter, value: str, lanes: int) -> str:
     to the rounding that follows.
     """
     w, x = Formula(f, 32, lanes), Formula(f, 64, lanes).value(value)
-    near = w.narrowed(x)
+    near = w.changed("fptrunc", x, "f")
     wide, back = w.widened(near)
     bits = w.bits_of(near)
     inexact = back.compare("fone", x)

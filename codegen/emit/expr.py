@@ -135,23 +135,20 @@ def _compare(f: FunctionEmitter, node: e.CmpOp) -> str:
 
 def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str:
     test = _SIGNED_TEST[type(node)]
-    if dtype.lanes == 1 and dtype.is_int and dtype.bits >= 32 and _is_exact(f, node):
-        # Predicates over loop variables compare in the width of the induction variables.
-        left = f.index(node.a)
-        return f.op(f"icmp {test} i64 {left}, {f.index(node.b)}")
+    # Predicates over loop variables compare in the width of the induction variables.
+    is_wide = dtype.lanes == 1 and dtype.is_int and dtype.bits >= 32 and _is_exact(f, node)
     if dtype.lanes > 1 and dtype.bits == 32 and _may_need_more_bits(f, node):
-        # As above, in 64 bits a lane where the lanes are not evenly spaced.
-        return _compare_spaced(f, node, test) or _compare_wide(f, node, test)
-    left = f.expr(node.a)
+        spaced = _compare_spaced(f, node, test)
+        if spaced is not None:
+            return spaced
+        is_wide = True
+    if is_wide:
+        left, right = f.index(node.a), f.index(node.b)
+        return f.op(f"icmp {test} {register_type(INT64.with_lanes(dtype.lanes))} {left}, {right}")
     if dtype.is_uint:
         test = _unsigned(test)
+    left = f.expr(node.a)
     return f.op(f"icmp {test} {register_type(dtype)} {left}, {f.expr(node.b)}")
-
-
-def _compare_wide(f: FunctionEmitter, node: e.CmpOp, test: str) -> str:
-    left = f.index(node.a)
-    kind = register_type(INT64.with_lanes(node.dtype.lanes))
-    return f.op(f"icmp {test} {kind} {left}, {f.index(node.b)}")
 
 
 def _compare_spaced(f: FunctionEmitter, node: e.CmpOp, test: str) -> str | None:
@@ -224,15 +221,9 @@ def _logical(f: FunctionEmitter, node: e.LogicalOp) -> str:
             else (f"{kind} splat (i1 true), {kind} {right}")
         )
         return f.op(f"select {kind} {left}, {ends}")
-    more, done, origin = f.new_label("rhs"), f.new_label("logic"), f.block
-    f.branch_if(left, *((more, done) if is_and else (done, more)))
-    f.start(more)
-    right = f.expr(node.b)
-    last = f.block
-    f.branch(done)
-    f.start(done)
-    short = "false" if is_and else "true"
-    return f.op(f"phi i1 [{short}, %{origin}], [{right}, %{last}]")
+    if is_and:
+        return f.either(left, "i1", lambda: f.expr(node.b), "false")
+    return f.either(left, "i1", "true", lambda: f.expr(node.b))
 
 
 @emits(e.Not)

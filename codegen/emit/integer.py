@@ -69,10 +69,10 @@ def divide(
 def _floor_by_constant(w: Formula, x: Lane, divisor: int, wants_quotient: bool) -> Lane:
     if divisor & (divisor - 1) == 0:
         if wants_quotient:
-            return w.shifted_down(x, divisor.bit_length() - 1)
+            return x.apply("ashr", divisor.bit_length() - 1)
         return x & divisor - 1
     remainder = x.apply("srem", divisor)
-    below = w.shifted_down(remainder, w.bits - 1)
+    below = remainder.apply("ashr", w.bits - 1)
     if wants_quotient:
         return x.apply("sdiv", divisor) + below
     return remainder + (below & divisor)

@@ -57,7 +57,7 @@ class Lane:
     __truediv__, __rtruediv__ = _binary("/"), _binary("/", True)
     __and__, __or__, __xor__ = _binary("&"), _binary("|"), _binary("^")
     __lshift__, __rshift__ = _binary("<<"), _binary(">>")
-    """A shift to the right is without sign; for a signed one see `Formula.shifted_down`."""
+    """A shift to the right is without sign; a signed one applies "ashr"."""
     __lt__, __le__, __gt__, __ge__ = _test("lt"), _test("le"), _test("gt"), _test("ge")
 
     def apply(self, instruction: str, other: Operand) -> Lane:
@@ -135,10 +135,6 @@ class Formula:
             text = str(number - (1 << self.bits) if number >> (self.bits - 1) else number)
         return Lane(self, kind, self.f.splat(text, self.elements[kind], self.lanes))
 
-    def const(self, value: float) -> Lane:
-        """Return a float constant."""
-        return self.operand(value, "f")
-
     # -------------------------------------------------------------------------------- operations
 
     def fma(self, a: Operand, b: Operand, c: Operand) -> Lane:
@@ -163,7 +159,7 @@ class Formula:
 
     def polynomial(self, x: Lane, coefficients: Sequence[float]) -> Lane:
         """Return the polynomial in `x`, `coefficients` starting with the constant (Horner)."""
-        result = self.const(coefficients[-1])
+        result = self.operand(coefficients[-1], "f")
         for coefficient in reversed(coefficients[:-1]):
             result = self.fma(result, x, coefficient)
         return result
@@ -180,9 +176,10 @@ class Formula:
         """Return the smaller of `x` and `limit`; NaN stays NaN."""
         return self.select(x > limit, limit, x)
 
-    def at_least(self, x: Lane, limit: float) -> Lane:
-        """Return the larger of `x` and `limit`; NaN stays NaN."""
-        return self.select(x < limit, limit, x)
+    def clamped(self, x: Lane, low: float, high: float) -> Lane:
+        """Return the nearest number to `x` from `low` to `high`; NaN stays NaN."""
+        below = self.at_most(x, high)
+        return self.select(below < low, low, below)
 
     # --------------------------------------------------------------------------- floats as bits
 
@@ -204,10 +201,6 @@ class Formula:
         """Return the float with these bits."""
         return self.changed("bitcast", x, "f")
 
-    def float_of(self, x: Lane) -> Lane:
-        """Return a signed integer as a float."""
-        return self.changed("sitofp", x, "f")
-
     def changed(self, instruction: str, x: Lane, kind: str) -> Lane:
         """Return what an instruction makes of an operand, also of one of another width."""
         source = x.formula.types[x.kind]
@@ -221,11 +214,7 @@ class Formula:
         """
         magic = 1.5 * 2.0**self.mantissa_bits
         shifted = x + magic
-        return shifted - magic, self.bits_of(shifted) - self.bits_of(self.const(magic))
-
-    def shifted_down(self, n: Lane, amount: int) -> Lane:
-        """Return a signed integer divided by 2**amount, rounded down."""
-        return n.apply("ashr", amount)
+        return shifted - magic, self.bits_of(shifted) - self.bits_of(self.operand(magic, "f"))
 
     def exponent(self, x: Lane, factor: float = 1.0) -> Exponent:
         """Return the integer nearest to `x * factor`, at most 1.4 * `bias`, as an exponent of 2.
@@ -291,11 +280,3 @@ class Formula:
         """Return a formula over doubles and a float32 operand as one of it."""
         wide = Formula(self.f, 64, self.lanes)
         return wide, wide.changed("fpext", x, "f")
-
-    def narrowed(self, x: Lane) -> Lane:
-        """Return a double operand as one of this formula over float32."""
-        return self.changed("fptrunc", x, "f")
-
-    def narrowed_bits(self, x: Lane) -> Lane:
-        """Return the low 32 bits of a 64-bit integer operand."""
-        return self.changed("trunc", x, "i")

@@ -25,39 +25,28 @@ def _escaped(data: bytes) -> str:
     return "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
 
 
-def bytes_constant(data: bytes) -> str:
-    """Return `data` as a constant of type `[n x i8]`."""
-    return f'c"{_escaped(data)}"'
-
-
 class ModuleText:
     """An LLVM module under construction."""
 
     def __init__(self) -> None:
         self.functions: list[str] = []
-        self.defined: set[str] = set()
-        """Helper functions that are among `functions` already."""
         self._globals: dict[str, str] = {}
         self._metadata: list[str] = []
         self._names = 0
 
     def declare(self, name: str, declaration: str) -> None:
-        """Add a declaration or global once; `name` identifies it."""
+        """Add a declaration, global or helper once; `name` identifies it."""
         self._globals.setdefault(name, declaration)
 
     def constant_bytes(self, data: bytes, align: int = 1) -> str:
         """Add a private constant and return its address."""
-        name = global_name(local_symbol(f"constant{self.unique()}"))
+        self._names += 1
+        name = global_name(local_symbol(f"constant{self._names}"))
         self._globals[name] = (
             f"{name} = private unnamed_addr constant [{len(data)} x i8] "
-            f"{bytes_constant(data)}, align {align}"
+            f'c"{_escaped(data)}", align {align}'
         )
         return name
-
-    def unique(self) -> int:
-        """Return a number that was not returned before."""
-        self._names += 1
-        return self._names
 
     def loop_metadata(self, *hints: str) -> str:
         """Add a distinct loop identifier with these `llvm.loop.*` hints; return its reference."""

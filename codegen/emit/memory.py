@@ -10,6 +10,7 @@ come from the heap, aligned to a cache line, and are freed on every way out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -113,40 +114,46 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
     again = buffer.data in f.repeated
     if index.dtype.lanes == 1:
         address = element_address(f, buffer, index, again)
-        condition = "" if node.predicate is None else f.expr(node.predicate)
+        condition = _predicate(f, node)
         if f.load_mask is not None and not _is_inside(buffer, index):
             any_lane = _any(f, *f.load_mask)
             condition = f.op(f"and i1 {condition}, {any_lane}") if condition else any_lane
         if not condition:
             return _load_plain(f, address, node.dtype, buffer.data)
-        return _load_if(f, address, node.dtype, condition, buffer.data)
+        load = partial(_load_plain, f, address, node.dtype, buffer.data)
+        return f.either(condition, register_type(node.dtype), load, "zeroinitializer")
     f.vector_ops += 1
-    mask = _load_mask(f, node)
+    mask = f.in_load_mask(_predicate(f, node), index.dtype.lanes)
+    distance, place = _vector_place(f, buffer, index, mask, again)
+    if mask or distance is None:
+        return _load_masked(f, place, node.dtype, mask)
+    if distance == 0:
+        one = _load_plain(f, place[1], buffer.dtype, buffer.data)
+        return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
+    value = _load_plain(f, place[1], node.dtype, buffer.data)
+    return value if distance == 1 else _reversed(f, value, node.dtype)
+
+
+def _predicate(f: FunctionEmitter, node: BufferLoad | BufferStore) -> str:
+    return "" if node.predicate is None else f.expr(node.predicate)
+
+
+def _vector_place(
+    f: FunctionEmitter, buffer: Buffer, index: PrimExpr, mask: str, is_opaque: bool = False
+) -> tuple[int | None, Typed]:
+    """Write the lowest address of lanes side by side, 0 or -1 apart; else one for each lane.
+
+    Returns the distance of the lanes with it, None for lanes of which each has an address.
+    """
     linear = linear_lanes(f, index)
     first, distance = linear or (index, None)
     is_plain = not mask and buffer.dtype.lanes == 1
-    if distance == 1:
-        address = element_address(f, buffer, first, again)
-        if not mask:
-            return _load_plain(f, address, node.dtype, buffer.data)
-        return _load_masked(f, "load", ("ptr", address), node.dtype, mask)
-    if distance == 0 and is_plain:
-        address = element_address(f, buffer, first, again)
-        one = _load_plain(f, address, buffer.dtype, buffer.data)
-        return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
+    if distance == 1 or (distance == 0 and is_plain):
+        return distance, ("ptr", element_address(f, buffer, first, is_opaque))
     if distance == -1 and is_plain:
         start = f.op(f"add nsw i64 {f.index(first)}, {1 - index.dtype.lanes}")
-        value = _load_plain(f, _address_at(f, buffer, start), node.dtype, buffer.data)
-        return reversed_lanes(f, value, node.dtype)
-    return _load_masked(f, "gather", _lanes(f, buffer, index, linear), node.dtype, mask)
-
-
-def _load_mask(f: FunctionEmitter, node: BufferLoad) -> str:
-    mask = f.expr(node.predicate) if node.predicate is not None else ""
-    if f.load_mask is not None and f.load_mask[1] == node.dtype.lanes:
-        outer = f.load_mask[0]
-        mask = f.op(f"and <{node.dtype.lanes} x i1> {mask}, {outer}") if mask else outer
-    return mask
+        return distance, ("ptr", _address_at(f, buffer, start))
+    return None, _lanes(f, buffer, index, linear)
 
 
 def _from_memory(f: FunctionEmitter, value: str, dtype: DataType) -> str:
@@ -176,42 +183,29 @@ def _any(f: FunctionEmitter, mask: str, lanes: int) -> str:
     return f.call_intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [(f"<{lanes} x i1>", mask)])
 
 
-def _load_if(f: FunctionEmitter, address: str, dtype: DataType, condition: str, data: Var) -> str:
-    """Write a load if the condition holds, else the value 0."""
-    origin = f.block
-    load, done = f.new_label("load"), f.new_label("loaded")
-    f.branch_if(condition, load, done)
-    f.start(load)
-    value = _load_plain(f, address, dtype, data)
-    f.branch(done)
-    f.start(done)
-    kind = register_type(dtype)
-    return f.op(f"phi {kind} [{value}, %{load}], [zeroinitializer, %{origin}]")
-
-
-def _load_masked(f: FunctionEmitter, name: str, place: Typed, dtype: DataType, mask: str) -> str:
+def _load_masked(f: FunctionEmitter, place: Typed, dtype: DataType, mask: str) -> str:
     kind = memory_type(dtype)
     operands = [place, ("i32", str(_align(dtype))), _mask(dtype, mask), (kind, "zeroinitializer")]
-    full = f"llvm.masked.{name}.{_mangled_memory(dtype)}.{_mangled_place(place)}"
-    return _from_memory(f, f.call_intrinsic(full, kind, operands), dtype)
+    name = _masked_name(("load", "gather"), place, dtype)
+    return _from_memory(f, f.call_intrinsic(name, kind, operands), dtype)
 
 
-def _store_masked(
-    f: FunctionEmitter, name: str, value: str, place: Typed, dtype: DataType, mask: str
-) -> None:
+def _store_masked(f: FunctionEmitter, value: str, place: Typed, dtype: DataType, mask: str) -> None:
     stored = (memory_type(dtype), _to_memory(f, value, dtype))
     operands = [stored, place, ("i32", str(_align(dtype))), _mask(dtype, mask)]
-    full = f"llvm.masked.{name}.{_mangled_memory(dtype)}.{_mangled_place(place)}"
-    f.call_intrinsic(full, "void", operands)
+    f.call_intrinsic(_masked_name(("store", "scatter"), place, dtype), "void", operands)
 
 
 def _mask(dtype: DataType, mask: str) -> Typed:
     return f"<{dtype.lanes} x i1>", mask or "splat (i1 true)"
 
 
-def _mangled_place(place: Typed) -> str:
-    """Return how LLVM spells an address, or one for each lane, in the name of an intrinsic."""
-    return "p0" if place[0] == "ptr" else f"v{place[0][1:].split()[0]}p0"
+def _masked_name(names: tuple[str, str], place: Typed, dtype: DataType) -> str:
+    """Return the intrinsic for lanes side by side or each at an address of its own."""
+    stored = DataType("int8").with_lanes(dtype.lanes) if dtype.is_bool else dtype
+    is_one = place[0] == "ptr"
+    places = "p0" if is_one else f"v{place[0][1:].split()[0]}p0"
+    return f"llvm.masked.{names[not is_one]}.{mangled(stored)}.{places}"
 
 
 def _lanes(
@@ -233,11 +227,7 @@ def _lanes(
     return f"<{lanes} x ptr>", f.op(addresses)
 
 
-def _mangled_memory(dtype: DataType) -> str:
-    return mangled(DataType("int8").with_lanes(dtype.lanes)) if dtype.is_bool else mangled(dtype)
-
-
-def reversed_lanes(f: FunctionEmitter, value: str, dtype: DataType) -> str:
+def _reversed(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     """Write the vector with its lanes in the opposite order."""
     return f.shuffle(register_type(dtype), value, "poison", reversed(range(dtype.lanes)))
 
@@ -255,27 +245,18 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
         return
     value = f.expr(node.value)
     f.vector_ops += 1
-    mask = f.expr(node.predicate) if node.predicate is not None else ""
-    linear = linear_lanes(f, index)
-    first, distance = linear or (index, None)
-    is_plain = not mask and buffer.dtype.lanes == 1
-    if distance == 1 and mask:
-        place = ("ptr", element_address(f, buffer, first))
-        _store_masked(f, "store", value, place, dtype, mask)
-    elif distance == 1:
-        _store_plain(f, value, element_address(f, buffer, first), dtype)
-    elif distance == 0 and is_plain:
-        # The lanes are written in order, so the last one stays.
-        kind = register_type(dtype)
-        last = f.op(f"extractelement {kind} {value}, i64 {dtype.lanes - 1}")
-        _store_plain(f, last, element_address(f, buffer, first), buffer.dtype)
-    elif distance == -1 and is_plain:
-        start = f.op(f"add nsw i64 {f.index(first)}, {1 - dtype.lanes}")
-        reverse = reversed_lanes(f, value, dtype)
-        _store_plain(f, reverse, _address_at(f, buffer, start), dtype)
+    mask = _predicate(f, node)
+    distance, place = _vector_place(f, buffer, index, mask)
+    if mask or distance is None:
+        _store_masked(f, value, place, dtype, mask)
     else:
-        place = _lanes(f, buffer, index, linear)
-        _store_masked(f, "scatter", value, place, dtype, mask)
+        if distance == 0:
+            # The lanes are written in order, so the last one stays.
+            kind, last = register_type(dtype), dtype.lanes - 1
+            value, dtype = f.op(f"extractelement {kind} {value}, i64 {last}"), buffer.dtype
+        elif distance == -1:
+            value = _reversed(f, value, dtype)
+        _store_plain(f, value, place[1], dtype)
     f.stored(buffer.data)
 
 

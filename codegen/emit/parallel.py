@@ -9,7 +9,6 @@ a serial one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from codegen.abi import OPENMP_SYMBOLS, local_symbol
@@ -71,7 +70,7 @@ def _write_body(
     body.ranges = dict(f.ranges)
     body.value_variables = set(f.value_variables)
     body.values = {var: text for var, text in f.values.items() if text[0] != "%"}
-    unaliased = _are_distinct(f, captured)
+    unaliased = all(var in f.local_pointers for var in captured if var.dtype.is_handle)
     parameters = []
     for k, var in enumerate(captured):
         kind = register_type(var.dtype)
@@ -108,10 +107,6 @@ def _write_body(
 def _is_large(node: Allocate) -> bool:
     """Say whether memory is from the heap in any case, and as large in all iterations."""
     return constant_bytes(node) is not None and stack_bytes(node, 0) is None
-
-
-def _are_distinct(f: FunctionEmitter, captured: Iterable[Var]) -> bool:
-    return all(var in f.local_pointers for var in captured if var.dtype.is_handle)
 
 
 def _write_share(f: FunctionEmitter, name: str, struct: str, types: list[str]) -> None:
@@ -162,18 +157,16 @@ def _write_launch(
     for k, (kind, value) in enumerate(zip(["i64", "i64", *types], values, strict=True), start=_LOW):
         slot = f.op(f"getelementptr inbounds {struct}, ptr {closure}, i32 0, i32 {k}")
         f.do(f"store {kind} {value}, ptr {slot}")
-    threaded, serial, done = f.new_label("fork"), f.new_label("alone"), f.new_label("joined")
-    f.branch_if(f.op("icmp ne ptr @GOMP_parallel, null"), threaded, serial)
-    f.start(threaded)
     threads = f.module.target.num_cores or 0
-    f.do(f"call void @GOMP_parallel(ptr {name}.share, ptr {closure}, i32 {threads}, i32 0)")
-    shared = f.op(f"load atomic i32, ptr {closure} monotonic, align 4")
-    f.branch(done)
-    f.start(serial)
     arguments = [f"{kind} {value}" for kind, value in zip(types, values[2:], strict=True)]
     arguments += [f"i64 {values[0]}", f"i64 {values[1]}"]
-    alone = f.op(f"call i32 {name}.body({', '.join(arguments)})")
-    f.branch(done)
-    f.start(done)
-    status = f.op(f"phi i32 [{shared}, %{threaded}], [{alone}, %{serial}]")
+
+    def fork() -> str:
+        f.do(f"call void @GOMP_parallel(ptr {name}.share, ptr {closure}, i32 {threads}, i32 0)")
+        return f.op(f"load atomic i32, ptr {closure} monotonic, align 4")
+
+    def alone() -> str:
+        return f.op(f"call i32 {name}.body({', '.join(arguments)})")
+
+    status = f.either(f.op("icmp ne ptr @GOMP_parallel, null"), "i32", fork, alone)
     f.leave_unless(f.op(f"icmp eq i32 {status}, 0"), status)

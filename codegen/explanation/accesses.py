@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Pattern
 from codegen.lower.remarks import Remarks
@@ -40,16 +41,17 @@ _LANE: Final = Var("lane")
 
 def remains(loop: s.For) -> bool:
     """Say whether a loop that is not unrolled is one in machine code."""
-    return loop.kind in (ForKind.SERIAL, ForKind.PARALLEL) and _extent(loop) != 1
+    return loop.kind in (ForKind.SERIAL, ForKind.PARALLEL) and constant_extent(loop) != 1
 
 
-def _extent(loop: s.For) -> int | None:
+def constant_extent(loop: s.For) -> int | None:
+    """Return the iterations of a loop, None where only the caller knows."""
     return loop.extent.value if isinstance(loop.extent, IntImm) else None
 
 
 def _copies(loops: Iterable[s.For]) -> int:
     """Return the number of copies of a body that unrolling these loops makes."""
-    return math.prod(_extent(loop) or 1 for loop in loops if loop.kind is ForKind.UNROLLED)
+    return math.prod(constant_extent(loop) or 1 for loop in loops if loop.kind is ForKind.UNROLLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ class MemoryReader:
     accumulators: list[Accumulator] = field(default_factory=list)
     ordered: set[Var] = field(default_factory=set)
     """Variables of the loops that sum scalar floats, which keeps them from being vectors."""
-    _accesses: dict[Any, Access] = field(default_factory=dict)
+    _accesses: Counter[tuple[s.For | None, Access]] = field(default_factory=Counter)
+    """How many times there is each access in an iteration of the innermost loop around it."""
     _counts: dict[s.For, _Count] = field(default_factory=dict)
     _allocated: dict[Var, int] = field(default_factory=dict)
     """The number of loops around the allocation of each pointer."""
@@ -111,7 +114,7 @@ class MemoryReader:
     @property
     def accesses(self) -> list[Access]:
         """The accesses, in program order."""
-        return list(self._accesses.values())
+        return [replace(access, times=times) for (_, access), times in self._accesses.items()]
 
     @property
     def inner_loops(self) -> list[InnerLoop]:
@@ -232,10 +235,7 @@ class MemoryReader:
             guarded=place.is_guarded,
             in_register=self._keeping_loop(buffer, place) is not None,
         )
-        key = loop, replace(access, times=0)
-        known = self._accesses.get(key)
-        total = access.times + (0 if known is None else known.times)
-        self._accesses[key] = replace(access, times=total)
+        self._accesses[loop, replace(access, times=0)] += access.times
         if loop is not None and not access.in_register:
             self._counts[loop].memory.append((buffer.data, access))
 

@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from codegen.compile import Compilable, emit_lowered, functions_of
 from codegen.explanation.accesses import MemoryReader
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
-from codegen.explanation.llvm_loops import remark_on_scalar_loops
-from codegen.explanation.loops import loops_of
-from codegen.explanation.tables import Table, tables
+from codegen.explanation.loops import loops_of, remark_on_scalar_loops, vectors_text
 from codegen.lower import lower
-from codegen.lower.remarks import Remarks, collected
+from codegen.lower.remarks import collected
 from codegen.target import Target, as_target
 from tensorir.function import IRModule, PrimFunc
 from tensorir.recursion import any_depth
+from tensorir.text_table import aligned
 from tensorir.transform import PassContext, PassInfo, PassInstrument
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under headings; columns named in `numbers` are aligned at the right."""
+
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numbers: frozenset[str] = frozenset()
+
+    def text(self) -> str:
+        """Return the table as lines, each column as wide as its longest cell."""
+        return aligned([self.headings, *self.rows], self.numbers)
+
+    def html(self) -> str:
+        """Return the table as HTML in a fixed-width font, spaces kept."""
+        head = "".join(self._cell("th", h, h) for h in self.headings)
+        body = "".join(
+            "<tr>"
+            + "".join(self._cell("td", h, c) for h, c in zip(self.headings, row, strict=True))
+            + "</tr>"
+            for row in self.rows
+        )
+        style = "font-family: monospace; white-space: pre"
+        return f'<table style="{style}"><tr>{head}</tr>{body}</table>'
+
+    def _cell(self, tag: str, heading: str, text: str) -> str:
+        side = "right" if heading in self.numbers else "left"
+        return f'<{tag} style="text-align: {side}">{html.escape(text)}</{tag}>'
 
 
 @dataclass(slots=True)
@@ -56,12 +84,15 @@ class Explanation:
         return f"{function}: {registers} vector registers of {bits} bits"
 
     def _tables(self, function: str) -> Iterator[Table]:
-        return tables(
-            (f for f in self.loops if f.function == function),
-            (f for f in self.accumulators if f.function == function),
-            (f for f in self.inner_loops if f.function == function),
-            (f for f in self.accesses if f.function == function),
-        )
+        """Yield a table of each kind of fact of a function, those without rows left out.
+
+        Accesses to accumulators in registers are left out too.
+        """
+        for facts, row, headings, numbers in _TABLES:
+            own = (fact for fact in getattr(self, facts) if fact.function == function)
+            rows = [row(fact) for fact in own if not getattr(fact, "in_register", False)]
+            if rows:
+                yield Table(headings, rows, frozenset(numbers))
 
 
 @any_depth
@@ -92,7 +123,13 @@ def explain(
                 lowered[name] = lower(func, chosen)
         remark_on_scalar_loops(emit_lowered(lowered, chosen), remarks)
     for name, func in functions.items():
-        _add(explanation, name, func, history[name].stages, remarks)
+        passes = history[name].stages
+        reader = MemoryReader(name, remarks, chosen)
+        reader.read(passes[[step for step, _ in passes].index("unroll") - 1][1])
+        explanation.loops += loops_of(name, func, passes, remarks, reader.ordered)
+        explanation.accumulators += reader.accumulators
+        explanation.accesses += reader.accesses
+        explanation.inner_loops += reader.inner_loops
     return explanation
 
 
@@ -108,17 +145,63 @@ class _History(PassInstrument):
         self.stages.append((info.name, func))
 
 
-def _add(
-    explanation: Explanation,
-    name: str,
-    func: PrimFunc,
-    passes: list[tuple[str, PrimFunc]],
-    remarks: Remarks,
-) -> None:
-    names = [step for step, _ in passes]
-    reader = MemoryReader(name, remarks, explanation.target)
-    reader.read(passes[names.index("unroll") - 1][1])
-    explanation.loops += loops_of(name, func, passes, remarks, reader.ordered)
-    explanation.accumulators += reader.accumulators
-    explanation.accesses += reader.accesses
-    explanation.inner_loops += reader.inner_loops
+# ------------------------------------------------------------------------------------- as tables
+
+
+def _loop(f: Loop) -> tuple[str, ...]:
+    mark = "" if f.mark == "serial" else f" ({f.mark})"
+    extent = "?" if f.extent is None else str(f.extent)
+    text = {
+        "serial": "serial",
+        "parallel": "spread over threads",
+        "vectors": vectors_text(f.lanes),
+        "unrolled": "unrolled",
+        "once": "runs once, no loop",
+        "removed": "removed",
+    }[f.becomes]
+    by = f" by {f.by}" if f.by else ""
+    note = f"; {f.note}" if f.note else ""
+    return "  " * f.depth + f.name + mark, extent, ", ".join(f.blocks), text + by + note
+
+
+def _accumulator(f: Accumulator) -> tuple[str, ...]:
+    one = f.dtype if f.lanes == 1 else f"{f.dtype}x{f.lanes}"
+    return f.buffer, f"{f.count} {one}", f.home, f.loop, f.note
+
+
+def _inner(f: InnerLoop) -> tuple[str, ...]:
+    counts = str(f.updates), str(f.loads), str(f.stores)
+    return f.loop, ", ".join(f.buffers), *counts, f"{f.loads / f.updates:.2f}"
+
+
+def _access(f: Access) -> tuple[str, ...]:
+    step = "varies" if f.step is None else str(f.step)
+    named = {
+        "irregular": "gather" if f.kind == "load" else "scatter",
+        "strided": f"{f.stride} apart",
+        "broadcast": "one for all lanes",
+        "element": "one element",
+    }
+    places = named.get(f.pattern, f.pattern) + ", masked" * f.masked + ", under an if" * f.guarded
+    return f"{f.kind} {f.buffer}", f.statement, str(f.times), f.loop, str(f.lanes), places, step
+
+
+_TABLES: Final[
+    tuple[tuple[str, Callable[[Any], tuple[str, ...]], tuple[str, ...], set[str]], ...]
+] = (
+    ("loops", _loop, ("loop", "extent", "block", "becomes"), {"extent"}),
+    ("accumulators", _accumulator, ("accumulator", "elements", "kept in", "over", "note"), set()),
+    (
+        "inner_loops",
+        _inner,
+        ("inner loop", "sums into", "updates", "loads", "stores", "loads per update"),
+        {"updates", "loads", "stores", "loads per update"},
+    ),
+    (
+        "accesses",
+        _access,
+        ("access", "for", "times", "per", "lanes", "places", "step"),
+        {"times", "lanes", "step"},
+    ),
+)
+"""The facts that a table is of, what makes a row of one, the headings, columns of numbers."""

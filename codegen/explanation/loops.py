@@ -1,15 +1,19 @@
-"""Following each loop of a program through the passes."""
+"""Following each loop of a program through the passes and LLVM."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from codegen.compile import Source
+from codegen.emit.stmt import LEFT_TO_LLVM
+from codegen.explanation.accesses import constant_extent
 from codegen.explanation.facts import Fate, Loop
-from codegen.lower.remarks import Remark, Remarks
+from codegen.lower.remarks import Remark, Remarks, done, missed
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node
 from tensorir.rewriting.visit import children, statements
 
@@ -17,6 +21,10 @@ Stages: TypeAlias = Sequence[tuple[str, PrimFunc]]
 """The passes' names and the program after each."""
 History: TypeAlias = Sequence[tuple[str, dict[Var, s.For]]]
 """The passes' names and the loops after each."""
+_LOOP: Final = re.compile(r"!llvm\.loop (!\d+)")
+_NODE: Final = re.compile(r"^(!\d+) = (?:distinct )?!\{(.*)\}$", re.MULTILINE)
+_NAME: Final = re.compile(r'!"([^"]*)"')
+_REFERENCE: Final = re.compile(r"!\d+")
 
 
 def loops_of(
@@ -82,7 +90,7 @@ def _followed(
         fate, said = _emitted(fate, var, remarks, var in ordered)
         notes += said
     notes += [r.text for r in remarks.about(var, "split_tails")]
-    extent, mark = _constant(node.extent), node.kind.name.lower()
+    extent, mark = constant_extent(node), node.kind.name.lower()
     note = "; ".join(notes)
     return Loop(function, var.name, depth, extent, mark, blocks, fate, lanes, by, note)
 
@@ -100,7 +108,7 @@ def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, 
         last = now
         if lanes and now.kind is s.ForKind.VECTORIZED:
             break
-    if _constant(node.extent) == 1 or _constant(last.extent) == 1:
+    if constant_extent(node) == 1 or constant_extent(last) == 1:
         return "once", ""
     if lanes:
         return "vectors", changed
@@ -155,5 +163,34 @@ def vectors_text(lanes: tuple[int, ...]) -> str:
     return ", ".join(parts)
 
 
-def _constant(extent: PrimExpr) -> int | None:
-    return extent.value if isinstance(extent, IntImm) else None
+def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
+    """Make a remark on each loop that emission left to LLVM: whether LLVM makes vectors of it.
+
+    Emission has named the loops in their `!llvm.loop` metadata. LLVM keeps names it does not know
+    as long as there is a loop, and adds `llvm.loop.isvectorized` where its vectoriser was at work;
+    a name that is nowhere left is of a loop that was written out.
+    """
+    if source.target.opt_level == 0:
+        return
+    units = [unit for unit in source.units if unit.has_scalar_loop]
+    hints = [names for unit in units for names in _hints(unit.optimized())]
+    for name, loop in remarks.names.items():
+        if not any(r.text == LEFT_TO_LLVM for r in remarks.about(loop, "emit")):
+            continue
+        of_loop = [others for others in hints if name in others]
+        if any("llvm.loop.isvectorized" in others for others in of_loop):
+            done("llvm", "LLVM makes vectors of it", loop)
+        elif of_loop:
+            missed("llvm", "LLVM leaves it scalar", loop)
+        else:
+            done("llvm", "LLVM writes it out", loop)
+
+
+def _hints(text: str) -> list[set[str]]:
+    """Return the names in the metadata of each loop of a module."""
+    nodes = dict(_NODE.findall(text))
+    loops = []
+    for node in _LOOP.findall(text):
+        parts = [nodes.get(part, "") for part in _REFERENCE.findall(nodes.get(node, ""))]
+        loops.append({name for part in parts for name in _NAME.findall(part)})
+    return loops

@@ -28,7 +28,6 @@ from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var, integer_limits
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import cast
-from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import Rewriter
 
 
@@ -115,11 +114,11 @@ class _CheckOverflow(Rewriter):
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         predicate = self.maybe(node.predicate)
-        return changed(node, indices=self._indices(node.indices), predicate=predicate)
+        return node.changed(indices=self._indices(node.indices), predicate=predicate)
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         value, indices = self(node.value), self._indices(node.indices)
-        return changed(node, value=value, indices=indices, predicate=self.maybe(node.predicate))
+        return node.changed(value=value, indices=indices, predicate=self.maybe(node.predicate))
 
     def _indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         new = tuple([self._wide_enough(index) for index in indices])

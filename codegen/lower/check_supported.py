@@ -16,7 +16,7 @@ _MEMORY = ("global", "local")
 
 
 def check_supported(func: PrimFunc) -> PrimFunc:
-    """Return `func` unchanged.
+    """Refuse a program that needs a GPU; return any other unchanged.
 
     Raises LoweringError naming a loop that is bound to a thread, or a buffer whose storage scope
     is not ordinary memory.

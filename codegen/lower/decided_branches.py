@@ -12,7 +12,6 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Broadcast, Call, IntImm, PrimExpr
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import logical_not
-from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import Rewriter
 
 IF_THEN_ELSE: Final = Op.get("if_then_else")
@@ -61,7 +60,7 @@ class BranchDecider(Rewriter):
         if known is not None:
             return self(node.true_value if known else node.false_value)
         yes, no = self(node.true_value), self(node.false_value)
-        return changed(node, condition=condition, true_value=yes, false_value=no)
+        return node.changed(condition=condition, true_value=yes, false_value=no)
 
     def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
         """Return a call; of `T.if_then_else`, the value that is chosen."""

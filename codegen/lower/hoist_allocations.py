@@ -9,7 +9,6 @@ from codegen.lower.stack_memory import constant_bytes
 from codegen.target import as_target
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.rewriting.changed import changed
 
 MAX_REGISTER_BYTES: Final = 4096
 """The most bytes that vector registers of a machine have: what is no larger may become registers,
@@ -45,7 +44,7 @@ class _Hoist(StatementRewriter):
         body = self._around(node.body)
         self._runs_alone = False
         self._hoisted = outer
-        return changed(node, body=body)
+        return node.changed(body=body)
 
     def rewrite_While(self, node: s.While) -> s.Stmt:  # noqa: N802
         return self._around(node)

@@ -10,7 +10,6 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import EQ, Add, IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.ops import all_of, conjuncts, const
-from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import uses_var
 
 
@@ -65,7 +64,7 @@ class _HoistConditions(StatementRewriter):
             invariant, varying = _divided(body.condition, lambda c: not uses_var(c, node.loop_var))
             if invariant:
                 body = s.IfThenElse(all_of(varying), body.then_case) if varying else body.then_case
-        loop = changed(node, body=body)
+        loop = node.changed(body=body)
         return s.IfThenElse(all_of(invariant), loop) if invariant else loop
 
 

@@ -10,7 +10,6 @@ from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IntImm
-from tensorir.rewriting.changed import changed
 
 MAX_DEPTH: Final = 8
 MAX_COPIES: Final = 256
@@ -88,7 +87,7 @@ class _MarkUnrolled(StatementRewriter):
     def _loop(self, node: s.For, body: s.Stmt) -> s.Stmt:
         if PIECES in node.annotations:
             self._size.copies *= int(node.extent)  # type: ignore[call-overload]
-            return changed(node, body=body)
+            return node.changed(body=body)
         size, kind, notes = self._size, node.kind, node.annotations
         extent = node.extent.value if type(node.extent) is IntImm else None
         if (
@@ -109,4 +108,4 @@ class _MarkUnrolled(StatementRewriter):
             size.unrolled += 1
         elif extent != 1:
             size.others += 1
-        return changed(node, body=body, kind=kind, annotations=notes)
+        return node.changed(body=body, kind=kind, annotations=notes)

@@ -27,7 +27,6 @@ from tensorir.nodes.expr import (
     Shuffle,
     Var,
 )
-from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import children, defined, uses_var
 
 MOST_ITERATIONS: Final = 16
@@ -69,7 +68,7 @@ class _RepeatLoads(StatementRewriter):
             again = _Loads(node, self._aliasing).beyond(self._registers - _TEMPORARIES)
             if again:
                 return node.with_(annotations=node.annotations.with_item(REPEATED_LOADS, again))
-        return changed(node, body=body)
+        return node.changed(body=body)
 
 
 class _Loads:

@@ -11,7 +11,6 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var
-from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import collect_vars, substitute
 
 
@@ -49,7 +48,7 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
             body = self(node.body)
         if s.is_no_op(body) and not has_effects(low) and not has_effects(extent):
             return NOTHING
-        return changed(node, min=low, extent=extent, body=body)
+        return node.changed(min=low, extent=extent, body=body)
 
     def given(self, condition: PrimExpr) -> Scope:
         return given(self.analyzer, condition)
@@ -81,11 +80,11 @@ class _SimplifyControl(BranchDecider, ScopedRewriter):
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         predicate = self.maybe(node.predicate)
-        return changed(node, indices=self._indices(node.indices), predicate=predicate)
+        return node.changed(indices=self._indices(node.indices), predicate=predicate)
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         value, predicate = self(node.value), self.maybe(node.predicate)
-        return changed(node, value=value, indices=self._indices(node.indices), predicate=predicate)
+        return node.changed(value=value, indices=self._indices(node.indices), predicate=predicate)
 
     def _indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Return indices without the loops that are gone: flattening drops most of them."""

@@ -29,7 +29,6 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, CmpOp, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import conjuncts, const
 from tensorir.nodes.stmt import ForKind
-from tensorir.rewriting.changed import changed
 from tensorir.rewriting.fresh_copy import FreshCopy
 from tensorir.rewriting.visit import children, statements, walk
 
@@ -269,7 +268,7 @@ class _SplitTails(BranchDecider):
         self._leave(node)
         if s.is_no_op(body) and is_pure(node.min) and is_pure(node.extent):
             return NOTHING
-        return changed(node, body=body)
+        return node.changed(body=body)
 
     def _enter(self, loop: s.For) -> None:
         self._loops.append(loop)
@@ -340,7 +339,7 @@ class _SplitTails(BranchDecider):
         known = decided(b)
         if known is not None:
             return a if known else b
-        return changed(node, a=a, b=b)
+        return node.changed(a=a, b=b)
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         predicate = self.maybe(node.predicate)
@@ -349,7 +348,7 @@ class _SplitTails(BranchDecider):
             return NOTHING
         if known:
             predicate = None
-        return changed(node, value=self(node.value), predicate=predicate)
+        return node.changed(value=self(node.value), predicate=predicate)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         if node.predicate is None:

@@ -17,7 +17,6 @@ from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import EMPTY_ATTRS
 from tensorir.nodes.ops import cast, const
-from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import Rewriter, children, defined, statements
 
 MAX_STATEMENTS: Final = 2048
@@ -67,7 +66,7 @@ class _Unroll(StatementRewriter):
         body = self(node.body)
         if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
             return _Copies(node.with_(body=body), {node.loop_var: node.min})(body)
-        return changed(node, body=body, annotations=EMPTY_ATTRS)
+        return node.changed(body=body, annotations=EMPTY_ATTRS)
 
 
 class _Copies(Rewriter):
@@ -96,7 +95,7 @@ class _Copies(Rewriter):
                 parts.append(self(node.body))
             del self._values[node.loop_var]
             return s.sequence(parts)
-        return changed(self.generic(node), annotations=EMPTY_ATTRS)
+        return self.generic(node).changed(annotations=EMPTY_ATTRS)
 
     def define(self, var: Var) -> Var:
         if var not in self._bound:

@@ -23,7 +23,6 @@ from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, const, logical_and, logical_not, mul
-from tensorir.rewriting.changed import changed
 from tensorir.rewriting.visit import children, substitute, walk
 
 MAX_PIECES = 32
@@ -61,7 +60,7 @@ class _Vectorize(StatementRewriter):
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         body = self(node.body)
         if node.kind is not s.ForKind.VECTORIZED:
-            return changed(node, body=body)
+            return node.changed(body=body)
         if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
             return substitute(body, {node.loop_var: node.min})
         serial = s.For(node.loop_var, node.min, node.extent, s.ForKind.SERIAL, body)

@@ -44,14 +44,15 @@ def _accumulators(target: Target) -> int:
 def kernels(target: Target) -> str:
     """Return the loops, with the vectors of a target."""
     update = _Update.of(target)
+    in_order = _loads(STREAM, update.vector, 1, update.vector, update.lanes * 4)
     parts = [
         update.declaration,
         _loop("clock", _clock()),
         _loop("latency", _latency(update), update.factors),
         _loop("peak", _peak(update, _accumulators(target)), update.factors),
         _loop("forward", _forward(update), update.factors),
-        _passes("stream", target.vector_bits // 8 * STREAM, _stream(update)),
-        _passes("pages", PAGE_STEP * _PAGES, _pages()),
+        _passes("stream", target.vector_bits // 8 * STREAM, in_order),
+        _passes("pages", PAGE_STEP * _PAGES, _loads(_PAGES, "i8", PAGE_STEP, "i64", 8)),
     ]
     return "\n".join(parts)
 
@@ -135,23 +136,12 @@ def _forward(update: _Update) -> _Body:
     return _Body(lines, [])
 
 
-def _stream(update: _Update) -> list[str]:
-    """Loads of vectors in order."""
+def _loads(count: int, element: str, step: int, kind: str, align: int) -> list[str]:
+    """Loads from places that are so many elements apart."""
     lines = []
-    for k in range(STREAM):
-        lines.append(f"  %p{k} = getelementptr {update.vector}, ptr %from, i64 {k}")
-        lines.append(
-            f"  %l{k} = load volatile {update.vector}, ptr %p{k}, align {update.lanes * 4}"
-        )
-    return lines
-
-
-def _pages() -> list[str]:
-    """Loads from one page after the other."""
-    lines = []
-    for k in range(_PAGES):
-        lines.append(f"  %p{k} = getelementptr i8, ptr %from, i64 {k * PAGE_STEP}")
-        lines.append(f"  %l{k} = load volatile i64, ptr %p{k}, align 8")
+    for k in range(count):
+        lines.append(f"  %p{k} = getelementptr {element}, ptr %from, i64 {k * step}")
+        lines.append(f"  %l{k} = load volatile {kind}, ptr %p{k}, align {align}")
     return lines
 
 

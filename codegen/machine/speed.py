@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
@@ -96,9 +96,8 @@ class MachineSpeed:
     def from_dict(data: Any) -> MachineSpeed:
         """Return the figures that `to_dict` gave; ValueError for anything else."""
         kinds = {
-            "vector_bits": 0, "clock": 0, "fma_rate": 0, "fma_seconds": 0, "forward_seconds": 0,
-            "read": 4, "page_seconds": 2,
-        }  # fmt: skip
+            f.name: {"read": 4, "page_seconds": 2}.get(f.name, 0) for f in fields(MachineSpeed)
+        }
         if not isinstance(data, dict) or data.keys() != kinds.keys():
             raise ValueError("these are no figures of a machine")
         values: dict[str, Any] = {}

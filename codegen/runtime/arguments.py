@@ -18,12 +18,13 @@ import numpy as np
 from codegen.runtime.array_view import ArrayView, view_of
 from codegen.signature import Dim, Parameter, Signature, dim_text, evaluate_dim
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import integer_limits
 from tensorir.semantics import rounding, to_bits
 
 _SAME_BITS: Final = {"bfloat16": ("uint16",), "e4m3_float8": ("uint8",), "e5m2_float8": ("uint8",)}
 """Dtypes that NumPy lacks, and what holds their bits instead."""
+NUMBER: Final = (int, float, np.integer, np.floating)
+"""The classes of what is taken for a number."""
 
 
 @dataclass(slots=True)
@@ -118,7 +119,7 @@ class ArgumentChecker:
             self._fail_type(
                 parameter,
                 f"expected an array of {expected}, got {view.dtype}; convert it with "
-                f".astype({_numpy_name(expected)!r})",
+                f".astype({_SAME_BITS.get(str(expected), (str(expected),))[0]!r})",
             )
         self._check_writable(parameter, view)
         return view
@@ -227,20 +228,17 @@ class ArgumentChecker:
     def _scalar(self, parameter: Parameter, arg: Any, values: dict[str, int]) -> int:
         dtype = parameter.dtype
         if dtype.is_integral:
-            try:
-                number = operator.index(arg)
-            except TypeError:
-                if not isinstance(arg, (bool, np.bool_)):
-                    self._fail_type(
-                        parameter, f"expected an integer for {dtype}, got {type(arg).__name__}"
-                    )
-                number = int(arg)
+            number = integer_of(arg)
+            if number is None:
+                self._fail_type(
+                    parameter, f"expected an integer for {dtype}, got {type(arg).__name__}"
+                )
             low, high = integer_limits(dtype)
             if not low <= number <= high:
                 self._fail_value(parameter, f"{number} does not fit {dtype}")
             values[parameter.name] = number
             return number - (1 << 64) if number >> 63 > 0 else number
-        if not isinstance(arg, (int, float, np.integer, np.floating)):
+        if not isinstance(arg, NUMBER):
             self._fail_type(parameter, f"expected a number for {dtype}, got {type(arg).__name__}")
         return to_bits(rounding(dtype)(float(arg)), dtype)
 
@@ -293,8 +291,12 @@ class ArgumentChecker:
         raise IRValueError(f"{self._place(parameter)}: {reason}")
 
 
-def _numpy_name(dtype: DataType) -> str:
-    return _SAME_BITS.get(str(dtype), (str(dtype),))[0]
+def integer_of(value: Any) -> int | None:
+    """Return an integer or truth value as an integer, None for anything else."""
+    try:
+        return int(value) if isinstance(value, np.bool_) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def _shape_text(shape: tuple[Dim, ...]) -> str:

@@ -6,13 +6,14 @@ import ctypes
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from codegen.abi import (
     CONSTANTS_SYMBOL,
@@ -30,7 +31,6 @@ from codegen.object_code import read_object_code
 from codegen.runtime import openmp
 from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.jit import LoadedCode
-from codegen.runtime.library_file import why_not_opened
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
 from codegen.target import Target, host
 
@@ -47,6 +47,11 @@ _C_KEYWORDS: Final = frozenset((
         "switch", "true", "typedef", "union", "unsigned", "void", "volatile", "while",
 ))  # fmt: skip
 _C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "handle": "void*"}
+_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT: Final = struct.Struct("<IIQQQQQQ")
+_ELF_64_LITTLE: Final = b"\x7fELF\x02\x01"
+_ARCHITECTURES: Final = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
+"""By the numbers that ELF has for them."""
 
 
 def link_library(
@@ -201,7 +206,7 @@ def load_library(path: Path) -> LoadedCode:
     """Open a library that `link_library` wrote."""
     if not path.is_file():
         raise LinkError(f"there is no library {path}{': it is a directory' * path.is_dir()}")
-    reason = why_not_opened(path)
+    reason = _why_not_opened(path)
     if reason is not None:
         raise LinkError(f"the library {path} cannot be loaded: {reason}")
     runtime = openmp.runtime()
@@ -227,6 +232,44 @@ def load_library(path: Path) -> LoadedCode:
         {name: _address(library, kernel_symbol(name)) for name in names},
         library,
     )
+
+
+def _why_not_opened(path: Path) -> str | None:
+    """Return why the dynamic loader must not get a file, None if it may have it.
+
+    The loader believes the head of a file: it maps parts that a file which was cut short does not
+    have, and the process dies of SIGBUS when it touches them. Files that are no 64-bit ELF are left
+    to the loader, which refuses them itself.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        head = file.read(_HEADER.size)
+        if not head.startswith(_ELF_64_LITTLE) or len(head) < _HEADER.size:
+            return None
+        needed, machine = _needed_bytes(file, head)
+    if needed > size:
+        return f"the file is cut short: it has {size} of {needed} bytes; export or copy it again"
+    architecture = _ARCHITECTURES.get(machine, f"architecture {machine}")
+    if architecture != host.machine():
+        return f"its code is for {architecture}, and this machine is {host.machine()}"
+    return None
+
+
+def _needed_bytes(file: BinaryIO, head: bytes) -> tuple[int, int]:
+    """Return how long a file has to be for what its head names, and the number of its machine."""
+    fields = _HEADER.unpack(head)
+    machine, segments, sections = fields[2], fields[5], fields[6]
+    segment_size, segment_count, section_size, section_count = fields[9:13]
+    ends = [segments + segment_size * segment_count, sections + section_size * section_count]
+    if segment_size == _SEGMENT.size:
+        file.seek(segments)
+        table = file.read(segment_size * segment_count)
+        whole = len(table) - len(table) % segment_size
+        for entry in _SEGMENT.iter_unpack(table[:whole]):
+            offset, length = entry[2], entry[5]
+            ends.append(offset + length)
+    return max(ends), machine
 
 
 def embedded_program(code: LoadedCode) -> tuple[str, int] | None:

@@ -20,7 +20,8 @@ from codegen.signature import Signature
 from tensorir.errors import IRTypeError
 from tensorir.nodes.dtype import DataType
 
-_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+"""Makes a callable of the address of an entry, which takes the address of the slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Function:
         self.signature = signature
         self._call: Callable[[Any], int] = self._refuse
         if code.refusal is None:
-            self._call = _ENTRY(self.entry)
+            self._call = ENTRY(self.entry)
         self._checker = ArgumentChecker(signature)
         self._guard_pages = guard_pages
 

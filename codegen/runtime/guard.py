@@ -50,7 +50,8 @@ def _run_at(
     for low, high, start, pages, written in copies:
         if written and place == "end":
             ctypes.memmove(low, start, high - low)
-        _unprotect(pages)
+        _protect(_address(pages), len(pages), mmap.PROT_READ | mmap.PROT_WRITE)
+        pages.close()
     return status
 
 
@@ -63,11 +64,6 @@ def guarded_pages(nbytes: int, place: Literal["start", "end"]) -> tuple[mmap.mma
     _protect(base + _PAGE + inner, _PAGE, _PROT_NONE)
     first = base + _PAGE
     return pages, first if place == "start" else first + inner - nbytes
-
-
-def _unprotect(pages: mmap.mmap) -> None:
-    _protect(_address(pages), len(pages), mmap.PROT_READ | mmap.PROT_WRITE)
-    pages.close()
 
 
 def _address(pages: mmap.mmap) -> int:

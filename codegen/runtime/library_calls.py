@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from codegen.errors import ExecutionError, LinkError
-from codegen.library_call import Argument, ArrayArgument, LibraryCall, ScalarArgument, TextArgument
+from codegen.library_call import Argument, ArrayArgument, LibraryCall, TextArgument
 from codegen.library_functions import LibraryFunction, get_global_func, library_error, missing_text
 from codegen.runtime.ndarray import FIRST_ADDRESS, MEMORY, NDArray
 from tensorir.errors import IRTypeError, IRValueError
@@ -108,18 +108,15 @@ class _Site:
         if isinstance(argument, TextArgument):
             text = argument.text
             return lambda values: text
-        return self._scalar_reader(argument)
+        slot = self._slot({"float": "d", "uint": "Q"}.get(argument.kind, "q"))
+        if argument.kind == "bool":
+            return lambda values: bool(values[slot])
+        return operator.itemgetter(slot)
 
     def _slot(self, form: str) -> int:
         self._form += form
         self._slots += 1
         return self._slots - 1
-
-    def _scalar_reader(self, argument: ScalarArgument) -> _Reader:
-        slot = self._slot({"float": "d", "uint": "Q"}.get(argument.kind, "q"))
-        if argument.kind == "bool":
-            return lambda values: bool(values[slot])
-        return operator.itemgetter(slot)
 
     def _array_reader(self, argument: ArrayArgument) -> _Reader:
         kind, lanes = argument.dtype.element.to_numpy(), argument.dtype.lanes

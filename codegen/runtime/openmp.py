@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from codegen.abi import OPENMP_SYMBOLS
+from codegen.target.cpu_quota import system_text
 
 _RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)[-\w.]*\.(?:so|dylib)[\w.]*$")
 _SYSTEM_NAMES: Final = ("libgomp.so.1", "libomp.so", "libomp.so.5", "libiomp5.so", "libomp.dylib")
@@ -81,9 +82,6 @@ def _candidates() -> Iterator[str]:
 
 
 def _loaded() -> list[str]:
-    try:
-        text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    paths = (line.split(maxsplit=5)[-1] for line in text.splitlines())
+    lines = system_text(Path("/proc/self/maps")).splitlines()
+    paths = (line.split(maxsplit=5)[-1] for line in lines)
     return list(dict.fromkeys(p for p in paths if _RUNTIME.search(p)))

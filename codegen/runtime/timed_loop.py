@@ -98,21 +98,14 @@ done:
 
 
 @cache
-def _driver() -> tuple[Callable[..., None], Any]:
-    code = load_own(_DRIVER, ["tensorir_time_calls"])
-    kind = ctypes.CFUNCTYPE(
-        None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-    )
-    return kind(code["tensorir_time_calls"]), code
+def _loaded(text: str, symbol: str, *kinds: Any) -> tuple[Callable[..., None], Any]:
+    """Return a function of LLVM IR that takes arguments of these kinds, and what holds its code."""
+    code = load_own(text, [symbol])
+    return ctypes.CFUNCTYPE(None, *kinds)(code[symbol]), code
 
 
-@cache
-def _flusher() -> tuple[Callable[[int, int], None], Any]:
-    if host.machine() != "x86_64":
-        raise CodegenError("dropping memory from the caches needs an x86 CPU")
-    code = load_own(_FLUSH, ["tensorir_flush"])
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-    return kind(code["tensorir_flush"]), code
+_POINTER: Final = ctypes.c_void_p
+_INTEGER: Final = ctypes.c_int64
 
 
 def time_calls(entry: int, slots: Any, number: int, limit_seconds: float = 0.0) -> Batch:
@@ -122,7 +115,9 @@ def time_calls(entry: int, slots: Any, number: int, limit_seconds: float = 0.0) 
     call, which costs some 30 nanoseconds.
     """
     result = (ctypes.c_int64 * 3)()
-    _driver()[0](entry, slots, number, int(limit_seconds * 1e9), result)
+    kinds = (_POINTER, _POINTER, _INTEGER, _INTEGER, _POINTER)
+    run, _ = _loaded(_DRIVER, "tensorir_time_calls", *kinds)
+    run(entry, slots, number, int(limit_seconds * 1e9), result)
     return Batch(result[0], result[1] * 1e-9, result[2])
 
 
@@ -131,4 +126,7 @@ def flush_views(views: Iterable[ArrayView | None]) -> None:
     for view in views:
         if view is not None:
             low, high = view.extent_bytes()
-            _flusher()[0](low, high - low)
+            if host.machine() != "x86_64":
+                raise CodegenError("dropping memory from the caches needs an x86 CPU")
+            flush, _ = _loaded(_FLUSH, "tensorir_flush", _POINTER, _INTEGER)
+            flush(low, high - low)

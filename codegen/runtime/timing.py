@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -70,61 +70,53 @@ class Timeable(Protocol):
         ...
 
 
+@dataclass(eq=False, repr=False)
 class TimeEvaluator:
     """Times a function on given arguments; made by `Module.time_evaluator`."""
 
-    def __init__(
-        self,
-        function: Timeable,
-        number: int = 10,
-        repeat: int = 1,
-        min_repeat_ms: float = 0,
-        limit_zero_time_iterations: int = 100,
-        cooldown_interval_ms: float = 0,
-        repeats_to_cooldown: int = 1,
-        cache_flush_bytes: int = 0,
-        f_preproc: str | Callable[..., object] = "",
-    ) -> None:
-        if number < 1 or repeat < 1:
-            raise CodegenError(f"number and repeat are at least 1, got {number} and {repeat}")
-        if isinstance(f_preproc, str) and f_preproc not in ("", FLUSH_NON_FIRST):
+    function: Timeable
+    number: int = 10
+    """Calls a batch; it grows until a batch takes `min_repeat_ms`, and stays so."""
+    repeat: int = 1
+    min_repeat_ms: float = 0
+    limit_zero_time_iterations: int = 100
+    cooldown_interval_ms: float = 0
+    repeats_to_cooldown: int = 1
+    cache_flush_bytes: int = 0
+    f_preproc: str | Callable[..., object] = ""
+
+    def __post_init__(self) -> None:
+        if self.number < 1 or self.repeat < 1:
             raise CodegenError(
-                f"unknown f_preproc {f_preproc!r}; it is {FLUSH_NON_FIRST!r} or a Python callable"
+                f"number and repeat are at least 1, got {self.number} and {self.repeat}"
             )
-        self._function = function
-        self.number = number
-        """Calls a batch; it grows until a batch takes `min_repeat_ms`, and stays so."""
-        self._repeat = repeat
-        self._min_seconds = min_repeat_ms * 1e-3
-        self._zero_limit = limit_zero_time_iterations
-        self._cooldown = (cooldown_interval_ms * 1e-3, max(1, repeats_to_cooldown))
+        if isinstance(self.f_preproc, str) and self.f_preproc not in ("", FLUSH_NON_FIRST):
+            raise CodegenError(
+                f"unknown f_preproc {self.f_preproc!r}; it is {FLUSH_NON_FIRST!r} or a Python "
+                f"callable"
+            )
         self._flush_arrays: tuple[Any, Any] | None = None
-        if cache_flush_bytes > 0:
-            count = max(1, cache_flush_bytes // 4)
+        if self.cache_flush_bytes > 0:
+            count = max(1, self.cache_flush_bytes // 4)
             self._flush_arrays = (np.ones(count, np.int32), np.empty(count, np.int32))
-        self._preprocess = f_preproc
 
     def __call__(self, *args: Any) -> BenchmarkResult:
         """Return the times of `repeat` batches, after one call that is not timed."""
-        call = self._function.prepare(*args)
+        call = self.function.prepare(*args)
         call()
         results = []
-        for k in range(self._repeat):
-            self._prepare_repeat(args, call)
+        for k in range(self.repeat):
+            if callable(self.f_preproc):
+                self.f_preproc(*args)
+            elif self.f_preproc:
+                call.flush_from_caches(skip_first=True)
             results.append(self._one_repeat(call))
-            pause, every = self._cooldown
-            if pause > 0 and k % every == 0:
-                time.sleep(pause)
+            if self.cooldown_interval_ms > 0 and k % max(1, self.repeats_to_cooldown) == 0:
+                time.sleep(self.cooldown_interval_ms * 1e-3)
         return BenchmarkResult(tuple(results))
 
-    def _prepare_repeat(self, args: Sequence[Any], call: Prepared) -> None:
-        if callable(self._preprocess):
-            self._preprocess(*args)
-        elif self._preprocess:
-            call.flush_from_caches(skip_first=True)
-
     def _one_repeat(self, call: Prepared) -> float:
-        zeros = 0
+        zeros, least = 0, self.min_repeat_ms * 1e-3
         while True:
             if self._flush_arrays is not None:
                 source, target = self._flush_arrays
@@ -132,10 +124,10 @@ class TimeEvaluator:
             batch = call.time(self.number)
             if batch.seconds == 0:
                 zeros += 1
-            if batch.seconds >= self._min_seconds or zeros >= self._zero_limit:
+            if batch.seconds >= least or zeros >= self.limit_zero_time_iterations:
                 return batch.seconds / batch.runs
             one = batch.seconds / self.number
-            wanted = self._min_seconds / one + 1 if one > 0 else 0.0
+            wanted = least / one + 1 if one > 0 else 0.0
             self.number = int(max(wanted, self.number * _GROWTH + 1))
 
 

@@ -32,7 +32,7 @@ def quota_of(membership: Path, mounts: Path) -> int | None:
 
 def _folders(membership: Path, mounts: Path) -> Iterator[Path]:
     """Yield the folders of the groups this process is in, and of those around them."""
-    for line in _text(membership).splitlines():
+    for line in system_text(membership).splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
         if hierarchy == "0" and not controllers:
@@ -48,15 +48,16 @@ def _folders(membership: Path, mounts: Path) -> Iterator[Path]:
 
 
 def _quotas(folder: Path) -> Iterator[float]:
-    limits = [_text(folder / "cpu.max").split()]
-    limits.append([_text(folder / f"cpu.cfs_{what}_us").strip() for what in ("quota", "period")])
+    limits = [system_text(folder / "cpu.max").split()]
+    limits.append([system_text(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period")])
     for limit in limits:
         if len(limit) == 2 and all(word.isdecimal() for word in limit) and int(limit[1]) > 0:
             yield int(limit[0]) / int(limit[1])
 
 
-def _text(path: Path) -> str:
+def system_text(path: Path) -> str:
+    """Return what a file of the system says, stripped; nothing where there is none."""
     try:
-        return path.read_text(encoding="ascii", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""

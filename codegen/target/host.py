@@ -16,18 +16,19 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from codegen.errors import TargetError
-from codegen.target.cpu_quota import core_quota
+from codegen.target.cpu_quota import core_quota, system_text
 from codegen.target.presets import CPU_FEATURES
 
 _VARIABLE: Final = "TENSORIR_HOST"
 _CPU_DIR: Final = Path("/sys/devices/system/cpu")
+_CPU_INFO: Final = Path("/proc/cpuinfo")
 _IDENTITY: Final = (
     "vendor_id",
     "cpu family",
@@ -111,11 +112,10 @@ def is_made_up() -> bool:
 @cache
 def cpu_identity() -> str:
     """Return what the system says that tells CPU models apart; microcode does not count."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    text = system_text(_CPU_INFO)
+    if not text:
         return f"{platform.machine()} {platform.processor()}"
-    first = text.strip().split("\n\n")[0]
+    first = text.split("\n\n")[0]
     fields = dict(re.findall(r"^(.*?)\s*:\s*(.*)$", first, re.MULTILINE))
     return ", ".join(f"{name} {fields[name]}" for name in _IDENTITY if name in fields)
 
@@ -158,10 +158,7 @@ def cpu_features() -> frozenset[str]:
 
 @cache
 def _true_cpu_features() -> frozenset[str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return frozenset()
+    text = system_text(_CPU_INFO)
     found = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)
     words = found[1].split() if found else []
     return frozenset(_KERNEL_TO_LLVM.get(word, word) for word in words)
@@ -180,21 +177,19 @@ def architecture(name: str) -> str:
 
 def logical_cores() -> int:
     """Return how many hardware threads' worth of time this process may use."""
-    try:
-        return _within_quota(sum(len(core) for core in core_groups()))
-    except AttributeError:
-        return os.cpu_count() or 1
+    return _usable(lambda: sum(map(len, core_groups())))
 
 
 def physical_cores() -> int:
     """Return how many cores' worth of time, hyper-threads not counted, this process may use."""
+    return _usable(lambda: len(core_groups()))
+
+
+def _usable(count: Callable[[], int]) -> int:
     try:
-        return _within_quota(len(core_groups()))
+        cores = count()
     except AttributeError:
         return os.cpu_count() or 1
-
-
-def _within_quota(cores: int) -> int:
     quota = core_quota()
     return cores if quota is None else min(cores, quota)
 
@@ -211,9 +206,9 @@ def core_groups() -> list[frozenset[int]]:
     by_siblings: dict[object, set[int]] = {}
     for cpu in sorted(allowed):
         topology = _CPU_DIR / f"cpu{cpu}/topology"
-        core = _first_line(topology / "core_id") or str(cpu)
-        by_id.setdefault((_first_line(topology / "physical_package_id"), core), set()).add(cpu)
-        siblings = _first_line(topology / "thread_siblings_list") or str(cpu)
+        core = system_text(topology / "core_id") or str(cpu)
+        by_id.setdefault((system_text(topology / "physical_package_id"), core), set()).add(cpu)
+        siblings = system_text(topology / "thread_siblings_list") or str(cpu)
         by_siblings.setdefault(siblings, set()).add(cpu)
     # Some hypervisors give every virtual CPU core_id 0; the sibling lists are right there.
     groups = max(by_id, by_siblings, key=len)
@@ -225,18 +220,11 @@ def cache_sizes() -> CacheSizes:
     """Return the sizes of the data caches of core 0."""
     sizes = {"1": 0, "2": 0, "3": 0}
     for index in sorted((_CPU_DIR / "cpu0/cache").glob("index*")):
-        level = _first_line(index / "level")
-        if level in sizes and _first_line(index / "type") != "Instruction":
-            sizes[level] = _bytes(_first_line(index / "size"))
+        level = system_text(index / "level")
+        if level in sizes and system_text(index / "type") != "Instruction":
+            sizes[level] = _bytes(system_text(index / "size"))
     made_up = _made_up()
     return CacheSizes(made_up.l1 or sizes["1"], made_up.l2 or sizes["2"], made_up.l3 or sizes["3"])
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def _bytes(text: str) -> int:

@@ -34,13 +34,12 @@ from codegen.emit.convert import convert, float32_to_half, half_to_float32
 from codegen.emit.lanes import Formula, Lane
 from codegen.emit.llvm_types import is_half, register_type
 from codegen.vector_math import exponential, logarithm, trigonometric
-from codegen.vector_math.error_function import erf
 from codegen.vector_math.library import call_library, ldexp
-from codegen.vector_math.neighbour import next_after
 from codegen.vector_math.power import power
 from tensorir.nodes.dtype import FLOAT32, INT32, DataType
 from tensorir.nodes.expr import Call
 from tensorir.nodes.intrin import Op
+from tensorir.semantics import to_bits
 
 _FORMULAS: Final[dict[str, Callable[[Formula, Lane], Lane]]] = {
     "exp": exponential.exp,
@@ -52,7 +51,7 @@ _FORMULAS: Final[dict[str, Callable[[Formula, Lane], Lane]]] = {
     "log2": logarithm.log2,
     "log10": logarithm.log10,
     "log1p": logarithm.log1p,
-    "erf": erf,
+    "erf": exponential.erf,
     "sin": trigonometric.sin,
     "cos": trigonometric.cos,
     "tan": trigonometric.tan,
@@ -114,8 +113,25 @@ def _of_floats(f: FunctionEmitter, name: str, dtype: DataType, operands: list[st
 
 @emits_call("nextafter")
 def _next_after(f: FunctionEmitter, node: Call) -> str:
-    x = f.expr(node.args[0])
-    return next_after(f, x, f.expr(node.args[1]), node.dtype)
+    """Write the bits of a float, one up or down."""
+    dtype = node.dtype
+    x, y = f.expr(node.args[0]), f.expr(node.args[1])
+    w = number = Formula(f, dtype.bits, dtype.lanes)
+    x_bits, y_bits = (w.value(v, "i") for v in (x, y))
+    if is_half(dtype):
+        number = Formula(f, 32, dtype.lanes)
+        x, y = half_to_float32(f, x, dtype), half_to_float32(f, y, dtype)
+    a, b = number.value(x), number.value(y)
+    if number is w:
+        x_bits, y_bits = w.bits_of(a), w.bits_of(b)
+    shrinks = (a < b) ^ (a > 0)
+    moved = x_bits + w.select(shrinks, w.operand(-1, "i"), 1)
+    smallest = (y_bits & (1 << (dtype.bits - 1))) | 1
+    beside = w.select(a.equals(0), smallest, moved)
+    found = w.select(a.equals(b), y_bits, beside)
+    nan = to_bits(float("nan"), dtype.element)
+    result = w.select(a.compare("funo", b), w.operand(nan, "i"), found)
+    return result.text if number is not w else w.float_of_bits(result).text
 
 
 @emits_call("ldexp")

@@ -61,13 +61,13 @@ def _function(w: Formula, limit: float) -> str:
         f"{table} = private unnamed_addr constant i{64 * _WORDS} {_TWO_OVER_PI}, align 64",
     )
     name = global_name(local_symbol(f"reduce_large.f{w.bits}"))
-    if name not in text.defined:
-        text.defined.add(name)
-        for intrinsic, kind in (("ctlz.i256", "i256"), ("fma.f64", "double")):
-            operands = "i256, i1" if kind == "i256" else "double, double, double"
-            text.declare(f"llvm.{intrinsic}", f"declare {kind} @llvm.{intrinsic}({operands})")
-        text.declare("llvm.fabs.f64", "declare double @llvm.fabs.f64(double)")
-        text.functions.append(_definition(name, w.bits, limit, table))
+    for intrinsic, kind, operands in (
+        ("ctlz.i256", "i256", "i256, i1"),
+        ("fma.f64", "double", "double, double, double"),
+        ("fabs.f64", "double", "double"),
+    ):
+        text.declare(f"llvm.{intrinsic}", f"declare {kind} @llvm.{intrinsic}({operands})")
+    text.declare(name, _definition(name, w.bits, limit, table))
     return name
 
 

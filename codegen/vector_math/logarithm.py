@@ -32,9 +32,9 @@ def split(w: Formula, x: Lane) -> tuple[Lane, Lane]:
     lift = w.mantissa_bits + 1
     bits = w.bits_of(w.select(tiny, x * 2.0**lift, x))
     offset = bits - _SQRT_HALF_BITS[w.bits]
-    exponent = w.shifted_down(offset, w.mantissa_bits)
+    exponent = offset.apply("ashr", w.mantissa_bits)
     m = w.float_of_bits(bits - (exponent << w.mantissa_bits))
-    e = w.float_of(exponent - w.select(tiny, w.operand(lift, "i"), w.operand(0, "i")))
+    e = w.changed("sitofp", exponent - w.select(tiny, w.operand(lift, "i"), 0), "f")
     return m - 1.0, e
 
 
@@ -49,11 +49,11 @@ def _log1p_parts(w: Formula, f: Lane) -> tuple[Lane, Lane]:
     return half_square, s * w.fma(z, w.polynomial(z, c.LOG_64), half_square)
 
 
-def _finished(w: Formula, x: Lane, result: Lane) -> Lane:
-    """Return `result` with infinity, 0, negative numbers and NaN put right."""
+def _finished(w: Formula, x: Lane, result: Lane, pole: float = 0.0) -> Lane:
+    """Return `result` with infinity, the pole, what is below it and NaN put right."""
     result = w.select(x < math.inf, result, x)
-    result = w.select(x < 0.0, math.nan, result)
-    return w.select(x.equals(0.0), -math.inf, result)
+    result = w.select(x < pole, math.nan, result)
+    return w.select(x.equals(pole), -math.inf, result)
 
 
 def log(w: Formula, x: Lane) -> Lane:
@@ -99,13 +99,10 @@ def log1p(w: Formula, x: Lane) -> Lane:
     large = x > 2.0 ** (w.bias - 3)
     small_x = w.select(large, x * 0.25, x)
     offset = w.bits_of(small_x + 1.0) - _SQRT_HALF_BITS[w.bits]
-    exponent = w.shifted_down(offset, w.mantissa_bits)
+    exponent = offset.apply("ashr", w.mantissa_bits)
     # (1 + x) * 2**-e - 1 from x itself: the product is exact, so the one rounding is the sum's.
-    scale = w.float_of_bits(w.bits_of(w.const(1.0)) - (exponent << w.mantissa_bits))
+    scale = w.float_of_bits(w.bits_of(w.operand(1.0, "f")) - (exponent << w.mantissa_bits))
     f = small_x * scale + (scale - 1.0)
-    e = w.float_of(exponent + w.select(large, w.operand(2, "i"), w.operand(0, "i")))
-    result = _assembled(w, f, e)
-    result = w.select(x < math.inf, result, x)
-    result = w.select(x < -1.0, math.nan, result)
-    result = w.select(x.equals(-1.0), -math.inf, result)
+    e = w.changed("sitofp", exponent + w.select(large, w.operand(2, "i"), 0), "f")
+    result = _finished(w, x, _assembled(w, f, e), -1.0)
     return w.select(x.equals(0.0), x, result)

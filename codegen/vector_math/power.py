@@ -11,10 +11,9 @@ import math
 
 from codegen.emit.lanes import Formula, Lane
 from codegen.vector_math import coefficients as c
-from codegen.vector_math.exponential import LN2
+from codegen.vector_math.exponential import LN2, reduced_by_ln2
 from codegen.vector_math.logarithm import split
 
-_LOG2_E = 1.4426950408889634
 _TWO_THIRDS = (float.fromhex("0x1.5555555555555p-1"), float.fromhex("0x1.5555555555555p-55"))
 
 
@@ -32,11 +31,11 @@ def _power_32(w: Formula, size: Lane, y: Lane) -> Lane:
     s = f / (f + 2.0)
     logarithm = wide.fma(s, wide.polynomial(s * s, c.LOG2_FOR_POW_32), e)
     product = wide.value(exponent.text) * logarithm
-    clamped = wide.at_least(wide.at_most(product, 300.0), -300.0)
+    clamped = wide.clamped(product, -300.0, 300.0)
     n = wide.exponent(clamped)
     r = clamped - n.value
     result = wide.fma(r, wide.polynomial(r, c.EXP2_FOR_POW_32), 1.0) * wide.power_of_two(n)
-    return w.narrowed(result)
+    return w.changed("fptrunc", result, "f")
 
 
 def _power_64(w: Formula, size: Lane, y: Lane) -> Lane:
@@ -45,11 +44,11 @@ def _power_64(w: Formula, size: Lane, y: Lane) -> Lane:
     rest = w.fma(y, low, w.fma(y, high, -product))
     # Out of range the result is 0 or infinity, and the rest may be inf - inf.
     inside = w.abs(product) < 800.0
-    product = w.at_least(w.at_most(product, 800.0), -800.0)
+    product = w.clamped(product, -800.0, 800.0)
     rest = w.select(inside, rest, 0.0)
-    n = w.exponent(product, _LOG2_E)
-    r = w.fma(n.value, -LN2[64][1], w.fma(n.value, -LN2[64][0], product)) + rest
-    return w.scaled(w.fma(r * r, w.polynomial(r, c.EXP_64), r) + 1.0, n)
+    r, n = reduced_by_ln2(w, product)
+    r = r + rest
+    return w.scaled(w.fma(r * r, w.polynomial(r, c.EXP[64]), r) + 1.0, n)
 
 
 def _logarithm_in_two(w: Formula, x: Lane) -> tuple[Lane, Lane]:

@@ -34,7 +34,7 @@ def _reduced(w: Formula, x: Lane) -> tuple[Lane, Lane]:
         wide, double = w.widened(x)
         parts = _HALF_PI[:2] if w.has_fma else _HALF_PI_25
         remainder, quotient = _subtract_multiple(wide, double, parts)
-        r, q = w.narrowed(remainder), w.narrowed_bits(quotient)
+        r, q = w.changed("fptrunc", remainder, "f"), w.changed("trunc", quotient, "i")
     else:
         r, q = _subtract_multiple(w, x, _HALF_PI if w.has_fma else _HALF_PI_33)
     return reduce_large_lanes(w, x, r, q, _LIMIT[w.bits])
@@ -50,10 +50,10 @@ def _subtract_multiple(w: Formula, x: Lane, parts: tuple[float, ...]) -> tuple[L
 def _sin_cos(w: Formula, r: Lane) -> tuple[Lane, Lane]:
     """Return sine and cosine for |r| <= pi/4."""
     z = r * r
-    sine = w.fma(r * z, w.polynomial(z, c.SIN_32 if w.bits == 32 else c.SIN_64), r)
+    sine = w.fma(r * z, w.polynomial(z, c.SIN[w.bits]), r)
     half = z * 0.5
     head = 1.0 - half
-    tail = w.polynomial(z, c.COS_32 if w.bits == 32 else c.COS_64)
+    tail = w.polynomial(z, c.COS[w.bits])
     cosine = head + w.fma(z * z, tail, 1.0 - head - half)
     return sine, cosine
 

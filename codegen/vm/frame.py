@@ -12,7 +12,7 @@ import numpy as np
 
 from codegen.errors import ExecutionError
 from codegen.runtime.guard import guarded_pages
-from codegen.runtime.ndarray import NDArray, address_of, aligned_array
+from codegen.runtime.ndarray import NDArray, address_of, array
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
 from tensorir.errors import IRValueError
@@ -75,9 +75,7 @@ class Frame:
 
     def prepare(self, program: p.Program, sizes: dict[str, int], allocate: Allocator) -> None:
         """Make the parts that depend on the sizes of the parameters: temporaries, views, shapes."""
-        self.temporaries = []
-        for array in program.temporaries:
-            self.temporaries.append(self.place(array, sizes, allocate))
+        self.temporaries = [self.place(x, sizes, allocate) for x in program.temporaries]
         for register, operand in program.prepared:
             self.registers[register] = self.evaluate(operand, sizes)
         self.prepared_for = dict(sizes)
@@ -148,7 +146,5 @@ def copied(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(copied(part) for part in value)
     if isinstance(value, np.ndarray):
-        made = aligned_array(value.shape, value.dtype)
-        made[...] = value
-        return made
+        return array(value)
     return value

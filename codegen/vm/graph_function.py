@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -14,20 +14,12 @@ from codegen.runtime.array_view import view_of
 from codegen.runtime.ndarray import NDArray, address_of, aligned_array
 from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
-from codegen.vm.call_stack import needs_stack, run_steps
+from codegen.vm.call_stack import Runner, needs_stack, run_steps
 from codegen.vm.frame import Allocator, Frame, copied, guarded_array
 from codegen.vm.matching import Matcher, as_array
 from tensorir.errors import IRTypeError
 from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.dtype import DataType
-
-
-class Link(Protocol):
-    """Turns a step into a callable that runs it; `codegen.vm.steps` has that of every machine."""
-
-    def __call__(self, step: p.Step, owner: GraphFunction) -> Callable[[Frame], object]:
-        """Return the function that runs a step of `owner`."""
-        ...
 
 
 class GraphFunction:
@@ -177,12 +169,9 @@ class GraphFunction:
         for k, (pattern, arg) in enumerate(zip(program.parameters, args, strict=True)):
             matcher.place = f"{self.name}: argument {k + 1} "
             matcher.match(pattern, self._guarded(arg) if self._guard_pages else arg)
-        matcher.finish()
+        matcher.finish(program.sizes)
         if not self._has_sizes:
             return
-        for name, slot in program.sizes:
-            if name in sizes:
-                frame.slots[slot] = sizes[name]
         frame.sizes = sizes
         if frame.prepared_for != sizes:
             frame.prepare(program, sizes, self.allocate)
@@ -276,6 +265,8 @@ _BYTE: Final = np.dtype(np.uint8)
 _ALIGN_MASK: Final = ALIGNMENT - 1
 _empty: Final = np.empty
 _new: Final[Callable[..., NDArray]] = np.ndarray.__new__
+Link: TypeAlias = Callable[[p.Step, GraphFunction], Runner]
+"""Turns a step of a function into a callable; `codegen.vm.steps` has that of every machine."""
 _Quick = tuple[tuple[int, ...], "np.dtype[Any]", int, int]
 _Fresh = tuple[int, int, int, tuple[int, ...], "np.dtype[Any]"]
 

@@ -1,19 +1,75 @@
-"""The frame of a graph function while it is translated: slots, registers, sizes."""
+"""The frame of a graph function while it is translated, and the places of values in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.signature import Dim, dim_of
 from codegen.vm import program as p
 from codegen.vm.destinations import Path, fields_of
 from codegen.vm.segments import Address, Root
-from codegen.vm.values import Held, Known, Place, Value
-from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import struct_info as si
 from tensorir.rewriting.visit import collect_vars
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tensor at an address that machine code knows."""
+
+    address: Address
+    info: si.TensorStructInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A value that a register holds."""
+
+    register: int
+    info: si.StructInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A number, a string, a shape: a value that no tensor is a part of."""
+
+    operand: p.Operand
+    scalar: PrimExpr | None = None
+    extents: tuple[PrimExpr, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Memory that tensors share: where in the arena it starts."""
+
+    offset: int
+
+
+Value: TypeAlias = "Place | Held | Known | Storage | tuple[Value, ...]"
+
+
+def places_of(value: Value) -> list[Place]:
+    """Return the tensors of a value that machine code knows."""
+    if isinstance(value, tuple):
+        return [place for part in value for place in places_of(part)]
+    return [value] if isinstance(value, Place) else []
+
+
+def rebuilt(info: si.StructInfo, parts: Mapping[Path, Value], path: Path = ()) -> Value:
+    """Return the value whose parts are given by their paths."""
+    if isinstance(info, si.TupleStructInfo):
+        return tuple(rebuilt(x, parts, (*path, k)) for k, x in enumerate(info.elements))
+    return parts[path]
+
+
+def tensor_text(info: si.TensorStructInfo) -> str:
+    """Return dtype and shape as a person writes them."""
+    assert info.shape is not None
+    extents = (str(n.value if isinstance(n, IntImm) else n) for n in info.shape)
+    return f"{info.dtype}[{', '.join(extents)}]"
 
 
 @dataclass(slots=True)
@@ -94,21 +150,16 @@ class FrameLayout:
         given = set(sizes)
         return all(var in given for extent in info.shape for var in collect_vars(extent))
 
-    def expect(
-        self, name: str, info: si.StructInfo, roots: Mapping[Path, Root], path: Path = ()
-    ) -> tuple[p.Pattern, Value]:
+    def expect(self, name: str, info: si.StructInfo) -> tuple[p.Pattern, Value]:
         """Return the pattern for a value of which `info` is known, and the value.
 
         Sizes that `info` mentions for the first time are defined by it.
         """
         self.define_sizes([info])
         if isinstance(info, si.TensorStructInfo):
-            return self._expect_tensor(name, info, roots.get(path))
+            return self._expect_tensor(name, info)
         if isinstance(info, si.TupleStructInfo):
-            parts = [
-                self.expect(f"{name}[{k}]", part, roots, (*path, k))
-                for k, part in enumerate(info.elements)
-            ]
+            parts = [self.expect(f"{name}[{k}]", part) for k, part in enumerate(info.elements)]
             return p.TuplePattern(name, tuple(x for x, _ in parts)), tuple(v for _, v in parts)
         register = self.register()
         held = Held(register, info)
@@ -125,15 +176,13 @@ class FrameLayout:
             return p.ScalarPattern(name, str(info.dtype), value, register), known
         return p.AnyPattern(name, register), held
 
-    def _expect_tensor(
-        self, name: str, info: si.TensorStructInfo, root: Root | None
-    ) -> tuple[p.Pattern, Value]:
+    def _expect_tensor(self, name: str, info: si.TensorStructInfo) -> tuple[p.Pattern, Value]:
         shape = None if info.shape is None else self._dims(info.shape)
         dtype = None if info.dtype is None else str(info.dtype)
         if shape is None or dtype is None:
             register = self.register()
             return p.TensorPattern(name, shape, info.ndim, dtype, register), Held(register, info)
-        root = self.root(name, info) if root is None else root
+        root = self.root(name, info)
         pattern = p.TensorPattern(name, shape, info.ndim, dtype, root.register, root.slot)
         return pattern, Place(Address(root), info)
 

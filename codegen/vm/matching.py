@@ -7,11 +7,13 @@ the value, what was expected and what came.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
+from codegen.runtime.arguments import NUMBER, integer_of
 from codegen.runtime.array_view import view_of
 from codegen.runtime.ndarray import NDArray, address_of, array_over
 from codegen.signature import Dim, dim_text, evaluate_dim
@@ -47,8 +49,8 @@ class Matcher:
         else:
             self._keep(pattern.register, as_value(value))
 
-    def finish(self) -> None:
-        """Check the extents that had to wait for sizes."""
+    def finish(self, slots: Iterable[tuple[str, int]]) -> None:
+        """Check the extents that had to wait for sizes; put the sizes into their slots."""
         for name, place, dim, actual, whole in self._waiting:
             expected = evaluate_dim(dim, self.sizes)
             if expected is None:
@@ -57,6 +59,9 @@ class Matcher:
                 self._fail(
                     name, f"{place} is {actual}, expected {expected} ({dim_text(dim)}){whole}"
                 )
+        for name, slot in slots:
+            if name in self.sizes:
+                self.slots[slot] = self.sizes[name]
 
     def _keep(self, register: int, value: Any) -> None:
         if register != p.NONE:
@@ -137,17 +142,13 @@ class Matcher:
     def _scalar(self, pattern: p.ScalarPattern, value: Any) -> None:
         dtype = DataType(pattern.dtype)
         if not dtype.is_integral:
-            if not isinstance(value, (int, float, np.integer, np.floating)):
+            if not isinstance(value, NUMBER):
                 self._wrong_kind(pattern.name, "a number", value)
             self._keep(pattern.register, float(value))
             return
-        if isinstance(value, (bool, np.bool_)):
-            number = int(value)
-        else:
-            try:
-                number = operator.index(value)
-            except TypeError:
-                self._wrong_kind(pattern.name, f"an integer for {dtype}", value)
+        number = integer_of(value)
+        if number is None:
+            self._wrong_kind(pattern.name, f"an integer for {dtype}", value)
         low, high = integer_limits(dtype)
         if not low <= number <= high:
             self._fail(pattern.name, f"{number} does not fit {dtype}")

@@ -156,10 +156,6 @@ def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
     start = time.perf_counter()
     prepared()
     total = time.perf_counter() - start - recorder.spent
-    return _report(name, recorder, total)
-
-
-def _report(name: str, recorder: _Recorder, total: float) -> Report:
     rows = tuple(
         Row(*key, len(times), sum(times) * 1e6, 100 * sum(times) / total if total else 0.0)
         for key, times in recorder.times.items()

@@ -307,14 +307,9 @@ class Description:
 
 
 _CLASSES: Final[dict[str, Any]] = {
-    kind.__name__: kind
-    for kind in (
-        Register, CopyOf, View, Literal, Shape, Size, Pack,
-        TensorPattern, TuplePattern, ShapePattern, ScalarPattern, AnyPattern,
-        Fresh, Run, CallLibrary, CallGraph, Branch, Match, Allocate, Assemble,
-        Program, Description,
-    )
-}  # fmt: skip
+    name: kind for name, kind in dict(globals()).items() if is_dataclass(kind)
+}
+"""The classes of this module by name, which is how a description tells them apart."""
 
 
 def _to_data(value: Any) -> Any:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from codegen.errors import LinkError
-from codegen.library_functions import (
-    LibraryFunction,
-    get_global_func,
-    library_error,
-    missing_text,
-)
-from codegen.runtime.module import Module
+from codegen.library_functions import LibraryFunction, get_global_func, library_error, missing_text
+from codegen.runtime.function import ENTRY, Function
 from codegen.vm import program as p
 from codegen.vm.call_stack import BranchChoice, FrameCall, Runner
 from codegen.vm.executable import Executable
@@ -24,19 +18,16 @@ from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.matching import Matcher, as_array, as_value
 from tensorir.errors import IRValueError
 
-_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-
 
 class MachineCode:
     """A run of machine code on the slots of a frame."""
 
     __slots__ = ("_call", "_fail", "entry")
 
-    def __init__(self, module: Module, symbol: str) -> None:
-        function = module[symbol]
+    def __init__(self, function: Function) -> None:
         self.entry = function.entry
         """Address of the entry that takes the slots."""
-        self._call = _ENTRY(function.entry)
+        self._call = ENTRY(function.entry)
         self._fail = function.fail
 
     def __call__(self, frame: Frame) -> None:
@@ -46,65 +37,23 @@ class MachineCode:
             self._fail(status)
 
 
-class Linker:
-    """Makes steps of one machine runnable."""
+def _call_library(step: p.CallLibrary, function: LibraryFunction, owner: GraphFunction) -> Runner:
+    name, arguments, binding = step.function, step.arguments, step.binding
+    enter = None if step.result is None else _entering(step.result, binding, owner)
 
-    def __init__(
-        self,
-        module: Module,
-        library: Mapping[str, LibraryFunction],
-        functions: Mapping[str, GraphFunction],
-    ) -> None:
-        self._module = module
-        self._library = library
-        self._functions = functions
+    def run(frame: Frame) -> None:
+        registers = frame.registers
+        args = [registers[k] for k in arguments]
+        try:
+            result = function(*args)
+        except Exception as problem:
+            raise library_error(name, args, problem, binding) from problem
+        if enter is not None:
+            enter(frame, _independent(result, args))
+        elif result is not None:
+            _refuse_new_array(name, args, result, binding)
 
-    def __call__(self, step: p.Step, owner: GraphFunction) -> Runner:
-        """Return the function that runs a step of `owner`."""
-        if isinstance(step, p.Run):
-            return MachineCode(self._module, step.symbol)
-        if isinstance(step, p.CallLibrary):
-            return self._call_library(step, owner)
-        if isinstance(step, p.CallGraph):
-            enter = _entering(step.result, step.binding, owner)
-            return FrameCall(self._functions, step.function, step.arguments, enter)
-        if isinstance(step, p.Branch):
-            then = [owner.link(part, owner) for part in step.then]
-            otherwise = [owner.link(part, owner) for part in step.otherwise]
-            return BranchChoice(step.condition, then, otherwise)
-        if isinstance(step, p.Match):
-            return _match(step, owner)
-        if isinstance(step, p.Allocate):
-            return _allocate(step, owner)
-        return _assemble(step)
-
-    def _call_library(self, step: p.CallLibrary, owner: GraphFunction) -> Runner:
-        function, arguments = self._library[step.function], step.arguments
-        name, binding = step.function, step.binding
-        enter = None if step.result is None else _entering(step.result, binding, owner)
-
-        def run(frame: Frame) -> None:
-            registers = frame.registers
-            args = [registers[k] for k in arguments]
-            try:
-                result = function(*args)
-            except Exception as problem:
-                raise library_error(name, args, problem, binding) from problem
-            if enter is not None:
-                enter(frame, _independent(result, args))
-            elif result is not None:
-                _refuse_new_array(name, args, result, binding)
-
-        return run
-
-
-def _match(step: p.Match, owner: GraphFunction) -> Runner:
-    enter, value = _entering(step.pattern, step.binding, owner), step.value
-    return lambda frame: enter(frame, frame.registers[value])
-
-
-def _allocate(step: p.Allocate, owner: GraphFunction) -> Runner:
-    return lambda frame: frame.place(step.array, frame.sizes, owner.allocate)
+    return run
 
 
 def _assemble(step: p.Assemble) -> Runner:
@@ -121,13 +70,10 @@ def _entering(
     slots = owner.program.sizes
 
     def enter(frame: Frame, value: Any) -> None:
-        sizes = frame.sizes
-        matcher = Matcher(f"{binding}: value of ", frame.slots, frame.registers, sizes)
+        place = f"{binding}: value of "
+        matcher = Matcher(place, frame.slots, frame.registers, frame.sizes)
         matcher.match(pattern, value)
-        matcher.finish()
-        for name, slot in slots:
-            if name in sizes:
-                frame.slots[slot] = sizes[name]
+        matcher.finish(slots)
 
     return enter
 
@@ -135,9 +81,7 @@ def _entering(
 def _refuse_new_array(name: str, args: Sequence[Any], result: Any, binding: str) -> None:
     """Raise LibraryFunctionError for an array that was returned where it had to be written."""
     array = None if isinstance(result, np.generic) else as_array(result)
-    if array is not None and not any(
-        isinstance(arg, np.ndarray) and np.may_share_memory(array, arg) for arg in args
-    ):
+    if array is not None and not _is_in_memory_of(args, array):
         problem = IRValueError(
             "it returned a new array, which nothing takes; results are written to the last "
             "argument(s): out[...] = result"
@@ -150,11 +94,14 @@ def _independent(value: Any, args: Sequence[Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(_independent(part, args) for part in value)
     value = as_value(value)
-    if isinstance(value, np.ndarray) and any(
+    return copied(value) if _is_in_memory_of(args, value) else value
+
+
+def _is_in_memory_of(args: Sequence[Any], value: Any) -> bool:
+    """Say whether a value is an array that an argument may share memory with."""
+    return isinstance(value, np.ndarray) and any(
         isinstance(arg, np.ndarray) and np.may_share_memory(value, arg) for arg in args
-    ):
-        return copied(value)
-    return value
+    )
 
 
 def linked_functions(
@@ -173,9 +120,28 @@ def linked_functions(
         calls = "; ".join(f"{name} by {', '.join(where)}" for name, where in missing.items())
         raise LinkError(f"{missing_text(list(missing))}. They are called: {calls}")
     functions: dict[str, GraphFunction] = {}
-    link: Link = Linker(executable.module, library, functions)
-    if watch is not None:
-        link = watch(link)
+
+    def linked(step: p.Step, owner: GraphFunction) -> Runner:
+        if isinstance(step, p.Run):
+            return MachineCode(executable.module[step.symbol])
+        if isinstance(step, p.CallLibrary):
+            return _call_library(step, library[step.function], owner)
+        if isinstance(step, p.CallGraph):
+            enter = _entering(step.result, step.binding, owner)
+            return FrameCall(functions, step.function, step.arguments, enter)
+        if isinstance(step, p.Branch):
+            then = [owner.link(part, owner) for part in step.then]
+            otherwise = [owner.link(part, owner) for part in step.otherwise]
+            return BranchChoice(step.condition, then, otherwise)
+        if isinstance(step, p.Match):
+            enter, value = _entering(step.pattern, step.binding, owner), step.value
+            return lambda frame: enter(frame, frame.registers[value])
+        if isinstance(step, p.Allocate):
+            array = step.array
+            return lambda frame: frame.place(array, frame.sizes, owner.allocate)
+        return _assemble(step)
+
+    link = linked if watch is None else watch(linked)
     for program in executable.description.programs:
         functions[program.name] = GraphFunction(
             program, executable.constants, link, executable.guard_pages

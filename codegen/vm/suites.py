@@ -9,9 +9,8 @@ from codegen.errors import CodegenError
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.destinations import Destinations, Path
-from codegen.vm.layout import FrameLayout
+from codegen.vm.layout import FrameLayout, Held, Known, Place, Storage, Value, tensor_text
 from codegen.vm.segments import Address, Root
-from codegen.vm.values import Held, Known, Place, Storage, Value, tensor_text
 from tensorir.memory.alignment import aligned
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
@@ -25,14 +24,6 @@ class Suite:
 
     steps: list[p.Step] = field(default_factory=list)
     operations: list[seg.Operation] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A run of machine code, before it is written as a tensor function."""
-
-    symbol: str
-    operations: tuple[seg.Operation, ...]
 
 
 class SuiteWriter:
@@ -51,7 +42,8 @@ class SuiteWriter:
         self._suite = Suite()
         self._branches = 0
         """The number of branches that the open suite is inside of."""
-        self._segments: list[Segment] = []
+        self._segments: dict[str, tuple[seg.Operation, ...]] = {}
+        """The runs of machine code by symbol, before they are written as tensor functions."""
         self._checks: list[p.Step] = []
         """Checks of sizes before anything runs."""
         self._prepared: list[tuple[int, p.Operand]] = []
@@ -77,7 +69,7 @@ class SuiteWriter:
         if not self._suite.operations:
             return
         symbol = f"{self._name}.part{len(self._segments)}"
-        self._segments.append(Segment(symbol, tuple(self._suite.operations)))
+        self._segments[symbol] = tuple(self._suite.operations)
         self._suite.operations.clear()
         self._suite.steps.append(p.Run(symbol, function, self._binding, operands))
 

@@ -8,23 +8,15 @@ of machine code, which other functions call without Python.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.constants import ConstantPool
 from codegen.vm.destinations import Path, fields_of
+from codegen.vm.layout import Held, Known, Place, Storage, Value, places_of, rebuilt, tensor_text
 from codegen.vm.segments import Address, Root
-from codegen.vm.suites import Segment, Suite, SuiteWriter
-from codegen.vm.values import (
-    Held,
-    Known,
-    Place,
-    Storage,
-    Value,
-    places_of,
-    rebuilt,
-    tensor_text,
-)
+from codegen.vm.suites import Suite, SuiteWriter
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
@@ -85,9 +77,8 @@ class Translation(SuiteWriter):
             for root in results.values()
             if root.info is not None and root.register in given
         )
-        single = len(self._suite.steps) <= 1 and all(
-            isinstance(s, p.Run) for s in self._suite.steps
-        )
+        runs = [step for step in self._suite.steps if isinstance(step, p.Run)]
+        single = len(runs) == len(self._suite.steps) <= 1
         tensors = all(
             isinstance(x, p.TensorPattern) and x.slot != p.NONE for x in p.leaves(parameters)
         )
@@ -98,11 +89,9 @@ class Translation(SuiteWriter):
             and len(fresh) == len(results) == len(given) == len(parts)
             and not self._temporaries
         )
-        if single and not self._suite.steps:
-            self._segments.append(Segment(self._name, ()))
-            self._suite.steps.append(p.Run(self._name))
-        elif single:
-            self._rename_only_segment()
+        if single:
+            self._segments = {self._name: next(iter(self._segments.values()), ())}
+            self._suite.steps = [replace(run, symbol=self._name) for run in runs or [p.Run("")]]
         return p.Program(
             self._name,
             parameters,
@@ -132,19 +121,12 @@ class Translation(SuiteWriter):
             self._layout.constants,
             constant_bytes,
         )
-        return {s.symbol: writer.function(s.symbol, s.operations) for s in self._segments}
-
-    def _rename_only_segment(self) -> None:
-        (segment,) = self._segments
-        (step,) = self._suite.steps
-        assert isinstance(step, p.Run)
-        self._segments = [Segment(self._name, segment.operations)]
-        self._suite.steps = [p.Run(self._name, step.function, step.binding, step.operands)]
+        return {name: writer.function(name, part) for name, part in self._segments.items()}
 
     # ------------------------------------------------------------------------- parameters, results
 
     def _parameter(self, param: g.GraphVar) -> p.Pattern:
-        pattern, value = self._layout.expect(param.name, param.struct_info, {})
+        pattern, value = self._layout.expect(param.name, param.struct_info)
         self._values[param] = value
         return p.as_written(pattern) if param in self._written else pattern
 
@@ -169,17 +151,15 @@ class Translation(SuiteWriter):
     def _bindings(self, body: g.SeqExpr) -> None:
         for binding in body.bindings:
             self._binding = _written(binding).name
+            var, value = binding.var, binding.value
             if isinstance(binding, g.MatchCast):
-                self._values[binding.var] = self._match(binding)
-                continue
-            self._values[binding.var] = self._bound(binding.var, binding.value)
-
-    def _bound(self, var: g.GraphVar, value: g.GraphExpr) -> Value:
-        if isinstance(value, g.If):
-            return self._if(var, value)
-        if isinstance(value, g.GraphCall):
-            return self._call(var, value)
-        return self._value(value)
+                self._values[var] = self._match(binding)
+            elif isinstance(value, g.If):
+                self._values[var] = self._if(var, value)
+            elif isinstance(value, g.GraphCall):
+                self._values[var] = self._call(var, value)
+            else:
+                self._values[var] = self._value(value)
 
     def _value(self, expr: g.GraphExpr) -> Value:
         if isinstance(expr, g.GraphVar):
@@ -222,7 +202,7 @@ class Translation(SuiteWriter):
         ):
             return value
         register = self._hold(value)
-        pattern, result = self._layout.expect(binding.var.name, binding.struct_info, {})
+        pattern, result = self._layout.expect(binding.var.name, binding.struct_info)
         self._step(p.Match(register, pattern, f"{self._name}: {self._binding}"))
         return result
 
@@ -342,7 +322,7 @@ class Translation(SuiteWriter):
         place = f"{self._name}: {self._binding} = {function.symbol}"
         self._close()
         if not si.is_void(call.struct_info):
-            pattern, value = self._layout.expect(self._binding, call.struct_info, {})
+            pattern, value = self._layout.expect(self._binding, call.struct_info)
             self._own.update(v.address.root for v in places_of(value))
         self._step(p.CallLibrary(function.symbol, registers, pattern, place))
         return value
@@ -356,7 +336,11 @@ class Translation(SuiteWriter):
             for place, info in zip(places, infos, strict=True):
                 assert isinstance(info, si.TensorStructInfo)
                 self._require(place, info, f"an argument of {name}")
-            value = self._result_memory(var, callee.ret_struct_info)
+            parts: dict[Path, Value] = {}
+            for path, info in fields_of(callee.ret_struct_info):
+                assert isinstance(info, si.TensorStructInfo)
+                parts[path] = self._memory_for(var, path, info)
+            value = rebuilt(callee.ret_struct_info, parts)
             self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
             inner: list[seg.Argument] = [v.address for v in (*places, *places_of(value))]
             inner += [seg.CalleeArena(), Address(self._layout.constants)]
@@ -368,18 +352,10 @@ class Translation(SuiteWriter):
             return value
         registers = tuple(self._hold(value) for value in arguments)
         self._close()
-        pattern, value = self._layout.expect(self._binding, call.struct_info, {})
+        pattern, value = self._layout.expect(self._binding, call.struct_info)
         self._own.update(v.address.root for v in places_of(value))
         self._step(p.CallGraph(name, registers, pattern, f"{self._name}: {self._binding}"))
         return value
-
-    def _result_memory(self, var: g.GraphVar, info: si.StructInfo, path: Path = ()) -> Value:
-        if isinstance(info, si.TupleStructInfo):
-            return tuple(
-                self._result_memory(var, part, (*path, k)) for k, part in enumerate(info.elements)
-            )
-        assert isinstance(info, si.TensorStructInfo)
-        return self._memory_for(var, path, info)
 
     # ------------------------------------------------------------------------------------ branches
 

@@ -32,6 +32,9 @@ class Operand:
     An annotation has it: `Annotated[StmtSRef, LoopOperand()]`. A kind of one's own says what it
     accepts (`accept_one`), and, where that is not a handle, a number, text, an index map or a
     sequence of those, how a trace stores it (`stored`, `checked`) and prints it (`text`).
+
+    A user's argument goes through `accept`, one that is read from JSON or text through `taken` and
+    `checked`; both give the recorded form, which `resolve` turns into what the function gets.
     """
 
     role: str = "input"
@@ -100,9 +103,10 @@ class Operand:
         return list(value) if self.spread else [value]
 
     def taken(self, param: Parameter, entries: list[Any]) -> Any:
-        """Take the entries of a value from the front of a list, and return what `stored` got.
+        """Take the entries of a value from the front of a list, and return them as one value.
 
-        There are `width` entries at least, unless they are spread.
+        `checked` makes of it what `stored` got. There are `width` entries at least, unless they are
+        spread.
         """
         if not self.spread:
             return entries.pop(0)

@@ -40,8 +40,6 @@ which Ansor does not know; a workload may also be a PrimFunc or a module; `apply
 from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
 from search.auto_scheduler.extract_tasks import extract_tasks
 from search.auto_scheduler.hardware_params import HardwareParams
-from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
-from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.database import to_database
 from search.auto_scheduler.log.file import (
     RecordReader,
@@ -59,7 +57,7 @@ from search.auto_scheduler.log.record import (
     recover_measure_input,
 )
 from search.auto_scheduler.search_task import SearchTask
-from search.auto_scheduler.steps.compute_dag import ComputeDAG
+from search.auto_scheduler.steps.compute_dag import ComputeDAG, LayoutRewriteOption
 from search.auto_scheduler.steps.loop_steps import (
     AnnotateStep,
     FollowFusedSplitStep,
@@ -81,7 +79,7 @@ from search.auto_scheduler.steps.stage_steps import (
 from search.auto_scheduler.steps.state import State
 from search.auto_scheduler.steps.step import Step, StepError, TraceStep
 from search.auto_scheduler.tuning.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
-from search.auto_scheduler.tuning.cost_model import RandomModel, XGBModel
+from search.auto_scheduler.tuning.cost_model import XGBModel
 from search.auto_scheduler.tuning.options import LocalBuilder, LocalRunner, TuningOptions
 from search.auto_scheduler.tuning.policy import EmptyPolicy, SearchPolicy, SketchPolicy
 from search.auto_scheduler.tuning.preload import (
@@ -92,10 +90,12 @@ from search.auto_scheduler.tuning.preload import (
 from search.auto_scheduler.tuning.sketch_params import SketchParams
 from search.auto_scheduler.tuning.task_scheduler import TaskScheduler
 from search.auto_scheduler.workload_registry import (
+    compatible_factor,
     make_workload_key,
     register_workload,
     workload_of,
 )
+from search.cost_model import RandomModel
 from search.records.measure_error_no import MeasureErrorNo
 
 __all__ = [

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.database import BestOfLogs
 from search.auto_scheduler.log.file import load_records, placed_records
+from search.auto_scheduler.workload_registry import compatible_factor
 from search.database.module_equality import anchor_block
 from search.dispatch.find_schedule import FoundSchedule, find_schedule, say_if_missing
 from search.dispatch.history import History

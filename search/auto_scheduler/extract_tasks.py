@@ -12,8 +12,8 @@ from codegen.history import can_be_scheduled
 from codegen.target import as_target
 from search.arg_info import ArgInfo
 from search.auto_scheduler.hardware_params import HardwareParams
-from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.search_task import SearchTask
+from search.auto_scheduler.steps.compute_dag import LayoutRewriteOption
 from search.auto_scheduler.workload_registry import register_program
 from search.database.module_equality import anchor_block
 from search.errors import TuningError

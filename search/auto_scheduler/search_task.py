@@ -12,17 +12,18 @@ from codegen import Target
 from codegen.target import as_target
 from schedule import Schedule
 from search.auto_scheduler.hardware_params import HardwareParams
-from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
-from search.auto_scheduler.steps.compute_dag import ComputeDAG
+from search.auto_scheduler.steps.compute_dag import ComputeDAG, LayoutRewriteOption
 from search.auto_scheduler.workload_registry import (
     Workload,
     make_workload_key,
     name_and_args,
-    program_of,
     register_tensors,
     workload_of,
 )
+from search.context import normalize_mod
 from search.errors import TuningError, blamed_on
+from search.records.record_lines import target_of_line
+from tensorir import te
 from tensorir.function import IRModule
 from tensorir.nodes.buffer import Buffer
 
@@ -90,8 +91,8 @@ class SearchTask:
             workload_key,
             target,
             hardware_params,
+            "" if target_host is None else str(target_host),
             layout_rewrite_option,
-            target_host="" if target_host is None else str(target_host),
             desc=desc,
         )
         if compute_dag is not None:
@@ -103,21 +104,21 @@ class SearchTask:
     def of_log(
         cls,
         workload_key: str,
-        target: Target,
-        hardware_params: HardwareParams | None = None,
+        target: str,
+        numbers: Any = None,
         target_host: str = "",
         layout_rewrite_option: int | None = None,
         task_input_names: Sequence[str] = (),
     ) -> Self:
-        """Return a task as a log describes it; what its workload is, is asked only when needed."""
+        """Return the task of a row of a log, of which old ones end early.
+
+        What its workload is, is asked only when needed.
+        """
         task = cls.__new__(cls)
+        machine = None if numbers is None else HardwareParams.from_numbers(numbers)
+        wanted = target_of_line(target)
         task._describe(
-            workload_key,
-            target,
-            hardware_params,
-            layout_rewrite_option,
-            target_host=target_host,
-            task_input_names=task_input_names,
+            workload_key, wanted, machine, target_host, layout_rewrite_option, task_input_names
         )
         return task
 
@@ -126,9 +127,8 @@ class SearchTask:
         workload_key: str,
         target: Target,
         hardware_params: HardwareParams | None,
+        target_host: str,
         layout_rewrite_option: int | None,
-        *,
-        target_host: str = "",
         task_input_names: Sequence[str] = (),
         desc: str = "",
     ) -> None:
@@ -167,7 +167,8 @@ class SearchTask:
         """The program, a module whose one function is `main`; TuningError if there is none."""
         workload = self.workload
         with blamed_on(f"the workload {self.name!r}", lambda: f"the arguments {self.args}"):
-            return program_of(workload)
+            func = te.create_prim_func(workload) if isinstance(workload, list) else workload
+            return normalize_mod(func)
 
     @cached_property
     def compute_dag(self) -> ComputeDAG | None:

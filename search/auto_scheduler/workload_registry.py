@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
 from search.autotvm.arguments import as_tuples, deserialize_args, serialize_args
 from search.context import normalize_mod
 from search.database.module_equality import unnamed
 from search.errors import TuningError, blamed_on
+from search.kinds import like_or_all
 from tensorir import te
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.function import IRModule, PrimFunc
@@ -120,13 +120,6 @@ def workload_of(workload_key: str) -> Workload:
     )
 
 
-def program_of(workload: Workload) -> IRModule:
-    """Return a workload as the search wants it: a module whose one function is `main`."""
-    if isinstance(workload, list):
-        return normalize_mod(te.create_prim_func(workload))
-    return normalize_mod(workload)
-
-
 def name_and_args(workload_key: str) -> tuple[str, tuple[Any, ...]]:
     """Return the name and the arguments of a key, lists as tuples; TuningError if it is none."""
     try:
@@ -138,6 +131,42 @@ def name_and_args(workload_key: str) -> tuple[str, tuple[Any, ...]]:
             f'a workload key is JSON of ["name", argument, ...], got {workload_key!r}'
         )
     return values[0], as_tuples(values[1:])
+
+
+def compatible_factor(workload_key: str, recorded_key: str) -> float | None:
+    """Return how many times the work of a recorded workload another one is, None if that is open.
+
+    They are compatible if they have the same function and as many arguments, those within shapes
+    counted, and each positive integer is a multiple of the recorded one, while all else is equal.
+    The factor is the product of the ratios: shapes (8, 3, 224, 224) and (1, 3, 112, 112) give 32.
+
+    The rule takes every integer for an extent. A stride is none, so a factor only orders records;
+    whether a schedule fits a program is decided on the program, by `search.find_schedule`.
+    """
+    name, args = name_and_args(workload_key)
+    recorded_name, recorded_args = name_and_args(recorded_key)
+    wanted, recorded = list(_flat(args)), list(_flat(recorded_args))
+    if name != recorded_name or len(wanted) != len(recorded):
+        return None
+    factor = 1.0
+    for ours, theirs in zip(wanted, recorded, strict=True):
+        if type(ours) is int and type(theirs) is int and ours > 0 and theirs > 0:
+            if ours % theirs:
+                return None
+            factor *= ours // theirs
+        elif type(ours) is not type(theirs) or ours != theirs:
+            return None
+    return factor
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """Yield the arguments and the elements of lists among them, in order."""
+    for one in value:
+        if isinstance(one, (list, tuple)):
+            yield ("a list of", len(one))
+            yield from _flat(one)
+        else:
+            yield one
 
 
 def _name_of(function: Any) -> str:
@@ -155,13 +184,8 @@ def _identity(function: Callable[..., Any]) -> str:
 
 
 def _unknown(name: str) -> TuningError:
-    close = get_close_matches(name, _functions, 3)
-    hint = (
-        f"do you mean {' or '.join(map(repr, close))}"
-        if close
-        else (f"registered are {sorted(_functions)}" if _functions else "none is registered")
-    )
     return TuningError(
-        f"there is no workload {name!r}; {hint}. Import the module that registers it, "
-        "write @register_workload before the function, or make the tasks of its network first"
+        f"there is no workload {name!r}; {like_or_all(name, _functions)}. Import the module that "
+        "registers it, write @register_workload before the function, or make the tasks of its "
+        "network first"
     )

@@ -63,11 +63,11 @@ from search.autotvm.measure.runner import LocalRunner, Runner
 from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
 from search.autotvm.schedule_task import task_of_space
 from search.autotvm.space.annotate import AnnotateEntity, AnnotateSpace
-from search.autotvm.space.axes import Axis, VirtualAxis
 from search.autotvm.space.config import Config
 from search.autotvm.space.config_space import ConfigSpace
 from search.autotvm.space.entity import ConfigEntity
 from search.autotvm.space.fallback import FallbackConfigEntity
+from search.autotvm.space.knob import Axis, VirtualAxis
 from search.autotvm.space.option import OtherOptionEntity, OtherOptionSpace
 from search.autotvm.space.reorder import ReorderEntity, ReorderSpace
 from search.autotvm.space.split import SplitEntity, SplitSpace

@@ -6,23 +6,21 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tqdm import TqdmWarning
 
-from search.arg_info import ArgInfo
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.record import append_to_file, check_protocol, encode
-from search.autotvm.si_prefix import checked_si_prefix, in_si_unit
-from search.context import normalize_mod
-from search.database import Database, TuningRecord
+from search.autotvm.tuner.evolution_tuner import commit
+from search.autotvm.tuner.tuner import Callback, Tuner, checked_si_prefix, in_si_unit
+from search.database import Database
 from search.records.appended_file import PathLike
 from search.records.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
     from typing import TextIO
-
-    from search.autotvm.tuner.tuner import Callback, Tuner
 
 with warnings.catch_warnings():
     # In a notebook without widgets the bar is text; that needs no warning.
@@ -55,9 +53,7 @@ def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback
             file_out.flush()
 
     if isinstance(file_out, (str, os.PathLike)):
-        folder = os.path.dirname(os.fspath(file_out))
-        if folder:
-            os.makedirs(folder, exist_ok=True)
+        Path(file_out).parent.mkdir(parents=True, exist_ok=True)
     return log
 
 
@@ -73,36 +69,26 @@ def log_to_database(database: Database | RecordStore) -> Callback:
             if not isinstance(database, Database):
                 database.save(inp, result)
             elif result.error_no == MeasureErrorNo.NO_ERROR:
-                commit_record(database, inp, result)
+                commit(database, inp.task.instantiate(inp.config), inp.target, result)
 
     return store
 
 
-def commit_record(database: Database, inp: MeasureInput, result: MeasureResult) -> None:
-    """Store a measurement that succeeded in a database of the search."""
-    sch = inp.task.instantiate(inp.config)
-    database.commit_tuning_record(
-        TuningRecord(
-            sch.trace,
-            database.commit_workload(normalize_mod(sch.initial_mod)),
-            [float(cost) for cost in result.costs],
-            inp.target,
-            ArgInfo.from_entry_func(sch.mod),
-        )
-    )
+class ProgressBar:
+    """A callback that shows how many of `total` trials are done, and the current and best speed.
 
+    Nothing is shown where the logger `autotvm` tells of each trial.
+    """
 
-class _Bar:
-    """A line that tells how far a tuner is and how fast the last and the best trial were."""
-
-    def __init__(self, total: int, prefix: str, si_prefix: str) -> None:
-        self._si_prefix = si_prefix
+    def __init__(self, total: int, prefix: str = "", si_prefix: str = "G") -> None:
+        self._si_prefix = checked_si_prefix(si_prefix)
         silent = logger.isEnabledFor(logging.DEBUG)
         self._bar = tqdm(total=total, desc=prefix.strip() or None, unit="trial", disable=silent)
 
     def __call__(
         self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
+        """Show trials."""
         speeds = [in_si_unit(tuner.flops(result), self._si_prefix) for result in results]
         best = in_si_unit(tuner.best_flops, self._si_prefix)
         unit = f"{self._si_prefix.strip()}FLOPS"
@@ -114,12 +100,7 @@ class _Bar:
             self._bar.close()
 
 
-def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
-    """Show how many of `total` trials are done, and the current and best speed.
-
-    Nothing is shown where the logger `autotvm` tells of each trial.
-    """
-    return _Bar(total, prefix, checked_si_prefix(si_prefix))
+progress_bar = ProgressBar
 
 
 class Monitor:

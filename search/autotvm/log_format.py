@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -59,7 +59,7 @@ class TemplateLog(LogFormat):
             of_run = path.name in (TRIALS_FILE, RECORD_FILE, WORKLOAD_FILE, SQL_FILE)
             hint = f"; it is a file of a run, explain its directory {path.parent}"
             raise TemplateError(f"no line of {path} is a record{hint if of_run else ''}")
-        trials = _trials(list(records.values()), MOST_PROGRAMS)
+        trials = list(_trials(list(records.values()), MOST_PROGRAMS))
         best = min(records, key=lambda number: records[number][1].mean_cost)
         with path.open(encoding="utf-8", errors="replace") as file:
             text = next(islice(file, best - 1, None))
@@ -95,7 +95,7 @@ def records_to_table(log: LogSource, resources: bool | int = True) -> LogTable:
         if Path(log).is_dir():
             return LogTable(known_trials(Path(log), resources))
         log = load_from_file(log)
-    return LogTable(_trials(list(log), resources))
+    return LogTable(list(_trials(list(log), resources)))
 
 
 def compare(log_a: LogSource, log_b: LogSource) -> LogComparison:
@@ -110,12 +110,9 @@ def compare(log_a: LogSource, log_b: LogSource) -> LogComparison:
 # ------------------------------------------------------------------------------------- measurements
 
 
-def _trials(records: Sequence[Record], resources: bool | int) -> list[Trial]:
-    return list(_measured(records, spread_out(len(records), resources)))
-
-
-def _measured(records: Sequence[Record], made: Container[int]) -> Iterator[Trial]:
-    """Yield the measurements of a log, with the resources of those at the places `made`."""
+def _trials(records: Sequence[Record], resources: bool | int) -> Iterator[Trial]:
+    """Yield the measurements of a log, with the resources of as many as `resources` says."""
+    made = spread_out(len(records), resources)
     tasks: dict[tuple[Any, str], Task] = {}
     taken: dict[tuple[int, str], Resources | None] = {}
     for place, (inp, result) in enumerate(records):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, TypeVar, overload
 
 import cloudpickle
@@ -15,6 +14,7 @@ from search.autotvm.arguments import args_to_workload, deserialize_args
 from search.autotvm.dispatch import ApplyConfig, DispatchContext
 from search.autotvm.errors import TemplateError
 from search.autotvm.space.config import Config
+from search.kinds import like_or_all
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,15 +122,9 @@ def lookup_template(name: str) -> Template:
 
 def unknown_template(name: str) -> TemplateError:
     """Return the error for a name that no template has."""
-    close = get_close_matches(str(name), TASK_TABLE, 3)
-    hint = (
-        f"do you mean {' or '.join(map(repr, close))}"
-        if close
-        else (f"registered are {sorted(TASK_TABLE)}" if TASK_TABLE else "none is registered")
-    )
     return TemplateError(
-        f"there is no template {name!r}; {hint}. The module that registers it may not be imported, "
-        "or a log may have an older name of it"
+        f"there is no template {name!r}; {like_or_all(str(name), TASK_TABLE)}. The module that "
+        "registers it may not be imported, or a log may have an older name of it"
     )
 
 

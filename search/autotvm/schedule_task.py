@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from schedule import Schedule, ScheduleError, Trace, TraceError
 from schedule.decisions.domain import MOST_LISTED, plain_decision
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
-from search.autotvm.flops import compute_flop
 from search.autotvm.space.config import Config, trace_of
 from search.autotvm.space.config_space import ConfigSpace
 from search.autotvm.space.entity import ConfigEntity
 from search.autotvm.space.option import OtherOptionEntity
-from search.autotvm.task import Task
+from search.autotvm.task import Task, compute_flop
 from search.context import TuneContext
 from search.spaces.design_space import DesignSpace
 from tensorir import structural_hash
@@ -61,8 +59,7 @@ class ScheduleTask(Task):
         InstantiationError where a primitive or a postprocessor refuses it.
         """
         assert self._mod is not None
-        entities: Mapping[str, Any] = {name: config[name] for name in self._names}
-        decisions = tuple(plain_decision(entities[name].val) for name in self._names)
+        decisions = tuple(plain_decision(config[name].val) for name in self._names)
         sch = Schedule(self._mod, seed=_SEED, error_render_level="none")
         try:
             self.design.trace_of(decisions).apply_to_schedule(sch, remove_postproc=True)

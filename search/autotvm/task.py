@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from codegen import Target
 from schedule import Schedule, ScheduleError, Trace
 from search.autotvm.arguments import Workload, serialize_args
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
-from search.autotvm.flops import compute_flop
 from search.autotvm.registration import MissingTask, Template, lookup_template, unknown_template
 from search.autotvm.space.config import Config
 from search.autotvm.space.config_space import ConfigSpace
 from search.context import normalize_mod
 from search.errors import TuningError
+from search.measuring.flops import OperationCounter
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import IntImm, IterVar
+from tensorir.rewriting.visit import children
 
 if TYPE_CHECKING:
     from search.autotvm.space.entity import ConfigEntity
     from tensorir.function import IRModule
+    from tensorir.nodes.node import Node
 
 logger = logging.getLogger("autotvm")
 
@@ -195,3 +200,40 @@ def _first_valid(space: ConfigSpace) -> int:
     if index is None:
         raise KnobError("the filter of the space lets no configuration through")
     return index
+
+
+def compute_flop(mod: IRModule) -> float:
+    """Return the number of operations of a program, scheduled or not.
+
+    The iterations of each innermost block times the operations of what it stores: binary
+    arithmetic, comparisons and logic count 1, casts, calls and loads only what is in them, a choice
+    its condition and the dearer side, indices and initial values nothing. Iterations are those of
+    the block, so that guards and tails of loops do not count.
+
+    TemplateError where that gives nothing or extents are not constant: `cfg.add_flop` says it.
+    """
+    total = sum(_operations(func.body) for func in mod.prim_funcs().values())
+    if total <= 0:
+        raise TemplateError(
+            "the program does no arithmetic that is counted; say how many operations it does with "
+            "cfg.add_flop(n) in the template"
+        )
+    return total
+
+
+def _operations(node: Node) -> float:
+    """Return the operations in the innermost blocks of a statement."""
+    if not isinstance(node, s.Block):
+        return sum(map(_operations, children(node)))
+    each = _operations(node.body) or OperationCounter(comparisons=True).stmt(node.body)
+    return each * prod(_extent(axis) for axis in node.iter_vars)
+
+
+def _extent(axis: IterVar) -> int:
+    extent = None if axis.dom is None else axis.dom.extent
+    if not isinstance(extent, IntImm):
+        raise TemplateError(
+            f"the extent of {axis.var.name} is not constant; say how many operations the program "
+            "does with cfg.add_flop(n) in the template"
+        )
+    return extent.value

@@ -305,8 +305,12 @@ class _OtherBlocks:
         for block in self._handles.values():
             if not self._is_untouched(block) or not is_spatial(self._sch.get_sref(block)):
                 continue
-            if not succeeds(self._sch.reverse_compute_inline, block):
-                self._compute_at_tile(block)
+            inlined = succeeds(self._sch.reverse_compute_inline, block)
+            if inlined or not self._sch.get_producers(block):
+                continue
+            for loop in reversed(self._tile_loops()):
+                if succeeds(self._sch.reverse_compute_at, block, loop, preserve_unit_loops=True):
+                    break
 
     def run_in_parallel(self) -> None:
         """Run the blocks that are as they were in parallel, each over its outer spatial loops."""
@@ -323,13 +327,6 @@ class _OtherBlocks:
             with contextlib.suppress(ScheduleError):
                 fused = loops[0] if len(outer) == 1 else self._sch.fuse(*(lp for lp, _ in outer))
                 self._sch.parallel(fused)
-
-    def _compute_at_tile(self, block: BlockRV) -> None:
-        if not self._sch.get_producers(block):
-            return
-        for loop in reversed(self._tile_loops()):
-            if succeeds(self._sch.reverse_compute_at, block, loop, preserve_unit_loops=True):
-                return
 
     def _tile_loops(self) -> list[LoopRV]:
         """Return the loops in which the anchor finishes one tile of more than one element each."""

@@ -151,7 +151,7 @@ def find_schedule(
         others = [r for r in answers[0] if not same_structure(r.workload.mod, program)]
     else:
         like = database.records_like(program, wanted, module_equality, _OF_EACH)
-        others = sorted(like, key=_seconds)
+        others = sorted(like, key=lambda record: record.mean_seconds)
     for record in others[:_ATTEMPTS]:
         adapted = _adapted(schedule_by_anchor, program, record, wanted)
         if adapted is not None:
@@ -165,10 +165,6 @@ def find_schedule(
 
 def _time(record: TuningRecord) -> str:
     return f"{record.mean_seconds * 1e6:.4g} us" if record.run_secs else "no time"
-
-
-def _seconds(record: TuningRecord) -> float:
-    return record.mean_seconds
 
 
 def _own(program: IRModule, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
@@ -195,14 +191,12 @@ def _compatible(
 ) -> FoundSchedule | None:
     """Return a schedule after a record of a program with shorter loops, None without one."""
     found = [(p, *known) for p in programs for known in _of_shorter(database, p, target)]
-    found.sort(
-        key=lambda entry: (not same_target(entry[1].target, target), entry[2] * _seconds(entry[1]))
-    )
-    for program, record, factor in found[:_ATTEMPTS]:
+    ranked = [(not same_target(r.target, target), f * r.mean_seconds) for _, r, f in found]
+    for place in sorted(range(len(found)), key=ranked.__getitem__)[:_ATTEMPTS]:
+        program, record, factor = found[place]
         sch = _adapted(schedule_by_compatible, program, record, target)
         if sch is not None:
-            other = not same_target(record.target, target)
-            return FoundSchedule(sch, record, "compatible", factor, other)
+            return FoundSchedule(sch, record, "compatible", factor, ranked[place][0])
     return None
 
 

@@ -140,7 +140,7 @@ def apply_history(mod: IRModule, history: History, target: str | Target | None =
     result = mod.clone()
     for name, schedule in _found_in(mod, history, target).items():
         if schedule is not None:
-            result[name] = under_its_name(mod.prim_funcs()[name], schedule.func)
+            result[name] = schedule[1]
     return result
 
 
@@ -154,12 +154,13 @@ def find_schedules(
 
     For the arguments see `apply_database`.
     """
-    return _found_in(mod, History(database, **options), target)
+    found = _found_in(mod, History(database, **options), target)
+    return {name: schedule and schedule[0] for name, schedule in found.items()}
 
 
 def _found_in(
     mod: IRModule, history: History, target: str | Target | None
-) -> dict[str, FoundSchedule | None]:
+) -> dict[str, tuple[FoundSchedule, PrimFunc] | None]:
     return {
         name: _found(name, func, history, target)
         for name, func in sorted(mod.prim_funcs().items())
@@ -185,11 +186,13 @@ def under_its_name(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
 
 def _found(
     name: str, func: PrimFunc, history: History, target: str | Target | None
-) -> FoundSchedule | None:
+) -> tuple[FoundSchedule, PrimFunc] | None:
+    """Return what is known of a function, and the function so scheduled."""
     found = history.find(func, target, name)
+    scheduled = None
     if found is not None:
         try:
-            under_its_name(func, found.func)
+            scheduled = under_its_name(func, found.func)
         except (IRValueError, IRTypeError) as error:
             logger.warning(
                 'Function "%s": the schedule that was found changes its parameters, and is not '
@@ -199,14 +202,14 @@ def _found(
             )
             return None
     logger.info('Function "%s": %s', name, found or "no schedule was found")
-    return found
+    return None if found is None or scheduled is None else (found, scheduled)
 
 
 def _of_current(name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
     """Return the scheduled form of a function that the current history knows, None without one."""
     history = History.current()
     found = None if history is None else _found(name, func, history, target)
-    return None if found is None else under_its_name(func, found.func)
+    return None if found is None else found[1]
 
 
 set_history(_of_current)

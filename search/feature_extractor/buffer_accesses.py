@@ -11,8 +11,8 @@ from search.feature_extractor.stored_program import (
     Loop,
     Store,
     StoredProgram,
-    index_interval,
     loop_vars,
+    region_extents,
 )
 from tensorir.arith.const_interval import Interval
 from tensorir.nodes.buffer import Buffer
@@ -51,19 +51,14 @@ class BufferAccess:
         return self.buffer.dtype.nbytes
 
 
-@dataclass(eq=False, slots=True)
-class MemoryBehaviour:
-    """The memory traffic of a store."""
-
-    buffers: list[BufferAccess]
-    touched_bytes: list[float]
-    """For each loop, innermost first: bytes touched in all its iterations together."""
-
-
 def memory_behaviour(
     store: Store, program: StoredProgram, touched: Touched, cache_line: int
-) -> MemoryBehaviour:
-    """Describe a store; `touched` holds the elements that earlier stores touch, and is added to."""
+) -> tuple[list[BufferAccess], list[float]]:
+    """Return the accesses of a store, and for each loop the bytes touched in all its iterations.
+
+    Loops are innermost first. `touched` holds the elements that earlier stores touch, and is added
+    to.
+    """
     buffers = _collect(store, program)
     loops = store.loops[::-1]
     ranges: dict[Var, Interval] = {}
@@ -73,7 +68,7 @@ def memory_behaviour(
         under = touched.setdefault(loop, {})
         total = 0.0
         for access in buffers:
-            access.widths = _widths(access, ranges)
+            access.widths = region_extents([(one, ranges) for one in access.accesses])
             elements = prod(access.widths)
             under.setdefault(access.buffer, []).append(elements)
             total += elements * access.item_bytes
@@ -85,7 +80,7 @@ def memory_behaviour(
         if loops:
             _measure(access, loops, iterations, cache_line)
             _find_reuse(access, loops, touched, item_bytes)
-    return MemoryBehaviour(buffers, touched_bytes)
+    return buffers, touched_bytes
 
 
 def _collect(store: Store, program: StoredProgram) -> list[BufferAccess]:
@@ -103,15 +98,6 @@ def _collect(store: Store, program: StoredProgram) -> list[BufferAccess]:
                 load.buffer, READ, [load], program.shapes[load.buffer]
             )
     return list(found.values())
-
-
-def _widths(access: BufferAccess, ranges: dict[Var, Interval]) -> list[int]:
-    widths = []
-    for dim in range(len(access.shape)):
-        bounds = [index_interval(one, dim, ranges) for one in access.accesses]
-        low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
-        widths.append(max(0, high - low + 1))
-    return widths
 
 
 def _measure(access: BufferAccess, loops: list[Loop], iterations: int, cache_line: int) -> None:

@@ -38,6 +38,9 @@ from search.spaces.design_space import Decisions, DesignSpace
 from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm
 
+_Form: TypeAlias = tuple[ProgramShape, Expressions]
+"""The structure that points with the same places have, and its numbers."""
+
 Places: TypeAlias = "tuple[Decision | None, ...]"
 """The decisions of the sites that the structure of the program depends on."""
 
@@ -125,14 +128,6 @@ class PlaceRule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """The structure that points with the same places have, and its numbers."""
-
-    program: ProgramShape
-    numbers: Expressions
-
-
-@dataclass(frozen=True, slots=True)
 class _Probe:
     """A point that was replayed."""
 
@@ -202,10 +197,9 @@ class CompiledSpace:
         found = []
         for places, members in self._by_places(asked, entries).items():
             self._asked[places] += len(members)
-            form = self._form(places)
-            if form is not None:
-                numbers = form.numbers.at(entries[:, members])
-                found.append((form.program, numbers, members_of[members]))
+            if (form := self._form(places)) is not None:
+                program, numbers = form
+                found.append((program, numbers.at(entries[:, members]), members_of[members]))
         return found
 
     def withdraw(self, point: Decisions) -> None:
@@ -269,7 +263,7 @@ class CompiledSpace:
                 return None
             found = self._search(places, lambda probe: probe.numbers)
             program = None if found is None else _common(found[1])
-            self._forms[places] = _Form(program, found[0]) if found and program else None
+            self._forms[places] = (program, found[0]) if found and program else None
         return self._forms[places]
 
     def _rule(self, before: Places) -> PlaceRule | None:

@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 
 from search.feature_extractor.execution import Execution
-from search.feature_extractor.machine import Machine
+from search.feature_extractor.machine import CACHE_LINE, PAGE, Machine
 from search.feature_extractor.nests import Array, Nest
 
 CACHES: Final = slice(0, 3)
 """The levels that keep lines."""
 PAGES: Final = slice(3, 5)
 """The levels that keep the addresses of pages."""
-_KIND: Final = (0, 0, 0, 1, 1)
+_KIND: Final = [0, 0, 0, 1, 1]
 """Of each level, 0 if it keeps lines and 1 if it keeps pages."""
 
 
@@ -59,19 +59,18 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
     lost = np.zeros_like(kept)
     kept_entries = np.ones((levels, count))
     lost_entries = np.zeros((levels, count))
-    kind = list(_KIND)
     tile, streams = touched[:, 0].sum(0), touched[:, 2].copy()
     done = inside.copy()
     for part in (how.run, how.outer):
         for place in np.flatnonzero((part > 1).any(1))[::-1]:
             trips = part[place]
             more = done[place] * (trips - 1)
-            below = touched[:, kind]
+            below = touched[:, _KIND]
             for k in np.flatnonzero(~still[:, place].all(1)):
                 spans[k] = spans[k] + nest.steps[k][:, place] * more
                 touched[k], crowded[k] = boxes[k].measure(spans[k])
             done[place] *= trips
-            full = np.repeat((touched.sum(0)[kind] / room)[None], len(boxes), 0)
+            full = np.repeat((touched.sum(0)[_KIND] / room)[None], len(boxes), 0)
             left, kept_entries = kept_entries, np.minimum(kept_entries, _stays(full[0]))
             lost_entries = (lost_entries + left - kept_entries) * trips
             with_sets = full[:, : crowded.shape[1]]
@@ -82,7 +81,7 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
             lost = lost * trips + (before - kept) * below * once
         if part is how.run:
             tile, streams = touched[:, 0].sum(0), touched[:, 2].copy()
-    line = machine.line
+    line = CACHE_LINE
     # What fits as a whole is there already when a kernel runs again.
     total = touched[:, 0].sum(0)
     return Footprints(tile * line, streams, total * line, lost, kept_entries + lost_entries)
@@ -100,8 +99,6 @@ class _Box:
         self._shape = shape
         self._item = item
         self._packed = packed
-        self._line = machine.line
-        self._page = machine.page
         sizes = np.concatenate([shape[1:], np.ones((min(1, len(shape)), shape.shape[-1]))])
         self._strides: Array = sizes[::-1].cumprod(0)[::-1] * item
         """The bytes by which a step in each dimension moves."""
@@ -109,7 +106,7 @@ class _Box:
         common = np.gcd(self._strides.astype(np.int64), ways[:, None, None])
         self._places: Array = ways[:, None, None] / common
         """How many places in a way of a cache the steps of each dimension lead to."""
-        self._sets: Array = (ways / machine.line)[:, None]
+        self._sets: Array = (ways / CACHE_LINE)[:, None]
         self._ways: Array = np.array(machine.rooms)[: len(ways), None] / self._sets
 
     def measure(self, span: Array) -> tuple[Array, Array]:
@@ -123,7 +120,7 @@ class _Box:
         if self._packed:
             # Panels lie in the order in which they are read.
             volume = span.prod(0) * self._item
-            amounts = [np.maximum(1, volume / size) for size in (self._line, self._page)]
+            amounts = [np.maximum(1, volume / size) for size in (CACHE_LINE, PAGE)]
             return np.array([*amounts, np.ones_like(volume)]), np.zeros(
                 (len(self._ways), span.shape[1])
             )
@@ -134,11 +131,11 @@ class _Box:
         run = np.where(row, span, 1).prod(0) * self._item
         rows = np.where(row, 1, span)
         count = rows.prod(0)
-        width = 1 + (run - self._item) / self._line
+        width = 1 + (run - self._item) / CACHE_LINE
         lines = count * width
         extent = ((span - 1) * self._strides).sum(0)
-        pages = np.minimum(count * (1 + (run - self._item) / self._page), 1 + extent / self._page)
+        apart = 1 + extent / PAGE
+        pages = np.minimum(count * (1 + (run - self._item) / PAGE), apart)
         reached = np.minimum(self._sets, width) * np.minimum(rows, self._places).prod(1)
         taken = lines / (np.minimum(self._sets, reached) * self._ways)
-        streams = np.minimum(count, 1 + extent / self._page)
-        return np.array([lines, pages, streams]), taken
+        return np.array([lines, pages, np.minimum(count, apart)]), taken

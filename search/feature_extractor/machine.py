@@ -35,8 +35,6 @@ class Machine:
     """The sizes of a way of the first two: addresses so far apart share a set."""
     tlb: tuple[int, int]
     """The pages whose addresses are at hand, and those that the second table has."""
-    line: int
-    page: int
     cores: int
     fma_units: float
     """Multiply-adds of whole vectors a cycle."""
@@ -57,7 +55,7 @@ class Machine:
     @property
     def rooms(self) -> tuple[float, ...]:
         """What each level holds: lines of the caches, then pages of the tables of addresses."""
-        return (*(size / self.line for size in self.caches), *self.tlb)
+        return (*(size / CACHE_LINE for size in self.caches), *self.tlb)
 
     @property
     def level_cycles(self) -> tuple[float, ...]:
@@ -80,8 +78,6 @@ class Machine:
             (caches.l1, caches.l2, caches.l3),
             (L1_WAY if target.architecture == "x86_64" else L1_WAY_ELSEWHERE, L2_WAY),
             core.tlb,
-            CACHE_LINE,
-            PAGE,
             target.num_cores or 1,
             target.fma_units if speed is None else _halves(_FALLS_SHORT * speed.fma_units),
             target.fma_latency if speed is None else _halves(speed.fma_latency),

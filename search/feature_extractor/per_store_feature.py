@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from math import log2, prod
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from search.feature_extractor.buffer_accesses import (
     BufferAccess,
-    MemoryBehaviour,
     Touched,
     memory_behaviour,
 )
@@ -43,23 +42,13 @@ SELECT: Final = 15
 COUNT: Final = 16
 
 _SORTS: Final[dict[type[PrimExpr], int]] = {
-    e.Add: FLOAT_ADD,
-    e.Sub: FLOAT_ADD,
+    **dict.fromkeys((e.Add, e.Sub), FLOAT_ADD),
     e.Mul: FLOAT_MUL,
-    e.Div: FLOAT_DIV,
-    e.Mod: FLOAT_DIV,
-    e.FloorDiv: FLOAT_DIV,
-    e.FloorMod: FLOAT_DIV,
-    e.Min: FLOAT_COMPARE,
-    e.Max: FLOAT_COMPARE,
-    e.EQ: FLOAT_COMPARE,
-    e.NE: FLOAT_COMPARE,
-    e.LT: FLOAT_COMPARE,
-    e.LE: FLOAT_COMPARE,
-    e.GT: FLOAT_COMPARE,
-    e.GE: FLOAT_COMPARE,
+    **dict.fromkeys((e.Div, e.Mod, e.FloorDiv, e.FloorMod), FLOAT_DIV),
+    **dict.fromkeys((e.Min, e.Max, *e.COMPARISONS), FLOAT_COMPARE),
 }
 
+_KINDS: Final = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
 _PER_BUFFER: Final = 18
 _EMBEDDED: Final = (
     ("softmax",),
@@ -95,18 +84,17 @@ def _count(node: PrimExpr, scope: Bindings, counts: list[int]) -> None:
     if kind is Select and not any(isinstance(part, BufferLoad) for part in walk(node)):
         return
     sort = _SORTS.get(kind)
-    if sort is not None:
-        counts[sort if node.dtype.is_float else sort + INT_OFFSET] += 1
-    elif kind in (e.And, e.Or, e.Not):
+    if kind in (e.And, e.Or, e.Not):
         counts[BOOL] += 1
     elif kind is Select:
         counts[SELECT] += 1
     elif isinstance(node, Call):
         is_math = isinstance(node.op, Op) and node.op.effect == Effect.PURE
         sort = FLOAT_MATH if is_math else FLOAT_CALL
-        counts[sort if node.dtype.is_float else sort + INT_OFFSET] += 1
     elif isinstance(node, Var):
         _count_index(node, scope, counts)
+    if sort is not None:
+        counts[sort if node.dtype.is_float else sort + INT_OFFSET] += 1
     for child in children(node):
         if isinstance(child, PrimExpr):
             _count(child, scope, counts)
@@ -181,10 +169,16 @@ class PerStoreFeature(FeatureExtractor):
             touched: Touched = {}
             for store in program.stores:
                 memory = memory_behaviour(store, program, touched, self.cache_line_bytes)
-                rows[store.access.buffer] = [*self._row(store, program, memory), *suffix]
+                rows[store.access.buffer] = [*self._row(store, program, *memory), *suffix]
         return np.array(list(rows.values()), np.float64).reshape(-1, self.feature_vector_length)
 
-    def _row(self, store: Store, program: StoredProgram, memory: MemoryBehaviour) -> list[float]:
+    def _row(
+        self,
+        store: Store,
+        program: StoredProgram,
+        buffers: Sequence[BufferAccess],
+        touched_bytes: list[float],
+    ) -> list[float]:
         loops = store.loops
         iterations = prod(loop.extent for loop in loops)
         counts = arithmetic_counts(store.value, store.access.scope)
@@ -192,16 +186,11 @@ class PerStoreFeature(FeatureExtractor):
         unroll = next((loop.unroll_step for loop in reversed(loops) if loop.unroll_step > 0), 0)
         return [
             *(_slog(count * iterations) for count in counts),
-            *_loop_kind(loops, ForKind.VECTORIZED),
-            *_loop_kind(loops, ForKind.UNROLLED),
-            *_loop_kind(loops, ForKind.PARALLEL),
+            *chain.from_iterable(_loop_kind(loops, kind) for kind in _KINDS),
             *(0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
-            *self._buffers(memory.buffers),
+            *self._buffers(buffers),
             *_intensity_curve(
-                loops,
-                memory.touched_bytes,
-                float_operations,
-                self.arith_intensity_curve_num_samples,
+                loops, touched_bytes, float_operations, self.arith_intensity_curve_num_samples
             ),
             *_allocation(store, program, iterations),
             _slog(iterations),
@@ -209,7 +198,7 @@ class PerStoreFeature(FeatureExtractor):
             _slog(unroll),
         ]
 
-    def _buffers(self, buffers: list[BufferAccess]) -> list[float]:
+    def _buffers(self, buffers: Sequence[BufferAccess]) -> list[float]:
         ordered = sorted(buffers, key=lambda b: (-b.lines, -b.bytes, b.buffer.name))
         features = [value for b in ordered[: self.buffers_per_store] for value in _buffer(b)]
         return features + [0.0] * (_PER_BUFFER * self.buffers_per_store - len(features))
@@ -286,13 +275,10 @@ def _allocation(store: Store, program: StoredProgram, iterations: int) -> list[f
 
 
 def _workload_embedding(mod: IRModule) -> list[float]:
+    nodes = (node for func in mod.prim_funcs().values() for node in walk(func.body))
     flags = [0.0] * len(_EMBEDDED)
-    for func in mod.prim_funcs().values():
-        for node in walk(func.body):
-            if isinstance(node, Block):
-                name = node.name_hint.lower()
-                for k, words in enumerate(_EMBEDDED):
-                    if any(word in name for word in words):
-                        flags[k] = 1.0
-                        break
+    for name in (node.name_hint.lower() for node in nodes if isinstance(node, Block)):
+        found = (k for k, words in enumerate(_EMBEDDED) if any(word in name for word in words))
+        for k in islice(found, 1):
+            flags[k] = 1.0
     return flags

@@ -20,6 +20,7 @@ from search.feature_extractor.nests import (
     Term,
     Work,
 )
+from search.feature_extractor.stored_program import common_prefix
 from search.spaces.annotations import (
     AUTO_TENSORIZE,
     PACKED,
@@ -30,19 +31,17 @@ from search.spaces.annotations import (
     VECTORIZE,
 )
 from tensorir.comparison.equal import structural_equal
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import IRModule
 from tensorir.nodes import expr as e
-from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import (
     Block,
     BlockRealize,
     BufferStore,
-    Evaluate,
     For,
     ForKind,
-    IfThenElse,
     LetStmt,
     SeqStmt,
     Stmt,
@@ -132,7 +131,7 @@ def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
     """Return the structure of a scheduled program and its numbers."""
     reader = _Reader()
     for func in mod.prim_funcs().values():
-        reader.function(func)
+        reader.stmt(func.body, _Place())
     return reader.result()
 
 
@@ -147,39 +146,26 @@ class _Reader:
         self.packed: set[Buffer] = set()
         self.limits = dict.fromkeys(LIMITS, -1)
 
-    def function(self, func: PrimFunc) -> None:
-        self._stmt(func.body, _Place())
-
     # ----------------------------------------------------------------------------------- statements
 
-    def _stmt(self, node: Stmt, at: _Place) -> None:
+    def stmt(self, node: Stmt, at: _Place) -> None:
         if isinstance(node, For):
             self._loop(node, at)
         elif isinstance(node, BlockRealize):
             self._block(node, at)
-        elif isinstance(node, SeqStmt):
-            inside = replace(at, several=at.several.union(at.loops[-1:]))
-            for part in node.seq:
-                self._stmt(part, inside)
         elif isinstance(node, BufferStore):
             self._stores((node,), at)
-        elif isinstance(node, IfThenElse):
-            self._stmt(node.then_case, at)
-            if node.else_case is not None:
-                self._stmt(node.else_case, at)
         elif isinstance(node, LetStmt) and (stores := update_stores(node)):
             self._stores(stores, at)
         elif isinstance(node, LetStmt):
-            value = self._index(node.value, at)
-            values = {**at.values, node.var: value}
-            self._stmt(
-                node.body,
-                replace(at, values=values),
-            )
-        elif not isinstance(node, Evaluate):
-            body = getattr(node, "body", None)
-            if isinstance(body, Stmt):
-                self._stmt(body, at)
+            values = {**at.values, node.var: self._index(node.value, at)}
+            self.stmt(node.body, replace(at, values=values))
+        else:
+            if isinstance(node, SeqStmt):
+                at = replace(at, several=at.several.union(at.loops[-1:]))
+            for part in children(node):
+                if isinstance(part, Stmt):
+                    self.stmt(part, at)
 
     def _loop(self, node: For, at: _Place) -> None:
         number = len(self.loops)
@@ -187,10 +173,7 @@ class _Reader:
         self.loops.append(node)
         self.extents.append(extent)
         values = {**at.values, node.loop_var: Index({number: 1}, 0, extent - 1)}
-        self._stmt(
-            node.body,
-            replace(at, loops=[*at.loops, number], values=values),
-        )
+        self.stmt(node.body, replace(at, loops=[*at.loops, number], values=values))
 
     def _block(self, realize: BlockRealize, at: _Place) -> None:
         block = realize.block
@@ -198,9 +181,7 @@ class _Reader:
         for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
             index = values[axis.var] = self._index(value, at)
             kind = _DRIVES.get(axis.iter_type, Drives.OTHER)
-            for loop in dict.fromkeys(
-                [*index.steps, *(k for part in index.parts for k in part[3])]
-            ):
+            for loop in {*index.steps, *(k for part in index.parts for k in part[3])}:
                 drives[loop] = kind if drives.get(loop, kind) == kind else Drives.OTHER
         intrinsic = at.intrinsic_from
         if intrinsic is None and block.annotations.get(AUTO_TENSORIZE):
@@ -208,30 +189,27 @@ class _Reader:
         self._wishes(block)
         inside = replace(at, values=values, drives=drives, intrinsic_from=intrinsic)
         for view in block.match_buffers:
-            inside.views = {**inside.views, view.buffer: self._view(view.source, inside)}
+            starts = [r.min for r in view.source.region]
+            source = self._access(view.source.buffer, starts, inside)
+            inside.views = {**inside.views, view.buffer: source}
         self.allocated.update(block.alloc_buffers)
         if PACKED in block.annotations:
             self.packed.update(region.buffer for region in block.writes)
         if block.init is not None:
             first = len(self.stores)
-            inits = update_stores(block.init)
-            if inits:
+            if inits := update_stores(block.init):
                 self._stores(inits, inside)
             else:
-                self._stmt(block.init, inside)
+                self.stmt(block.init, inside)
             for store in self.stores[first:]:
                 store.is_init = True
-        self._stmt(block.body, inside)
+        self.stmt(block.body, inside)
 
     def _wishes(self, block: Block) -> None:
         for key, name in _WISHES.items():
             value = block.annotations.get(key)
             if isinstance(value, (int, IntImm)):
                 self.limits[name] = max(self.limits[name], int(value))
-
-    def _view(self, source: BufferRegion, at: _Place) -> _Access:
-        starts = [self._index(r.min, at) for r in source.region]
-        return self._through(_Access(source.buffer, starts), at)
 
     def _stores(self, nodes: Sequence[BufferStore], at: _Place) -> None:
         """Take in stores whose values are all computed before the first."""
@@ -284,17 +262,15 @@ class _Reader:
         return found
 
     def _access(self, buffer: Buffer, indices: Sequence[PrimExpr], at: _Place) -> _Access:
-        return self._through(_Access(buffer, [self._index(i, at) for i in indices]), at)
-
-    def _through(self, access: _Access, at: _Place) -> _Access:
-        """Return an access of a view as one of the buffer that it is a view of."""
-        view = at.views.get(access.buffer)
+        """Return an access; that of a view is one of the buffer that it is a view of."""
+        own = [self._index(i, at) for i in indices]
+        view = at.views.get(buffer)
         if view is None:
-            return access
-        indices = list(view.indices)
-        for dim in range(1, min(len(indices), len(access.indices)) + 1):
-            indices[-dim] = indices[-dim].plus(access.indices[-dim])
-        return _Access(view.buffer, indices)
+            return _Access(buffer, own)
+        starts = list(view.indices)
+        for dim in range(1, min(len(starts), len(own)) + 1):
+            starts[-dim] = starts[-dim].plus(own[-dim])
+        return _Access(view.buffer, starts)
 
     def _index(self, node: PrimExpr, at: _Place) -> Index:
         if isinstance(node, Var):
@@ -307,9 +283,7 @@ class _Reader:
             return self._index(node.a, at).plus(self._index(node.b, at).scaled(-1))
         if isinstance(node, e.Mul):
             a, b = self._index(node.a, at), self._index(node.b, at)
-            if not b.steps:
-                return a.scaled(b.high)
-            return b.scaled(a.high)
+            return b.scaled(a.high) if b.steps else a.scaled(b.high)
         if isinstance(node, (e.FloorDiv, e.FloorMod)):
             divisor = node.b.value if isinstance(node.b, IntImm) else 0
             if divisor > 0:
@@ -320,10 +294,7 @@ class _Reader:
             total = total.plus(part)
         if isinstance(node, (e.Min, e.Max)):
             pick = min if isinstance(node, e.Min) else max
-            total.low, total.high = (
-                pick(p.low for p in parts),
-                pick(p.high for p in parts),
-            )
+            total.low, total.high = pick(p.low for p in parts), pick(p.high for p in parts)
         return total
 
     # --------------------------------------------------------------------------------------- result
@@ -357,8 +328,9 @@ class _Reader:
         for store in self.stores:
             place = store.place
             kept = list(range(len(place.loops)))
-            if store.is_init:
-                kept = [k for k in kept if not self._reduces(place, place.loops[k], drives)]
+            if store.is_init:  # it runs before the loops of the reduction
+                own = [place.drives.get(loop, drives[loop]) for loop in place.loops]
+                kept = [k for k in kept if own[k] is Drives.SPATIAL]
             loops = tuple(place.loops[k] for k in kept) or (once,)
             accesses = []
             for access in (store.target, *store.loads):
@@ -393,46 +365,25 @@ class _Reader:
         return shape, np.array(numbers, np.float64)
 
     def _drives(self) -> tuple[Drives, ...]:
-        found: list[set[Drives]] = [set() for _ in self.loops]
+        found: list[set[Drives]] = [set() for _ in (*self.loops, "once")]
         for store in self.stores:
-            for loop in store.place.loops:
-                if loop in store.place.drives:
-                    found[loop].add(store.place.drives[loop])
-        found.append({Drives.SPATIAL})
+            for loop in store.place.drives.keys() & store.place.loops:
+                found[loop].add(store.place.drives[loop])
         return tuple(
-            Drives.SPATIAL
-            if kinds <= {Drives.SPATIAL}
-            else Drives.REDUCTION
-            if kinds == {Drives.REDUCTION}
-            else Drives.OTHER
-            for kinds in found
+            Drives.OTHER if len(kinds) > 1 else next(iter(kinds), Drives.SPATIAL) for kinds in found
         )
-
-    def _reduces(self, place: _Place, loop: int, drives: Sequence[Drives]) -> bool:
-        """Say whether the init of a block runs before a loop."""
-        own = place.drives.get(loop, drives[loop])
-        return own != Drives.SPATIAL
 
     def _hidden(self) -> Mapping[Buffer, frozenset[int]]:
         """Return the loops outside of all uses of each allocated buffer.
 
         Storage is made for what is live inside of them only, whatever the shape says.
         """
-        common: dict[Buffer, list[int]] = {}
+        nests: dict[Buffer, list[list[int]]] = {}
         for store in self.stores:
             for access in (store.target, *store.loads):
-                if access.buffer not in self.allocated:
-                    continue
-                loops = store.place.loops
-                before = common.get(access.buffer)
-                if before is None:
-                    common[access.buffer] = list(loops)
-                    continue
-                same = 0
-                while same < min(len(before), len(loops)) and before[same] == loops[same]:
-                    same += 1
-                del before[same:]
-        return {buffer: frozenset(loops) for buffer, loops in common.items()}
+                if access.buffer in self.allocated:
+                    nests.setdefault(access.buffer, []).append(store.place.loops)
+        return {buffer: frozenset(common_prefix(loops)) for buffer, loops in nests.items()}
 
 
 _WISHES: Final = {

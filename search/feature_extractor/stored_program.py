@@ -7,9 +7,10 @@ not cost more than making it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from itertools import takewhile
+from typing import Final, TypeAlias, TypeVar
 
 from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients, coefficients
@@ -37,17 +38,16 @@ from tensorir.nodes.expr import (
     Var,
 )
 from tensorir.nodes.stmt import (
-    Block,
     BlockRealize,
     BufferStore,
     For,
     ForKind,
-    IfThenElse,
     LetStmt,
-    SeqStmt,
     Stmt,
 )
-from tensorir.rewriting.visit import collect_vars, walk
+from tensorir.rewriting.visit import children, collect_vars, walk
+
+L = TypeVar("L")
 
 Combine: TypeAlias = Callable[[Interval, Interval], "Interval | None"]
 
@@ -94,18 +94,13 @@ class Bindings:
         """Return the bindings inside a block."""
         if not realize.block.iter_vars:
             return self
-        inner = Bindings(dict(self.exprs), dict(self.linear))
-        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-            inner.exprs[axis.var] = value
-            inner.linear[axis.var] = self.read(value)
-        return inner
+        axes = (axis.var for axis in realize.block.iter_vars)
+        return self.with_values(dict(zip(axes, realize.iter_values, strict=True)))
 
-    def with_value(self, var: Var, value: PrimExpr) -> Bindings:
-        """Return the bindings under a `let`."""
-        inner = Bindings(dict(self.exprs), dict(self.linear))
-        inner.exprs[var] = value
-        inner.linear[var] = self.read(value)
-        return inner
+    def with_values(self, values: Mapping[Var, PrimExpr]) -> Bindings:
+        """Return the bindings where variables have these values."""
+        linear = {var: self.read(value) for var, value in values.items()}
+        return Bindings({**self.exprs, **values}, {**self.linear, **linear})
 
     def read(self, expr: PrimExpr) -> Coefficients:
         """Return an expression as a sum over loop variables."""
@@ -135,8 +130,14 @@ def stored_program(func: PrimFunc) -> StoredProgram:
     for buffer, found in accesses.items():
         shape = [_constant(extent) for extent in buffer.shape]
         if buffer in reader.allocated:
-            outer = _common_prefix([loops for _, loops in found])
-            shape = _shrink(shape, found, len(outer))
+            outer = common_prefix([loops for _, loops in found])
+            region = region_extents(
+                [
+                    (a, {loop.var: (0, loop.extent - 1) for loop in nest[len(outer) :]})
+                    for a, nest in found
+                ]
+            )
+            shape = [max(1, min(ends)) for ends in zip(shape, region, strict=True)]
             program.outer_loops[buffer] = outer
         program.shapes[buffer] = shape
     for store in program.stores:
@@ -158,37 +159,27 @@ class _Reader:
 
     def stmt(self, node: Stmt, bindings: Bindings, loops: list[Loop]) -> None:
         if isinstance(node, BlockRealize):
-            self._block(node.block, bindings.with_block(node), loops)
+            self.allocated.update(node.block.alloc_buffers)
+            self._parts(node.block, bindings.with_block(node), loops)
         elif isinstance(node, For):
             self._loop(node, bindings, loops)
-        elif isinstance(node, SeqStmt):
-            for part in node.seq:
-                self.stmt(part, bindings, loops)
         elif isinstance(node, BufferStore):
             self._store(node, bindings, loops)
-        elif isinstance(node, IfThenElse):
-            self.stmt(node.then_case, bindings, loops)
-            if node.else_case is not None:
-                self.stmt(node.else_case, bindings, loops)
-        elif isinstance(node, LetStmt):
-            self.stmt(node.body, bindings.with_value(node.var, node.value), loops)
         else:
-            body = getattr(node, "body", None)
-            if isinstance(body, Stmt):
-                self.stmt(body, bindings, loops)
+            if isinstance(node, LetStmt):
+                bindings = bindings.with_values({node.var: node.value})
+            self._parts(node, bindings, loops)
 
-    def _block(self, block: Block, bindings: Bindings, loops: list[Loop]) -> None:
-        self.allocated.update(block.alloc_buffers)
-        if block.init is not None:
-            self.stmt(block.init, bindings, loops)
-        self.stmt(block.body, bindings, loops)
+    def _parts(self, node: Stmt, bindings: Bindings, loops: list[Loop]) -> None:
+        for part in children(node):
+            if isinstance(part, Stmt):
+                self.stmt(part, bindings, loops)
 
     def _loop(self, node: For, bindings: Bindings, loops: list[Loop]) -> None:
         extent = _constant(node.extent)
         is_unit = extent == 1 and isinstance(node.extent, IntImm)
         if is_unit and node.kind == ForKind.SERIAL and not node.annotations:
-            inner = bindings.with_value(node.loop_var, node.min)
-            self.stmt(node.body, inner, loops)
+            self.stmt(node.body, bindings.with_values({node.loop_var: node.min}), loops)
             return
         step = node.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
         steps = step.value if isinstance(step, IntImm) else 0
@@ -212,28 +203,20 @@ def _access(buffer: Buffer, indices: Sequence[PrimExpr], bindings: Bindings) -> 
     return Access(buffer, [bindings.read(index) for index in indices], bindings)
 
 
-def _common_prefix(nests: Sequence[list[Loop]]) -> list[Loop]:
-    first, *others = nests
-    count = len(first)
-    for nest in others:
-        count = min(count, len(nest))
-        while any(a is not b for a, b in zip(first[:count], nest[:count], strict=True)):
-            count -= 1
-    return first[:count]
+def common_prefix(nests: Iterable[Sequence[L]]) -> list[L]:
+    """Return the loops that are around all places, each of which is in a nest from outside."""
+    levels = zip(*nests, strict=False)
+    return [level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels)]
 
 
-def _shrink(shape: list[int], found: Sequence[tuple[Access, list[Loop]]], outer: int) -> list[int]:
-    """Return the extents of the region that is accessed for one iteration of the outer loops."""
-    result = []
-    for dim, extent in enumerate(shape):
-        lows, highs = [], []
-        for access, loops in found:
-            ranges = {loop.var: (0, loop.extent - 1) for loop in loops[outer:]}
-            low, high = index_interval(access, dim, ranges)
-            lows.append(low)
-            highs.append(high)
-        result.append(max(1, min(extent, max(highs) - min(lows) + 1)))
-    return result
+def region_extents(found: Sequence[tuple[Access, Mapping[Var, Interval]]]) -> list[int]:
+    """Return the extents of the region that accesses of a buffer reach over their ranges."""
+    extents = []
+    for dim in range(len(found[0][0].indices)):
+        ends = [_index_interval(access, dim, ranges) for access, ranges in found]
+        lows, highs = zip(*ends, strict=True)
+        extents.append(max(0, max(highs) - min(lows) + 1))
+    return extents
 
 
 def _drop(access: Access, hidden: set[Var]) -> None:
@@ -259,7 +242,7 @@ def loop_vars(expr: PrimExpr, bindings: Bindings) -> set[Var]:
     return found
 
 
-def index_interval(access: Access, dim: int, ranges: Mapping[Var, Interval]) -> Interval:
+def _index_interval(access: Access, dim: int, ranges: Mapping[Var, Interval]) -> Interval:
     """Return the bounds of an index over `ranges`; other variables are 0."""
     index = access.indices[dim]
     low = high = index.constant

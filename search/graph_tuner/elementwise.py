@@ -12,7 +12,7 @@ from search.graph_tuner.layouts import Layout, fixed_shape, parameter, strides_a
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
 from tensorir.indices.index_map import IndexMap
-from tensorir.nodes.expr import ExprLike, IntImm, IterVar
+from tensorir.nodes.expr import IntImm, IterVar
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import walk
 
@@ -48,13 +48,18 @@ def in_order_of(func: PrimFunc, layout: IndexMap, cores: int = 1) -> PrimFunc | 
         sch.transform_block_layout(block, layout)
     except ScheduleError:
         return None
+    return _in_order(sch, block, cores)
+
+
+def _in_order(sch: Schedule, block: BlockRV, cores: int) -> PrimFunc:
+    """Return the function with the loops of a block as they are, the last one vectorized."""
     *outer, last = sch.get_loops(block)
-    rest, lanes = lanes_of(sch, last)
+    rest, lanes = _lanes_of(sch, last)
     sch.vectorize(lanes)
-    return finished(sch, [*outer, rest], cores)
+    return _finished(sch, [*outer, rest], cores)
 
 
-def lanes_of(sch: Schedule, loop: LoopRV) -> list[LoopRV]:
+def _lanes_of(sch: Schedule, loop: LoopRV) -> list[LoopRV]:
     """Split a loop into one over groups and one over the lanes of a group."""
     extent = sch.get(loop).extent
     assert isinstance(extent, IntImm)
@@ -62,7 +67,7 @@ def lanes_of(sch: Schedule, loop: LoopRV) -> list[LoopRV]:
     return sch.split(loop, [None, lanes])
 
 
-def finished(sch: Schedule, outer: Sequence[LoopRV], cores: int) -> PrimFunc:
+def _finished(sch: Schedule, outer: Sequence[LoopRV], cores: int) -> PrimFunc:
     """Return the function of a schedule, whose first loops all cores share where that pays."""
     size = math.prod(fixed_shape(parameter(sch.mod.prim_func("main"), 0)) or ())
     if cores > 1 and size >= _PARALLEL:
@@ -91,66 +96,41 @@ def transform_kernels(
     from front to back. Where that is not the order in which it reads, others go through tiles: of
     the loops that read and that write what is next in memory, and either of them is vectorized.
     """
-    kernels = [_in_order(shape, dtype, source, destination, cores)]
+
+    def copying() -> tuple[Schedule, BlockRV]:
+        sch = Schedule(IRModule({"main": _copy(shape, dtype)}))
+        block = sch.get_block(_BLOCK)
+        if destination is not None:
+            sch.transform_block_layout(block, destination)
+            sch.transform_layout(block, ("write", 0), destination)
+        if source is not None:
+            sch.transform_layout(block, ("read", 0), source)
+        return sch, block
+
+    kernels = [_in_order(*copying(), cores)]
     steps = strides_along(destination, source, shape)
     moving = [axis for axis, step in enumerate(steps) if step > 0]
     nearest = min(moving, key=lambda axis: steps[axis], default=None)
     if nearest is not None and nearest != moving[-1]:
-        for along_reads in (False, True):
-            tile = (nearest, moving[-1])
-            kernels.append(_in_tiles(shape, dtype, source, destination, cores, tile, along_reads))
+        tile = (nearest, moving[-1])
+        kernels += [_in_tiles(*copying(), cores, tile, along) for along in (False, True)]
     return kernels
 
 
-def _in_order(
-    shape: Sequence[int], dtype: str, source: Layout, destination: Layout, cores: int
-) -> PrimFunc:
-    sch, block = _copying(shape, dtype, source, destination)
-    *outer, inner = sch.get_loops(block)
-    rest, lanes = lanes_of(sch, inner)
-    sch.vectorize(lanes)
-    return finished(sch, [*outer, rest], cores)
-
-
 def _in_tiles(
-    shape: Sequence[int],
-    dtype: str,
-    source: Layout,
-    destination: Layout,
-    cores: int,
-    tile: tuple[int, int],
-    along_reads: bool,
+    sch: Schedule, block: BlockRV, cores: int, tile: tuple[int, int], along_reads: bool
 ) -> PrimFunc:
     """Return the kernel with tiles of two loops: the nearest in the source, in the destination."""
-    sch, block = _copying(shape, dtype, source, destination)
     loops = sch.get_loops(block)
     outer = [loop for axis, loop in enumerate(loops) if axis not in tile]
-    (reads, read), (writes, write) = (lanes_of(sch, loops[axis]) for axis in tile)
+    (reads, read), (writes, write) = (_lanes_of(sch, loops[axis]) for axis in tile)
     inner = [write, read] if along_reads else [read, write]
     sch.reorder(*outer, reads, writes, *inner)
     sch.vectorize(inner[-1])
-    return finished(sch, [*outer, reads, writes], cores)
-
-
-def _copying(
-    shape: Sequence[int], dtype: str, source: Layout, destination: Layout
-) -> tuple[Schedule, BlockRV]:
-    """Return the copy from layout to layout with loops over the destination."""
-    sch = Schedule(IRModule({"main": _copy(shape, dtype)}))
-    block = sch.get_block(_BLOCK)
-    if destination is not None:
-        sch.transform_block_layout(block, destination)
-        sch.transform_layout(block, ("write", 0), destination)
-    if source is not None:
-        sch.transform_layout(block, ("read", 0), source)
-    return sch, block
+    return _finished(sch, [*outer, reads, writes], cores)
 
 
 def _copy(shape: Sequence[int], dtype: str) -> PrimFunc:
     tensor = te.placeholder(tuple(shape), dtype, "tensor")
-
-    def element(*indices: ExprLike) -> ExprLike:
-        return tensor[indices]
-
-    copy = te.compute(tuple(shape), element, _BLOCK)
+    copy = te.compute(tuple(shape), lambda *indices: tensor[indices], _BLOCK)
     return te.create_prim_func([tensor, copy]).with_attr("tir.noalias", True)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from search.graph_tuner.layouts import fixed_shape, parameter
+from search.graph_tuner.layouts import fixed_shape, free_positions, parameter
 from tensorir.function import IRModule, PrimFunc
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
-from tensorir.nodes.expr import GlobalVar, IntImm
+from tensorir.nodes.expr import GlobalVar
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
-from tensorir.relax.calls import CALL_TIR
-from tensorir.relax.destination_passing import destination_passing
+from tensorir.relax.calls import CALL_TIR, destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.transform import AttachAttrLayoutFreeBuffers, DeadCodeElimination, simplify_graph
 from tensorir.transform.bindings import used_vars
@@ -93,26 +91,22 @@ class KernelGraph:
         inputs = call.inputs
         for position, arg in enumerate(call.args):
             if position in inputs:
-                self._tensor(call, position).readers.append((call, position))
+                var = call.argument(position)
+                self._tensor(var, call, position, None).readers.append((call, position))
             else:
                 self._use(arg)
         if call.output is not None:
-            self.tensors.setdefault(call.var, self._described(call.var, call, call.output, call))
+            self._tensor(call.var, call, call.output, call)
 
-    def _tensor(self, call: KernelCall, position: int) -> Tensor:
-        var = call.argument(position)
-        known = self.tensors.get(var)
-        if known is None:
-            known = self.tensors[var] = self._described(var, call, position, None)
-        return known
-
-    def _described(
+    def _tensor(
         self, var: g.GraphVar, call: KernelCall, position: int, maker: KernelCall | None
     ) -> Tensor:
-        buffer = parameter(call.func, position)
-        shape = fixed_shape(buffer)
-        assert shape is not None
-        return Tensor(var, shape, str(buffer.dtype), maker)
+        if var not in self.tensors:
+            buffer = parameter(call.func, position)
+            shape = fixed_shape(buffer)
+            assert shape is not None
+            self.tensors[var] = Tensor(var, shape, str(buffer.dtype), maker)
+        return self.tensors[var]
 
     def _use(self, node: Node) -> None:
         self._others.update(used_vars(node))
@@ -132,8 +126,7 @@ class KernelGraph:
             return None
         if any(fixed_shape(buffer) is None for buffer in func.buffer_map.values()):
             return None
-        stated = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
-        free = {k.value if isinstance(k, IntImm) else k for k in stated}
+        free = free_positions(func)
         slots = [
             position
             for position, arg in enumerate(call.args)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from itertools import chain, combinations, islice
 from typing import Final, TypeAlias
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from search.graph_tuner.candidates import Candidate
 from search.graph_tuner.kernel_graph import KernelCall, KernelGraph, Tensor
 from search.graph_tuner.layouts import Layout
@@ -127,7 +130,7 @@ def best_choice(
     """
     vertices = {var: k for k, var in enumerate(kernels)}
     costs = [_costs(alternatives) for alternatives in kernels.values()]
-    edges: dict[tuple[int, int], list[list[float]]] = {}
+    edges: dict[tuple[int, int], ArrayLike] = {}
     sets: dict[GraphVar, list[tuple[Layout, ...]]] = {}
     for tensor in graph.tensors.values():
         options = sets[tensor.var] = _sets(tensor, _readings(tensor, kernels))
@@ -154,7 +157,7 @@ def best_choice(
                 for t in kernels[reader.var]
             ]
             known = edges.get((vertices[reader.var], node))
-            edges[vertices[reader.var], node] = matrix if known is None else _sum(known, matrix)
+            edges[vertices[reader.var], node] = matrix if known is None else np.add(known, matrix)
     found = least_cost(costs, edges)
     exact = found.exact and all(len(options) < _MOST_SETS for options in sets.values())
     plain = row_major(kernels, graph)
@@ -196,7 +199,3 @@ def _sets(tensor: Tensor, layouts: Sequence[Layout]) -> list[tuple[Layout, ...]]
     most = min(len(free), len(tensor.readers))
     some = chain.from_iterable(combinations(free, size) for size in range(most + 1))
     return [(*fixed, *chosen) for chosen in islice(some, _MOST_SETS)]
-
-
-def _sum(a: list[list[float]], b: list[list[float]]) -> list[list[float]]:
-    return [[x + y for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]

@@ -123,21 +123,15 @@ def _blocks(sch: Schedule) -> Iterator[StmtSRef]:
 def _access(sch: Schedule, buffer: Buffer) -> tuple[str, tuple[str, int]]:
     """Return the name of the first block that accesses a buffer, and the place in its lists."""
     for sref in _blocks(sch):
-        place = _place(sref, buffer)
-        if place is not None:
-            return sref.block.name_hint, place
+        if sref.parent is None:
+            continue
+        read = read_index(sref, buffer)
+        if read is not None:
+            return sref.block.name_hint, ("read", read)
+        for k, write in enumerate(sref.block.writes):
+            if write.buffer is buffer:
+                return sref.block.name_hint, ("write", k)
     raise TuningError(f"no block reads or writes {buffer.name}, so it keeps its layout")
-
-
-def _place(sref: StmtSRef, buffer: Buffer) -> tuple[str, int] | None:
-    """Return the region of a buffer in the lists of a block, None if it has none."""
-    if sref.parent is None:
-        return None
-    read = read_index(sref, buffer)
-    if read is not None:
-        return ("read", read)
-    writes = (region.buffer for region in sref.block.writes)
-    return next((("write", k) for k, write in enumerate(writes) if write is buffer), None)
 
 
 def strides_along(loops: Layout, layout: Layout, shape: Sequence[int]) -> NDArray[np.int64]:
@@ -159,11 +153,14 @@ def strides_along(loops: Layout, layout: Layout, shape: Sequence[int]) -> NDArra
     return np.array(steps, np.int64)
 
 
+def free_positions(func: PrimFunc) -> set[int]:
+    """Return the parameters that a kernel says may have any layout."""
+    return {int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())}
+
+
 def with_free_layouts(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
     """Return a kernel that says of parameters that they may have any layout."""
-    stated = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
-    free = {k.value if isinstance(k, IntImm) else k for k in stated}
-    return func.with_attr(LAYOUT_FREE_BUFFERS, tuple(sorted(free.union(positions))))
+    return func.with_attr(LAYOUT_FREE_BUFFERS, sorted(free_positions(func).union(positions)))
 
 
 def read_in_place(func: PrimFunc, positions: Collection[int]) -> PrimFunc:

@@ -94,40 +94,35 @@ class LayoutTuning:
         return "\n\n".join([*parts, self._summary()])
 
     def _tables(self) -> list[list[tuple[str, ...]]]:
-        heading = ("function", "result", "kernel", "layouts", "choices", "us before", "us after")
-        kernels: list[tuple[str, ...]] = [heading]
-        for row in self.kernels:
-            known = (str(row.candidates), _microseconds(row.before), _microseconds(row.after))
-            kernels.append((row.function, row.result, row.kernel, row.layouts, *known))
-        if not self.transforms:
-            return [kernels]
-        transforms: list[tuple[str, ...]] = [("function", "tensor", "transform", "us")]
-        for step in self.transforms:
-            seconds = _microseconds(step.seconds)
-            transforms.append((step.function, step.tensor, step.layouts, seconds))
-        return [kernels, transforms]
+        kernels = ("function", "result", "kernel", "layouts", "choices", "us before", "us after")
+        transforms = ("function", "tensor", "transform", "us")
+        return [
+            [heading, *(tuple(map(_text, row)) for row in rows)]
+            for heading, rows in ((kernels, self.kernels), (transforms, self.transforms))
+            if rows or heading is kernels
+        ]
 
     def _summary(self) -> str:
         found = "exact" if self.exact else "heuristic: a better choice may exist"
         gain = f"{self.before / self.after:.2f} times as fast" if self.after else "nothing measured"
-        return (
-            f"sum: {_microseconds(self.before)} us before, {_microseconds(self.after)} us after, "
-            f"{gain} ({found})"
-        )
+        sums = f"{self.before * 1e6:.2f} us before, {self.after * 1e6:.2f} us after"
+        return f"sum: {sums}, {gain} ({found})"
 
     def __str__(self) -> str:
         return self.table
 
-    def __repr__(self) -> str:
-        return self.table
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         tables = "".join(html_table(rows) for rows in self._tables())
         return f"{tables}<p>{html.escape(self._summary())}</p>"
 
 
-def _microseconds(seconds: float | None) -> str:
-    return "?" if seconds is None else f"{seconds * 1e6:.2f}"
+def _text(value: str | int | float | None) -> str:
+    """Return a cell of a table; seconds, None if they are not known, as microseconds."""
+    if value is None:
+        return "?"
+    return f"{value * 1e6:.2f}" if isinstance(value, float) else str(value)
 
 
 def tune_layouts(

@@ -32,15 +32,28 @@ def locked(path: PathLike) -> Iterator[int]:
     Inside of the `with` no other process writes. If the file was replaced meanwhile, it is the lock
     of the new one. Raises OSError if the system refuses.
     """
+    descriptor = opened_locked(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def opened_locked(path: PathLike, options: int = 0) -> int:
+    """Return a descriptor that has the lock of a file until it is closed; see `locked`.
+
+    With `options=fcntl.LOCK_NB` there is no waiting, but BlockingIOError while another has it.
+    """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _CHANGEABLE)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if is_file_at(path, descriptor):
-                yield descriptor
-                return
-        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | options)
+            if _is_file_at(path, descriptor):
+                return descriptor
+        except BaseException:
             os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -61,7 +74,7 @@ def locked_for_reading(path: PathLike) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_file_at(path: PathLike, descriptor: int) -> bool:
+def _is_file_at(path: PathLike, descriptor: int) -> bool:
     """Say whether an open file is the one at a path: it was not replaced or removed."""
     try:
         there = os.stat(path)

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import IO, Any, Generic, TypeAlias, TypeVar
 
 from search.errors import TuningError
@@ -72,17 +73,12 @@ class RecordFiles(Generic[R]):
         elif not isinstance(given, Iterable):
             raise self.refusal(given)
         else:
-            own: list[R] = []
-            for one in given:
-                if self.is_record(one):
-                    own.append(one)
-                    continue
-                if own:
-                    yield "the records", _placed("record", enumerate(own, 1))
-                    own = []
-                yield from self.sources(one)
-            if own:
-                yield "the records", _placed("record", enumerate(own, 1))
+            for are_records, some in groupby(given, self.is_record):
+                if are_records:
+                    yield "the records", _placed("record", enumerate(list(some), 1))
+                else:
+                    for one in some:
+                        yield from self.sources(one)
 
     def records(self, given: Any) -> Iterator[R]:
         """Yield the records of what was given, one source after the other."""

@@ -45,7 +45,7 @@ def new_axes(ax: Axes | None) -> Axes:
     return made
 
 
-def panels(count: int, label: str = "time (us)") -> NDArray[Any]:
+def panels(count: int) -> NDArray[Any]:
     """Return axes for panels side by side, which share what is on their left."""
     columns = min(count, _PANEL_COLUMNS)
     rows = -(-count // columns)
@@ -58,7 +58,7 @@ def panels(count: int, label: str = "time (us)") -> NDArray[Any]:
         layout="constrained",
     )
     for row in made:
-        row[0].set_ylabel(label)
+        row[0].set_ylabel("time (us)")
     return np.asarray(made, object).ravel()
 
 
@@ -75,8 +75,9 @@ def log_scale(ax: Axes) -> None:
     ax.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
 
 
-def finished(ax: Axes) -> Axes:
-    """Return axes with a grid, and with a legend if something has a label."""
+def finished(ax: Axes, x: str = "", y: str = "") -> Axes:
+    """Return axes with their labels, a grid, and a legend if something has a label."""
+    ax.set(xlabel=x, ylabel=y)
     ax.grid(alpha=0.3)
     ax.set_axisbelow(True)
     if len(ax.get_legend_handles_labels()[1]):

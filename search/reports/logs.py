@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from search.reports.progress import Progress
+from search.reports.live_display import Progress
 
 ROOT: Final = "tensorir.search"
 _ROOT_IN_TVM: Final = "tvm.meta_schedule"

@@ -173,7 +173,8 @@ class Requirements:
             case e.Select() | e.Call():
                 chosen = choice_of(expr)
                 if chosen is not None:
-                    self._want_of_choice(*chosen, low, high)
+                    for part in self._possible(*chosen):
+                        self.want(part, low, high)
                 elif isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") in _ROUNDING:
                     self.want(expr.args[0], low, high)
 
@@ -230,25 +231,23 @@ class Requirements:
             low, high = low - taken[0], high - taken[1]
 
     def _want_of_extremum(self, expr: e.Min | e.Max, low: int, high: int, is_min: bool) -> None:
-        ends = {part: self.interval(part) for part in (expr.a, expr.b)}
-        if is_min:
-            done = any(interval[1] <= high for interval in ends.values())
-        else:
-            done = any(interval[0] >= low for interval in ends.values())
-        for part in ends:
-            if is_min:
-                self.want(part, low, INFINITE if done else high)
-            else:
-                self.want(part, -INFINITE if done else low, high)
+        ends = [self.interval(part) for part in (expr.a, expr.b)]
+        if is_min and any(most <= high for _, most in ends):
+            high = INFINITE
+        elif not is_min and any(least >= low for least, _ in ends):
+            low = -INFINITE
+        for part in (expr.a, expr.b):
+            self.want(part, low, high)
 
-    def _want_of_choice(
-        self, condition: PrimExpr, if_true: PrimExpr, if_false: PrimExpr, low: int, high: int
-    ) -> None:
+    def _possible(
+        self, condition: PrimExpr, if_true: PrimExpr, if_false: PrimExpr
+    ) -> Iterator[PrimExpr]:
+        """Yield the values of a choice that it can have."""
         least, most = self.interval(condition)
         if most > 0:
-            self.want(if_true, low, high)
+            yield if_true
         if least <= 0:
-            self.want(if_false, low, high)
+            yield if_false
 
     # ------------------------------------------------------------------------------------ intervals
 
@@ -263,14 +262,8 @@ class Requirements:
                 least, most = self.interval(expr.a)
                 return 1 - most, 1 - least
             case e.Select() | e.Call():
-                chosen = choice_of(expr)
-                if chosen is not None:
-                    least, most = self.interval(chosen[0])
-                    parts = [
-                        *(chosen[1:2] if most > 0 else ()),
-                        *(chosen[2:] if least <= 0 else ()),
-                    ]
-                    return union(*map(self.interval, parts))
+                if (chosen := choice_of(expr)) is not None:
+                    return union(*map(self.interval, self._possible(*chosen)))
         folded = _FOLDED.get(type(expr))
         if folded is not None:
             assert isinstance(expr, e.BinaryOp)
@@ -286,10 +279,8 @@ class Requirements:
         low, high = self.required.get(buffer, (0, INFINITE))
         if buffer in self._params:
             if buffer.dtype.is_integral:
-                made_up = (max(low, 0) if high >= 0 else low, min(high, anything[1]))
-            else:
-                made_up = self.required.get(buffer, EVERYTHING)
-            return made_up
+                return max(low, 0) if high >= 0 else low, min(high, anything[1])
+            return self.required.get(buffer, EVERYTHING)
         self._held[buffer] = anything  # while its own values are looked at
         stored = [part for value in self._stored[buffer] for part in _but_itself(value, buffer)]
         found = union(*map(self.interval, stored)) if stored else anything

@@ -20,7 +20,7 @@ from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database.growing_file import json_line
 from search.database.target_key import target_key
-from search.records.appended_file import append, is_file_at
+from search.records.appended_file import append, opened_locked
 from search.space_generator import SpaceGenerator
 from search.tune_config import TuneConfig
 
@@ -104,8 +104,9 @@ class RunJournal:
         self.close()
         heading = json_line(plan)
         self._path = self.folder / f"{_NAME}.{_digest(heading)}.json"
-        self._file = _locked(self._path)
-        if self._file is None:
+        try:
+            self._file = opened_locked(self._path, fcntl.LOCK_NB)
+        except BlockingIOError:
             return [0] * tasks
         first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
         if first != heading or not lines:
@@ -179,20 +180,3 @@ def _line_of(task: int) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _locked(path: Path) -> int | None:
-    """Return a descriptor that locks a file, which is made if need be.
-
-    None if another run has the lock.
-    """
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        if is_file_at(path, descriptor):
-            return descriptor
-        os.close(descriptor)

@@ -24,9 +24,8 @@ from search.errors import TuningError
 from search.measure_callback import MeasureCallback
 from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
-from search.reports.live_display import live_display
+from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
-from search.reports.progress import Progress
 from search.runner import Runner, RunnerResult
 from search.runs.name_winner import name_winner
 from search.runs.run_journal import RunJournal, differences, plan_of

@@ -83,9 +83,7 @@ class LogComparison:
             ax.plot(ends, ends, ":", color="grey")
         else:
             say(ax, "the logs share no configuration")
-        ax.set_xlabel("time in A (us)")
-        ax.set_ylabel("time in B (us)")
-        return finished(ax)
+        return finished(ax, "time in A (us)", "time in B (us)")
 
     def __len__(self) -> int:
         return len(self.costs())

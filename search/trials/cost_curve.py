@@ -53,11 +53,9 @@ class CostCurve:
             TurningPoint(self.values[k], self.values[k + 1], self.best[k] / self.best[k + 1])
             for k in range(len(self.values) - 1)
         ]
-        if rise:
-            least = min(steps, key=lambda step: step.factor, default=None)
-            return least if least is not None and least.factor < 1 else None
-        most = max(steps, key=lambda step: step.factor, default=None)
-        return most if most is not None and most.factor > 1 else None
+        most = (min if rise else max)(steps, key=lambda step: step.factor, default=None)
+        turns = most is not None and (most.factor < 1 if rise else most.factor > 1)
+        return most if turns else None
 
     def __str__(self) -> str:
         rows = [(self.column, "best (us)", "median (us)", "measured")]

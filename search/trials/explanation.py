@@ -76,19 +76,12 @@ class LogExplanation:
         for task in self._table.tasks:
             table = self._table.of_task(task)
             failed = str(sum(row["cost"] is None for row in table))
-            best = table.best()
-            if best is None:
-                yield (task, str(len(table)), failed, "", "", "", "")
-                continue
-            yield (
-                task,
-                str(len(table)),
-                failed,
-                f"{best['cost'] * 1e6:.2f}",
-                "" if best["gflops"] is None else f"{best['gflops']:.2f}",
-                str(table.rows.index(best) + 1),
-                table.setting(best),
-            )
+            found = ("", "", "", "")
+            if (best := table.best()) is not None:
+                speed = "" if best["gflops"] is None else f"{best['gflops']:.2f}"
+                place = str(table.rows.index(best) + 1)
+                found = (f"{best['cost'] * 1e6:.2f}", speed, place, table.setting(best))
+            yield (task, str(len(table)), failed, *found)
 
     def _errors(self) -> Iterator[tuple[str, ...]]:
         yield ("kind", "count", "share", "meaning")

@@ -97,9 +97,7 @@ def _progress(ax: Axes, table: Trials) -> None:
     else:
         say(ax, "nothing was measured")
     ax.set_title("progress", fontsize=9)
-    ax.set_xlabel("measurements")
-    ax.set_ylabel("time (us)")
-    finished(ax)
+    finished(ax, "measurements", "time (us)")
 
 
 def _endings(ax: Axes, table: Trials) -> None:
@@ -131,7 +129,5 @@ def _time(ax: Axes, table: Trials) -> None:
         alpha=0.7,
     )
     ax.set_title("time spent", fontsize=9)
-    ax.set_xlabel("measurements")
-    ax.set_ylabel("sum (s)")
-    finished(ax)
+    finished(ax, "measurements", "sum (s)")
     ax.legend(frameon=False, loc="upper left")

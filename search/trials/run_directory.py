@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schedule import Schedule
 from search.analysis.resources import resources_of
 from search.database.best_records import usable, with_traces
-from search.database.growing_file import GrowingFile, Line, json_line, json_of
+from search.database.growing_file import GrowingFile, json_line, json_of
 from search.database.in_directory import database_in
 from search.errors import DatabaseError, TuningError
 from search.measuring.flops import estimate_tir_flops
@@ -50,7 +50,7 @@ class TrialLog:
 
     def append(self, trial: Trial) -> None:
         """Add a trial. DatabaseError if the file cannot be written."""
-        with self._file.appending(_pass_over):
+        with self._file.appending(lambda line: None):
             self._file.append([json_line(trial.as_json())])
 
     def read(self) -> list[Trial]:
@@ -60,10 +60,6 @@ class TrialLog:
             lambda line: trials.append(Trial.from_json(json_of(line.text)))
         )
         return trials
-
-
-def _pass_over(_: Line) -> None:
-    """Take a line that nobody asks for."""
 
 
 def load_run(work_dir: str | os.PathLike[str]) -> RunTable:

@@ -182,7 +182,9 @@ class _Dispatcher:
             # The pipe lives as long as this object: `stop`, which takes no lock, may write to it
             # when the thread has ended, and a number that was closed may be another file's by then.
             self._wait_end, self._wake_end = os.pipe()
-            weakref.finalize(self, _close, self._wait_end, self._wake_end)
+            for end in (self._wait_end, self._wake_end):
+                closing = weakref.finalize(self, os.close, end)
+                closing.atexit = False  # it would run before the pool's, which stops this
         if self._thread is None:
             self._stopping = False
             self._thread = threading.Thread(target=self._serve, name="worker pool", daemon=True)
@@ -270,11 +272,6 @@ class _Dispatcher:
                 self._todo.appendleft(task)
             else:
                 task.settle(outcome)
-
-
-def _close(*ends: int) -> None:
-    for end in ends:
-        os.close(end)
 
 
 def _pickled(job: Any) -> bytes:

@@ -4,7 +4,7 @@ A `Linear` is `sum(coefficient * term) + const`. A term is a variable or an `Ato
 is not linear, such as a quotient, an extremum or a load, identified by its structure. Remainders
 do not occur: `x % c` is written `x - c * (x // c)`. Variables and quotients by constants are then
 linearly independent, so `x // c * c + x % c` and all its relatives cancel by themselves and two
-sums are equal if their difference has no terms. `pieces` finds the remainders again for printing
+sums are equal if their difference is 0. `pieces` finds the remainders again for printing
 and for bounds.
 
 An analyzer interns its atoms, so terms are compared by identity. A `Linear` and an `Atom` carry

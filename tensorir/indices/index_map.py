@@ -232,23 +232,18 @@ class IndexMap:
         self, shape: Sequence[ExprLike | Range], level: IterMapLevel
     ) -> tuple[IndexMap, PrimExpr]:
         wide, domain = self._on_box(shape)
-        return wide._invert_on(domain, level)
-
-    def _invert_on(
-        self, domain: Mapping[Var, Range], level: IterMapLevel
-    ) -> tuple[IndexMap, PrimExpr]:
         analyzer = Analyzer()
-        result = detect_iter_map(self.final_indices, domain, TRUE, level, True, analyzer)
+        result = detect_iter_map(wide.final_indices, domain, TRUE, level, True, analyzer)
         if not result.indices:
             reason = "; ".join(result.errors)
             bijective = level is IterMapLevel.BIJECTIVE
             problem = "has no inverse" if bijective else "may map two points to one place"
-            raise IRValueError(f"the index map {self} {problem} on this shape: {reason}")
-        outputs = [Var(f"axis{k}", f.dtype) for k, f in enumerate(self.final_indices)]
-        for var, place in zip(outputs, self._detected_ranges(result, analyzer), strict=True):
+            raise IRValueError(f"the index map {wide} {problem} on this shape: {reason}")
+        outputs = [Var(f"axis{k}", f.dtype) for k, f in enumerate(wide.final_indices)]
+        for var, place in zip(outputs, wide._detected_ranges(result, analyzer), strict=True):
             analyzer.bind(var, place)
         solved, padding = inverse_with_padding(result.indices, outputs, analyzer.linearizer)
-        back = [analyzer.simplify(solved.get(v, domain[v].min)) for v in self.initial_indices]
+        back = [analyzer.simplify(solved.get(v, domain[v].min)) for v in wide.initial_indices]
         return IndexMap(outputs, back), analyzer.simplify(padding)
 
     def retyped(self, dtypes: Sequence[DataType]) -> IndexMap:

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from tensorir.errors import IRTypeError
 from tensorir.nodes import expr as e
 from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.semantics import COMPARISONS
 
 
 def _truncated_quotient(a: Any, b: Any) -> Any:
     return np.sign(a) * np.sign(b) * (abs(a) // abs(b))
 
 
-_BINARY: Final[dict[type, Callable[[Any, Any], Any]]] = {
+_BINARY: Final[dict[type | str, Callable[[Any, Any], Any]]] = {
     e.Add: operator.add,
     e.Sub: operator.sub,
     e.Mul: operator.mul,
@@ -28,12 +29,7 @@ _BINARY: Final[dict[type, Callable[[Any, Any], Any]]] = {
     e.Mod: lambda a, b: a - _truncated_quotient(a, b) * b,
     e.Min: np.minimum,
     e.Max: np.maximum,
-    e.EQ: operator.eq,
-    e.NE: operator.ne,
-    e.LT: operator.lt,
-    e.LE: operator.le,
-    e.GT: operator.gt,
-    e.GE: operator.ge,
+    **COMPARISONS,
     e.And: np.logical_and,
     e.Or: np.logical_or,
 }

@@ -42,7 +42,7 @@ def interpret(
     func = _chosen(program, func_name)
     functions = Functions(program if isinstance(program, IRModule) else None, refuse_undefined)
     layout = FunctionCompiler(func, functions)
-    env = bind_arguments(func, args, lambda node, env: layout.integer(node)(env))
+    env = bind_arguments(func, args, lambda node, env: layout.expr(node)(env))
     with np.errstate(all="ignore"):
         return run_as_deep_as(func, functions.run, func, env)
 

@@ -22,7 +22,7 @@ class AccessCompiler:
 
     def __init__(self) -> None:
         self._views: dict[Buffer, MatchBufferRegion] = {}
-        self._starts: dict[Var, Callable[[Env], int]] = {}
+        self._starts: dict[Var, Eval] = {}
         """The starts of views in the memory of their pointers, where buffers do not give them."""
         self._layouts: dict[Buffer, Callable[[Env], Layout]] = {}
 
@@ -30,20 +30,13 @@ class AccessCompiler:
         """Return a closure that computes the value of an expression."""
         raise NotImplementedError
 
-    def integer(self, node: PrimExpr) -> Callable[[Env], int]:
-        """Return a closure for an expression that must be an integer, such as an extent."""
-        if isinstance(node, IntImm):
-            number = node.value
-            return lambda env: number
-        return self.expr(node)
-
     def view(self, match: MatchBufferRegion) -> Callable[[Env], None]:
         """Define a view; return a closure that binds the variables of its layout."""
         view, source = match.buffer, match.source
         self._views[view] = match
         surplus = len(source.region) - len(view.shape)
-        extents = [self.integer(r.extent) for r in source.region[surplus:]]
-        starts = [self.integer(r.min) for r in source.region]
+        extents = [self.expr(r.extent) for r in source.region[surplus:]]
+        starts = [self.expr(r.min) for r in source.region]
         outer = self.layout(source.buffer)
         shape = [(dim, k) for k, dim in enumerate(view.shape) if isinstance(dim, Var)]
         strides = [(dim, k) for k, dim in enumerate(view.strides) if isinstance(dim, Var)]
@@ -51,7 +44,7 @@ class AccessCompiler:
 
         before = self._starts.get(source.buffer.data)
 
-        def start_of(env: Env) -> int:
+        def start_of(env: Env) -> Any:
             layout = outer(env)
             steps = zip(starts, layout.strides, strict=True)
             origin = layout.offset if before is None else before(env)
@@ -72,7 +65,7 @@ class AccessCompiler:
 
         return bind
 
-    def start_of_view(self, data: Var) -> Callable[[Env], int] | None:
+    def start_of_view(self, data: Var) -> Eval | None:
         """Return the number of elements before a view whose buffer does not give it, else None."""
         return self._starts.get(data)
 
@@ -88,7 +81,7 @@ class AccessCompiler:
         # Strides of some dimensions only say nothing.
         given = buffer.strides if len(buffer.strides) == rank else ()
         dims = (*buffer.shape, *given, buffer.elem_offset)
-        parts = [self.integer(dim) for dim in dims]
+        parts = [self.expr(dim) for dim in dims]
 
         def compute(env: Env) -> Layout:
             numbers = [part(env) for part in parts]
@@ -141,7 +134,7 @@ class AccessCompiler:
     def _locate_in_view(self, match: MatchBufferRegion, node: Any) -> Locate:
         view, region = match.buffer, match.source.region
         outer, layout = self.locate(match.source.buffer, node), self.layout(view)
-        starts = [self.integer(r.min) for r in region]
+        starts = [self.expr(r.min) for r in region]
         surplus = len(region) - len(view.shape)
 
         def locate(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:

@@ -25,20 +25,9 @@ from tensorir.nodes.expr import GlobalVar, PrimExpr, StringImm, Var
 from tensorir.recursion import run_as_deep_as
 from tensorir.relax import calls
 from tensorir.relax import expr as g
-from tensorir.relax.destination_passing import (
-    DestinationPassing,
-    destination_passing,
-    written_last,
-)
+from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
-from tensorir.relax.struct_info import (
-    PrimStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
 from tensorir.rewriting.visit import collect_vars
 
 Library = Mapping[str, Callable[..., Any]]
@@ -76,13 +65,13 @@ class _Frame:
         """Return a shape as numbers."""
         return tuple(int(self.number(n)) for n in sizes)
 
-    def match(self, info: StructInfo, value: Any, what: str) -> None:
+    def match(self, info: si.StructInfo, value: Any, what: str) -> None:
         """Check a value against what is stated of it; sizes that are new are defined by it."""
         for define in (True, False):
             self._match(info, value, what, define)
 
-    def _match(self, info: StructInfo, value: Any, what: str, define: bool) -> None:
-        if isinstance(info, TensorStructInfo):
+    def _match(self, info: si.StructInfo, value: Any, what: str, define: bool) -> None:
+        if isinstance(info, si.TensorStructInfo):
             if not isinstance(value, np.ndarray):
                 raise IRTypeError(f"{what} must be an array, got {type(value).__name__}")
             if info.dtype is not None and info.dtype.to_numpy() != value.dtype:
@@ -90,11 +79,11 @@ class _Frame:
             if info.ndim not in (-1, value.ndim):
                 raise IRValueError(f"{what} has {value.ndim} dimension(s), expected {info.ndim}")
             self._equate(info.shape, value.shape, what, define)
-        elif isinstance(info, ShapeStructInfo):
+        elif isinstance(info, si.ShapeStructInfo):
             self._equate(info.values, tuple(value), what, define)
-        elif isinstance(info, PrimStructInfo):
+        elif isinstance(info, si.PrimStructInfo):
             self._equate(None if info.value is None else (info.value,), (value,), what, define)
-        elif isinstance(info, TupleStructInfo):
+        elif isinstance(info, si.TupleStructInfo):
             if not isinstance(value, tuple) or len(value) != len(info):
                 raise IRTypeError(f"{what} must be a tuple of {len(info)}")
             for k, (part, field) in enumerate(zip(info.elements, value, strict=True)):
@@ -142,10 +131,9 @@ class _Graph:
             chain = " -> ".join([*self._calls[-3:], name])
             raise InterpreterError(f"the calls are nested {self._max_depth} deep: ... {chain}")
         frame = _Frame(name)
-        given = TupleStructInfo(param.struct_info for param in func.params)
         for define in (True, False):
-            for param, info, arg in zip(func.params, given.elements, args, strict=True):
-                frame._match(info, arg, f"argument {param.name} of {name}", define)
+            for param, arg in zip(func.params, args, strict=True):
+                frame._match(param.struct_info, arg, f"argument {param.name} of {name}", define)
                 frame.values[param] = arg
         self._calls.append(name)
         try:
@@ -186,7 +174,7 @@ class _Graph:
         raise InterpreterError(f"a graph function cannot have {type(node).__name__} as a value")
 
     def _call(self, node: g.GraphCall, frame: _Frame) -> Any:
-        parts = destination_passing(node)
+        parts = calls.destination_passing(node)
         if parts is not None:
             return self._destination_passing(parts, frame)
         args = [self._value(arg, frame) for arg in node.args]
@@ -199,12 +187,12 @@ class _Graph:
                 return self._library_call(args[0].symbol, args[1:], 0)
             return self._library_call(callee.name, args, 0)
         if isinstance(callee, g.ExternFunc):
-            return self._library_call(callee.symbol, args, written_last(node))
+            return self._library_call(callee.symbol, args, calls.written_last(node))
         if isinstance(self._mod[callee], PrimFunc):
             return self._kernel(callee.name, args)
         return self.call(callee.name, args)
 
-    def _destination_passing(self, call: DestinationPassing, frame: _Frame) -> Any:
+    def _destination_passing(self, call: calls.DestinationPassing, frame: _Frame) -> Any:
         args = [self._value(arg, frame) for arg in call.args]
         outputs = []
         for info, k in zip(call.outputs, call.inplace, strict=True):
@@ -230,7 +218,7 @@ class _Graph:
         if layout is None:
             layout = self._layouts[func] = FunctionCompiler(func, self._kernels)
         try:
-            env = bind_arguments(func, tuple(args), lambda node, env: layout.integer(node)(env))
+            env = bind_arguments(func, tuple(args), lambda node, env: layout.expr(node)(env))
             with np.errstate(all="ignore"):
                 self._kernels.run(func, env)
         except Exception as error:

@@ -51,9 +51,9 @@ def _scalar(c: AccessCompiler, node: PrimExpr) -> Eval:
 
 def _array(c: AccessCompiler, array: PackedArray) -> Eval:
     data, dtype = c.expr(array.data), array.dtype
-    shape = [c.integer(n) for n in array.shape]
-    strides = [c.integer(n) for n in array.strides]
-    offset = c.integer(array.elem_offset)
+    shape = [c.expr(n) for n in array.shape]
+    strides = [c.expr(n) for n in array.strides]
+    offset = c.expr(array.elem_offset)
     start = c.start_of_view(array.data) if isinstance(array.data, Var) else None
     kind, lanes = dtype.element.to_numpy(), dtype.lanes
 

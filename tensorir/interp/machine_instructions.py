@@ -11,22 +11,15 @@ from tensorir.semantics import rounding, wrapping
 
 _to_float32 = rounding(FLOAT32)
 _to_int32 = wrapping(INT32)
-_to_uint32 = wrapping(DataType("uint32"))
 
 
-def _bytes(word: int, *, signed: bool) -> list[int]:
+def _bytes(word: int, signed: bool) -> list[int]:
     data = (word & 0xFFFFFFFF).to_bytes(4, "little")
     return [b - 256 if signed and b >= 128 else b for b in data]
 
 
-def _vpdpbusd(total: int, a: int, b: int) -> int:
-    pairs = zip(_bytes(a, signed=False), _bytes(b, signed=True), strict=True)
-    return _to_int32(total + sum(x * y for x, y in pairs))
-
-
-def _vpdpbssd(total: int, a: int, b: int) -> int:
-    pairs = zip(_bytes(a, signed=True), _bytes(b, signed=True), strict=True)
-    return _to_int32(total + sum(x * y for x, y in pairs))
+def _dot_of_bytes(a_signed: bool) -> Callable[[int, int, int], int]:
+    return lambda total, a, b: _sdot(total, *_bytes(a, a_signed), *_bytes(b, True))
 
 
 def _dpbf16ps(total: float, a0: float, a1: float, b0: float, b1: float) -> float:
@@ -38,21 +31,19 @@ def _pmaddwd(a0: int, a1: int, b0: int, b1: int) -> int:
     return _to_int32(a0 * b0 + a1 * b1)
 
 
-def _sdot(total: int, *factors: int) -> int:
-    return _to_int32(total + _product(factors))
-
-
-def _udot(total: int, *factors: int) -> int:
-    return _to_uint32(total + _product(factors))
-
-
 def _bfdot(total: float, a0: float, a1: float, b0: float, b1: float) -> float:
     """Add the sum of the products; CPUs may round it to odd before, or not at all."""
     return _to_float32(total + (a0 * b0 + a1 * b1))
 
 
-def _product(factors: tuple[int, ...]) -> int:
-    return sum(x * y for x, y in zip(factors[:4], factors[4:], strict=True))
+def _dot(wrap: Callable[[int], int]) -> Callable[..., int]:
+    def add(total: int, *factors: int) -> int:
+        return wrap(total + sum(x * y for x, y in zip(factors[:4], factors[4:], strict=True)))
+
+    return add
+
+
+_sdot, _udot = _dot(_to_int32), _dot(wrapping(DataType("uint32")))
 
 
 def _addp(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
@@ -61,9 +52,9 @@ def _addp(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 
 _INSTRUCTIONS: Final[dict[str, tuple[tuple[int, ...], Callable[..., Any]]]] = {
-    "llvm.x86.avx512.vpdpbusd.512": ((1, 1, 1), _vpdpbusd),
-    "llvm.x86.avx512.vpdpbusd.256": ((1, 1, 1), _vpdpbusd),
-    "llvm.x86.avx2.vpdpbssd.256": ((1, 1, 1), _vpdpbssd),
+    "llvm.x86.avx512.vpdpbusd.512": ((1, 1, 1), _dot_of_bytes(False)),
+    "llvm.x86.avx512.vpdpbusd.256": ((1, 1, 1), _dot_of_bytes(False)),
+    "llvm.x86.avx2.vpdpbssd.256": ((1, 1, 1), _dot_of_bytes(True)),
     "llvm.x86.avx512.pmaddw.d.512": ((2, 2), _pmaddwd),
     "llvm.x86.avx2.pmadd.wd": ((2, 2), _pmaddwd),
     "llvm.x86.avx512bf16.dpbf16ps.512": ((1, 2, 2), _dpbf16ps),

@@ -49,11 +49,6 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
     offset: int
 
-    @staticmethod
-    def compact(shape: tuple[int, ...]) -> Layout:
-        """Return the row-major layout without gaps."""
-        return Layout(shape, compact_strides(shape), 0)
-
     def span(self) -> int:
         """Return the number of elements of memory that the layout spans."""
         if 0 in self.shape:

@@ -120,7 +120,7 @@ def _sequence(c: FunctionCompiler, node: s.SeqStmt) -> Run:
 
 def _for(c: FunctionCompiler, node: s.For) -> Run:
     var, body = node.loop_var, c.stmt(node.body)
-    low, extent = c.integer(node.min), c.integer(node.extent)
+    low, extent = c.expr(node.min), c.expr(node.extent)
 
     def loop(env: Env) -> None:
         start = low(env)
@@ -205,7 +205,7 @@ def _body(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Run:
 
 def _allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
     var, dtype, body = node.buffer_var, node.dtype, c.stmt(node.body)
-    extents = [c.integer(n) for n in node.extents]
+    extents = [c.expr(n) for n in node.extents]
 
     def run(env: Env) -> None:
         env[var] = c.fresh(math.prod(n(env) for n in extents), dtype)
@@ -245,7 +245,7 @@ def _block(c: FunctionCompiler, node: s.BlockRealize) -> Run:
     opening += [c.view(match) for match in block.match_buffers]
     init = None if block.init is None else c.stmt(block.init)
     firsts = [
-        (axis.var, c.integer(axis.dom.min))
+        (axis.var, c.expr(axis.dom.min))
         for axis in block.iter_vars
         if axis.iter_type == IterVar.COMM_REDUCE and axis.dom is not None
     ]

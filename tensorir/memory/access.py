@@ -118,10 +118,6 @@ class _Detector:
 
     # ----------------------------------------------------------------------------------- recording
 
-    def _counts(self, buffer: Buffer) -> bool:
-        view = self._views.get(buffer)
-        return (view.source.buffer if view is not None else buffer).data in self._buffers
-
     def _record(
         self, table: dict[Buffer, _Access], buffer: Buffer, region: Sequence[Range]
     ) -> None:
@@ -161,18 +157,11 @@ class _Detector:
             if type(child) is not IntImm:
                 self._visit(child)
 
-    def store(self, node: s.BufferStore) -> None:
-        if self._counts(node.buffer):
-            region = BufferRegion.from_point(node.buffer, node.indices).region
-            self._record(self._writes, node.buffer, region)
-        self._visit(node.value)
-        for index in node.indices:
-            self._visit(index)
-
-    def load(self, node: e.BufferLoad) -> None:
-        if self._counts(node.buffer):
-            region = BufferRegion.from_point(node.buffer, node.indices).region
-            self._record(self._reads, node.buffer, region)
+    def access(self, node: s.BufferStore | e.BufferLoad) -> None:
+        table = self._writes if isinstance(node, s.BufferStore) else self._reads
+        self._record(table, node.buffer, BufferRegion.from_point(node.buffer, node.indices).region)
+        if isinstance(node, s.BufferStore):
+            self._visit(node.value)
         for index in node.indices:
             self._visit(index)
 
@@ -272,8 +261,8 @@ class _Detector:
 
 
 _WALK: Final[dict[type, Callable[[_Detector, Any], None]]] = {
-    s.BufferStore: _Detector.store,
-    e.BufferLoad: _Detector.load,
+    s.BufferStore: _Detector.access,
+    e.BufferLoad: _Detector.access,
     s.For: _Detector.loop,
     s.LetStmt: _Detector.let,
     s.IfThenElse: _Detector.branch,

@@ -31,20 +31,15 @@ def written_parameters(
 
 
 def written_pointers(
-    func: PrimFunc, functions: IRModule | Mapping[str, BaseFunc] | None = None
+    func: PrimFunc,
+    functions: IRModule | Mapping[str, BaseFunc] | None = None,
+    known: dict[PrimFunc, set[Var]] | None = None,
 ) -> set[Var]:
     """Return the parameters and the data pointers of buffers through which a function writes.
 
-    The same is known of them as of `written_parameters`.
+    The same is known of them as of `written_parameters`; `known` keeps it, function by function.
     """
-    return _written(func, functions, {})
-
-
-def _written(
-    func: PrimFunc,
-    functions: IRModule | Mapping[str, BaseFunc] | None,
-    known: dict[PrimFunc, set[Var]],
-) -> set[Var]:
+    known = {} if known is None else known
     if func in known:
         return known[func]
     known[func] = set()  # what a function writes by calling itself it writes anyway
@@ -83,7 +78,7 @@ def _written_by_call(
     callee = functions[call.op.name]
     if not isinstance(callee, PrimFunc):
         return []
-    written = _written(callee, functions, known)
+    written = written_pointers(callee, functions, known)
     pairs = zip(callee.params, call.args, strict=False)
     return [pointer for param, arg in pairs if param in written for pointer in _pointers(arg)]
 

@@ -85,17 +85,13 @@ def as_expr(value: Any) -> PrimExpr:
 def min_value(dtype: str) -> PrimExpr:
     """Return the smallest finite value of `dtype`."""
     kind = DataType(dtype)
-    if kind.is_integral:
-        return const(e.integer_limits(kind)[0], kind)
-    return const(-FORMATS[kind].largest, kind)
+    return const(e.integer_limits(kind)[0] if kind.is_integral else -FORMATS[kind].largest, kind)
 
 
 def max_value(dtype: str) -> PrimExpr:
     """Return the largest finite value of `dtype`."""
     kind = DataType(dtype)
-    if kind.is_integral:
-        return const(e.integer_limits(kind)[1], kind)
-    return const(FORMATS[kind].largest, kind)
+    return const(e.integer_limits(kind)[1] if kind.is_integral else FORMATS[kind].largest, kind)
 
 
 def infinity(dtype: str) -> PrimExpr:

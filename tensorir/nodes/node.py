@@ -27,6 +27,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import Any, ClassVar, Final, NoReturn, Self, TypeVar
 
 V = TypeVar("V")
@@ -181,6 +182,11 @@ class Node:
         values.update(changes)
         return make(**values)  # type: ignore[no-any-return]
 
+    def changed(self, **changes: Any) -> Self:
+        """Return a node that differs in the named fields, itself if it differs in none of them."""
+        same = all(getattr(self, name) is value for name, value in changes.items())
+        return self if same else self.with_(**changes)
+
     def script(self, **options: Any) -> str:
         """Return the node as script text; for the options see `tensorir.script.print_script`."""
         assert _printer is not None
@@ -264,6 +270,11 @@ class Attrs(dict[str, Any]):
 
 
 EMPTY_ATTRS = Attrs()
+
+
+def same_or_new(old: tuple[V, ...], new: Sequence[V]) -> tuple[V, ...]:
+    """Return `new` as a tuple, `old` itself where it holds the same objects."""
+    return old if len(old) == len(new) and all(map(is_, old, new)) else tuple(new)
 
 
 def as_attrs(mapping: Mapping[str, Any] | None) -> Attrs:

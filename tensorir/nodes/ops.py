@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from tensorir.errors import IRTypeError, IRValueError
@@ -396,11 +397,11 @@ def _bitwise(name: str) -> Callable[[ExprLike, ExprLike], PrimExpr]:
     return apply
 
 
-shift_left = _bitwise("shift_left")
-shift_right = _bitwise("shift_right")
-bitwise_and = _bitwise("bitwise_and")
-bitwise_or = _bitwise("bitwise_or")
-bitwise_xor = _bitwise("bitwise_xor")
+_BITWISE: Final = {
+    name: _bitwise(name)
+    for name in ("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor")
+}
+shift_left, shift_right, bitwise_and, bitwise_or, bitwise_xor = _BITWISE.values()
 
 
 def bitwise_not(a: ExprLike) -> PrimExpr:
@@ -463,16 +464,7 @@ e.smart.update(
     floordiv=floordiv,
     floormod=floormod,
     cast=cast,
-    shift_left=shift_left,
-    shift_right=shift_right,
-    bitwise_and=bitwise_and,
-    bitwise_or=bitwise_or,
-    bitwise_xor=bitwise_xor,
     bitwise_not=bitwise_not,
-    eq=lambda a, b: compare(e.EQ, a, b),
-    ne=lambda a, b: compare(e.NE, a, b),
-    lt=lambda a, b: compare(e.LT, a, b),
-    le=lambda a, b: compare(e.LE, a, b),
-    gt=lambda a, b: compare(e.GT, a, b),
-    ge=lambda a, b: compare(e.GE, a, b),
+    **_BITWISE,
+    **{kind.__name__.lower(): partial(compare, kind) for kind in e.COMPARISONS},
 )

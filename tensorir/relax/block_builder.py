@@ -234,9 +234,7 @@ class BlockBuilder:
         `fn` gets a te tensor for each tensor; `tensorir.relax.call_te.kernel_of` has the details.
         The function is added to the module under the name of `fn`, unless an equal one is there.
         """
-        positional = [self._formula_argument(arg) for arg in args]
-        named = {key: self._formula_argument(arg) for key, arg in kwargs.items()}
-        kernel = kernel_of(fn, positional, named, primfunc_attrs)
+        kernel = kernel_of(fn, args, kwargs, primfunc_attrs, self._argument)
         name = primfunc_name_hint or str(getattr(fn, "__name__", ""))
         gvar = self.add_func(kernel.func, name if name.isidentifier() else "te_func")
         return call_tir(gvar, kernel.args, list(kernel.outputs), kernel.sizes or None)
@@ -329,16 +327,6 @@ class BlockBuilder:
         var = self.emit(expr)
         frame.scopes[-1].emitted[expr] = var
         return var
-
-    def _formula_argument(self, arg: Any) -> Any:
-        """Return an argument of `call_te` whose graph values are leaves."""
-        if isinstance(arg, GraphExpr):
-            return self._argument(arg)
-        if isinstance(arg, (list, tuple)):
-            return type(arg)(self._formula_argument(a) for a in arg)
-        if isinstance(arg, Mapping):
-            return {key: self._formula_argument(a) for key, a in arg.items()}
-        return arg
 
     def _result(self, output: Value) -> GraphExpr:
         """Return the value that a suite leads to: a leaf or a tuple of leaves."""

@@ -19,15 +19,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.nodes.ops import cast
-from tensorir.relax.expr import (
-    DataTypeValue,
-    GraphExpr,
-    GraphVar,
-    PrimValue,
-    ShapeExpr,
-    StringValue,
-    Tuple,
-)
+from tensorir.relax import expr as g
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.rewriting.visit import collect_vars
 from tensorir.te.tensor import Tensor
@@ -44,7 +36,7 @@ class Kernel:
     """
 
     func: PrimFunc
-    args: tuple[GraphExpr, ...]
+    args: tuple[g.GraphExpr, ...]
     outputs: tuple[TensorStructInfo, ...]
     sizes: tuple[Var, ...]
 
@@ -54,16 +46,17 @@ def kernel_of(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     attrs: Mapping[str, Any] | None = None,
+    leaf: Callable[[g.GraphExpr], g.GraphExpr] = lambda value: value,
 ) -> Kernel:
     """Return the tensor function that computes `fn(*args, **kwargs)`.
 
     Tensors become placeholders, shapes lists of integers, scalar values expressions; lists, tuples
     and dicts of them are converted item by item, everything plain stays. `fn` returns a tensor or
     several. Extents, loops and indices of the function are int64. It has no `global_symbol`;
-    `attrs` are added to its attributes. Raises IRTypeError for an argument or a result of another
-    kind.
+    `attrs` are added to its attributes, `leaf` gives what stands for a value in the call. Raises
+    IRTypeError for an argument or a result of another kind.
     """
-    inputs = _Inputs()
+    inputs = _Inputs(leaf)
     positional = [inputs.converted(arg, f"argument {k}") for k, arg in enumerate(args)]
     named = {key: inputs.converted(arg, f"argument {key}") for key, arg in kwargs.items()}
     outputs = _tensors(fn(*positional, **named))
@@ -80,15 +73,16 @@ def kernel_of(
 class _Inputs:
     """The inputs of a formula: graph values, their tensors, and integer variables."""
 
-    values: list[GraphExpr] = field(default_factory=list)
+    leaf: Callable[[g.GraphExpr], g.GraphExpr]
+    values: list[g.GraphExpr] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
     variables: dict[Var, None] = field(default_factory=dict)
     """The integers that shapes and scalar arguments consist of, in the order met."""
 
     def converted(self, value: Any, name: str) -> Any:
         """Return an argument as the formula gets it; `name` is for messages."""
-        if isinstance(value, GraphExpr):
-            return self._value(value, name)
+        if isinstance(value, g.GraphExpr):
+            return self._value(self.leaf(value), name)
         if isinstance(value, Mapping):
             if not all(isinstance(key, str) for key in value):
                 raise IRTypeError(f"{name} of call_te is a dict whose keys are no strings")
@@ -105,21 +99,21 @@ class _Inputs:
             "function, numbers, strings, None, and lists, tuples and dicts of them"
         )
 
-    def _value(self, value: GraphExpr, name: str) -> Any:
-        if isinstance(value, PrimValue):
+    def _value(self, value: g.GraphExpr, name: str) -> Any:
+        if isinstance(value, g.PrimValue):
             self._needs(value.value)
             return value.value
-        if isinstance(value, ShapeExpr):
+        if isinstance(value, g.ShapeExpr):
             for extent in value.values:
                 self._needs(extent)
             return list(value.values)
-        if isinstance(value, (StringValue, DataTypeValue)):
+        if isinstance(value, (g.StringValue, g.DataTypeValue)):
             return value.value
-        if isinstance(value, Tuple):
+        if isinstance(value, g.Tuple):
             return [self._value(v, f"{name}[{k}]") for k, v in enumerate(value.elements)]
         info = value.struct_info
         if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
-            shown = f"{name}, {value.name}," if isinstance(value, GraphVar) else name
+            shown = f"{name}, {value.name}," if isinstance(value, g.GraphVar) else name
             raise IRTypeError(
                 f"{shown} of call_te is {info}; a formula is written over a tensor whose shape and "
                 "dtype are known: match_cast states them"
@@ -129,7 +123,7 @@ class _Inputs:
         position = len(self.tensors)
         letter = chr(ord("A") + position) if position < 26 else f"A{position}"
         tensor = te.placeholder(
-            info.shape, info.dtype, value.name if isinstance(value, GraphVar) else letter
+            info.shape, info.dtype, value.name if isinstance(value, g.GraphVar) else letter
         )
         self.values.append(value)
         self.tensors.append(tensor)

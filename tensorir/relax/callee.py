@@ -18,29 +18,26 @@ from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.nodes.ops import cast
-from tensorir.relax.calls import CALL_TIR, CALL_TIR_INPLACE, FRESH
-from tensorir.relax.destination_passing import destination_passing, written_last
+from tensorir.relax import struct_info as si
+from tensorir.relax.calls import (
+    CALL_TIR,
+    CALL_TIR_INPLACE,
+    FRESH,
+    destination_passing,
+    written_last,
+)
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, ShapeExpr, Tuple
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import Fits, fits, known_by
-from tensorir.relax.struct_info import (
-    VOID,
-    FuncStructInfo,
-    PrimStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-    defining_extents,
-)
 from tensorir.relax.visit import SizeSubstitution
 from tensorir.rewriting.visit import collect_vars, walk
 
-Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | FuncStructInfo]"
+Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | si.FuncStructInfo]"
 """Functions by name; what is known of one suffices where it is not there yet."""
 
 
-def result_of(call: GraphCall, functions: Functions, place: str = "") -> StructInfo:
+def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.StructInfo:
     """Return the struct info of a call's result; check that it fits the function that it names.
 
     `place` says in errors where the call is: `'binding "lv" of function "main"'`. Raises
@@ -57,7 +54,7 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> StructI
         return _result_of_named(call, op.name, _named(op, functions, place), place)
     if isinstance(op, GraphVar):
         known = op.struct_info
-        if isinstance(known, FuncStructInfo):
+        if isinstance(known, si.FuncStructInfo):
             result = _result_of_named(call, op.name, known, place)
             return call.sinfo_args[0] if call.sinfo_args else result
     written_last(call)  # raises for a call that cannot be
@@ -91,7 +88,9 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
         if inplace[k] == FRESH:
             given.append(Parameter(f"output {k}" if len(outputs) > 1 else "the output", info))
     passed_outputs = len(given) - len(inputs)
-    given += [Parameter(f"tir_vars[{k}]", PrimStructInfo(value)) for k, value in enumerate(extra)]
+    given += [
+        Parameter(f"tir_vars[{k}]", si.PrimStructInfo(value)) for k, value in enumerate(extra)
+    ]
     expected = signature(callee)
     if len(expected) != len(given):
         names = ", ".join(p.name for p in expected)
@@ -114,31 +113,27 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
             )
 
 
-def is_pure_call(call: GraphCall, functions: Functions) -> bool:
+def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None = None) -> bool:
     """Say whether a call only gives a value, so that it may be dropped, repeated or moved.
 
-    A graph function is called pure if it is declared so and nothing that it calls has effects.
+    A graph function is called pure if it is declared so and nothing that it calls has effects;
+    those `entered` count as pure, because they are asked for already.
     """
-    return _is_pure(call, functions, set())
-
-
-def _is_pure(call: GraphCall, functions: Functions, entered: set[str]) -> bool:
-    """Say whether a call is pure if those of the functions `entered`, which are asked for, are."""
-    op = call.op
+    op, entered = call.op, set() if entered is None else entered
     if isinstance(op, Operator):
         return op.pure
-    known: BaseFunc | StructInfo = VOID
+    known: BaseFunc | si.StructInfo = si.VOID
     if not isinstance(op, GlobalVar):
         known = op.struct_info
     elif op.name in functions:
         known = functions[op.name]
     if not isinstance(known, Function) or not isinstance(op, GlobalVar):
-        return isinstance(known, FuncStructInfo) and known.purity
+        return isinstance(known, si.FuncStructInfo) and known.purity
     if op.name in entered:
         return True
     entered.add(op.name)
     return known.is_pure and all(
-        _is_pure(inner, functions, entered)
+        is_pure_call(inner, functions, entered)
         for inner in walk(known.body)
         if isinstance(inner, GraphCall)
     )
@@ -149,7 +144,7 @@ class Parameter:
     """A parameter, or what a call gives for one: its name in messages, and what is known of it."""
 
     name: str
-    info: StructInfo
+    info: si.StructInfo
 
 
 def signature(func: BaseFunc) -> list[Parameter]:
@@ -161,17 +156,17 @@ def signature(func: BaseFunc) -> list[Parameter]:
     for param in func.params:
         buffer = func.buffer_map.get(param)
         if buffer is None:
-            result.append(Parameter(param.name, PrimStructInfo(param)))
+            result.append(Parameter(param.name, si.PrimStructInfo(param)))
         else:
             shape = [cast(INT64, extent) for extent in buffer.shape]
-            result.append(Parameter(buffer.name, TensorStructInfo(shape, buffer.dtype)))
+            result.append(Parameter(buffer.name, si.TensorStructInfo(shape, buffer.dtype)))
     return result
 
 
 # ------------------------------------------------------------------------------------- the callee
 
 
-def _named(gvar: GlobalVar, functions: Functions, place: str) -> BaseFunc | FuncStructInfo:
+def _named(gvar: GlobalVar, functions: Functions, place: str) -> BaseFunc | si.FuncStructInfo:
     if gvar.name not in functions:
         close = difflib.get_close_matches(gvar.name, list(functions), 1)
         hint = f"; did you mean {close[0]}?" if close else ""
@@ -202,17 +197,17 @@ def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimF
 
 
 def _result_of_named(
-    call: GraphCall, name: str, callee: BaseFunc | FuncStructInfo, place: str
-) -> StructInfo:
+    call: GraphCall, name: str, callee: BaseFunc | si.FuncStructInfo, place: str
+) -> si.StructInfo:
     """Return the struct info of the result of a direct call."""
-    if isinstance(callee, FuncStructInfo):
+    if isinstance(callee, si.FuncStructInfo):
         if callee.params is None:
             return callee.ret
         expected = [Parameter(str(k), info) for k, info in enumerate(callee.params)]
         ret = callee.ret
     else:
         expected = signature(callee)
-        ret = callee.ret_struct_info if isinstance(callee, Function) else VOID
+        ret = callee.ret_struct_info if isinstance(callee, Function) else si.VOID
     values = [value for value in call.args if isinstance(value, GraphExpr)]
     if len(values) != len(expected):
         names = ", ".join(p.name for p in expected)
@@ -225,7 +220,7 @@ def _result_of_named(
     return _fit(name, expected, given, place).known(ret)
 
 
-def _wants_call_tir(callee: BaseFunc | FuncStructInfo, name: str) -> str:
+def _wants_call_tir(callee: BaseFunc | si.FuncStructInfo, name: str) -> str:
     if not isinstance(callee, PrimFunc):
         return ""
     return f"; R.call_tir({name}, (...), out_sinfo=...) allocates the outputs of a tensor function"
@@ -259,21 +254,21 @@ def _fit(name: str, expected: list[Parameter], given: list[Parameter], place: st
     return sizes
 
 
-def _converted(parameter: StructInfo, value: StructInfo) -> StructInfo:
+def _converted(parameter: si.StructInfo, value: si.StructInfo) -> si.StructInfo:
     """Return the value that a parameter gets: integers are converted to the parameter's type."""
-    if not isinstance(parameter, PrimStructInfo) or not isinstance(value, PrimStructInfo):
+    if not isinstance(parameter, si.PrimStructInfo) or not isinstance(value, si.PrimStructInfo):
         return value
     if not (parameter.dtype.is_int and value.dtype.is_int):
         return value
-    return PrimStructInfo(
+    return si.PrimStructInfo(
         parameter.dtype, None if value.value is None else cast(parameter.dtype, value.value)
     )
 
 
-def _remedy(parameter: StructInfo, value: StructInfo) -> str:
-    if isinstance(parameter, PrimStructInfo):
+def _remedy(parameter: si.StructInfo, value: si.StructInfo) -> str:
+    if isinstance(parameter, si.PrimStructInfo):
         return "a scalar parameter is given by tir_vars"
-    if isinstance(value, TensorStructInfo) and isinstance(parameter, TensorStructInfo):
+    if isinstance(value, si.TensorStructInfo) and isinstance(parameter, si.TensorStructInfo):
         if None not in (value.dtype, parameter.dtype) and value.dtype != parameter.dtype:
             return "convert the array, or declare the function for this dtype"
         return "change the array, or declare the function for this shape"
@@ -288,28 +283,28 @@ class _Sizes:
         self._values: dict[Var, PrimExpr] = {}
         self._source: dict[Var, str] = {}
 
-    def define(self, pattern: StructInfo, value: StructInfo, source: str) -> None:
+    def define(self, pattern: si.StructInfo, value: si.StructInfo, source: str) -> None:
         """Take over the values of variables that are parts of a parameter as such."""
-        if isinstance(pattern, TupleStructInfo) and isinstance(value, TupleStructInfo):
+        if isinstance(pattern, si.TupleStructInfo) and isinstance(value, si.TupleStructInfo):
             for p, v in zip(pattern.elements, value.elements, strict=False):
                 self.define(p, v, source)
             return
-        extents = zip(defining_extents(pattern), defining_extents(value), strict=False)
+        extents = zip(si.defining_extents(pattern), si.defining_extents(value), strict=False)
         for extent, actual in extents:
             var = extent.value if isinstance(extent, Cast) else extent
             if isinstance(var, Var) and var not in self._values:
                 self._values[var] = cast(var.dtype, actual)
                 self._source[var] = source
 
-    def filled(self, info: StructInfo) -> StructInfo:
+    def filled(self, info: si.StructInfo) -> si.StructInfo:
         """Return a struct info of the function as this call sees it, with unknown variables."""
         return SizeSubstitution(self._values)(info)
 
-    def known(self, info: StructInfo) -> StructInfo:
+    def known(self, info: si.StructInfo) -> si.StructInfo:
         """Return a result's struct info as the caller knows it, without variables of the callee."""
         return self.filled(known_by(info, self._values))
 
-    def told(self, info: StructInfo, parameter: str) -> str:
+    def told(self, info: si.StructInfo, parameter: str) -> str:
         """Return words for the sources of values that another parameter decided."""
         notes = [
             f"{var.name} = {self._values[var]} by {self._source[var]}"

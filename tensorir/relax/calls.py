@@ -8,7 +8,7 @@ arguments ("destination passing style"). `call_dps_packed` calls a library funct
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr
@@ -23,7 +23,14 @@ from tensorir.relax.expr import (
     Tuple,
 )
 from tensorir.relax.operator import Operator
-from tensorir.relax.struct_info import OBJECT, VOID, StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.struct_info import (
+    OBJECT,
+    VOID,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    is_void,
+)
 
 _Args = Sequence[GraphExpr]
 _Attrs = Mapping[str, Any]
@@ -40,14 +47,6 @@ def _stated(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     return sinfo_args[0] if sinfo_args else OBJECT
 
 
-def _storage(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
-    return OBJECT
-
-
-def _nothing(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
-    return VOID
-
-
 def _tensor(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     shapes = [a for a in args if isinstance(a, ShapeExpr)]
     dtypes = [a for a in args if isinstance(a, DataTypeValue)]
@@ -62,11 +61,13 @@ CALL_DPS_PACKED: Final = Operator.register("relax.call_dps_packed", _stated)
 CALL_PURE_PACKED: Final = Operator.register("relax.call_pure_packed", _stated)
 ALLOC_TENSOR: Final = Operator.register("relax.builtin.alloc_tensor", _tensor, pure=False)
 """Memory of its own for one tensor: `(shape, dtype, device index, scope)`."""
-ALLOC_STORAGE: Final = Operator.register("relax.memory.alloc_storage", _storage, pure=False)
+ALLOC_STORAGE: Final = Operator.register(
+    "relax.memory.alloc_storage", lambda *_: OBJECT, pure=False
+)
 """Memory that tensors share: `(shape of one extent: bytes, device index, scope, dtype)`."""
 PLACE_TENSOR: Final = Operator.register("relax.memory.alloc_tensor", _tensor, pure=False)
 """A tensor in shared memory: `(storage, offset in bytes, shape, dtype)`."""
-COPY_INTO: Final = Operator.register("relax.memory.copy_into", _nothing, pure=False)
+COPY_INTO: Final = Operator.register("relax.memory.copy_into", lambda *_: VOID, pure=False)
 """Copy the elements of the first tensor to the second, which is of the same shape and dtype."""
 
 
@@ -200,6 +201,73 @@ def copy_into(source: GraphExpr, destination: GraphExpr) -> GraphCall:
 def is_static_int(value: GraphExpr) -> bool:
     """Say whether a value is an integer that is known."""
     return isinstance(value, PrimValue) and isinstance(value.value, IntImm)
+
+
+# ------------------------------------------------------------------------------- calls, taken apart
+
+
+class DestinationPassing(NamedTuple):
+    """A call of a tensor function, or of a library function that writes to its outputs."""
+
+    callee: GlobalVar | ExternFunc
+    args: tuple[GraphExpr, ...]
+    outputs: tuple[TensorStructInfo, ...]
+    inplace: tuple[int, ...]
+    """For each output the index of the argument that it overwrites, `FRESH` for none."""
+    scalars: tuple[PrimExpr, ...]
+    """Integers behind the buffers."""
+    gives_tuple: bool
+    """True if the value of the call is a tuple of its outputs, not the one output."""
+
+
+def destination_passing(value: object) -> DestinationPassing | None:
+    """Return the parts of `call_tir`, `call_tir_inplace` and `call_dps_packed`, else None.
+
+    Raises IRTypeError for a call that is not of the layout that the functions above make.
+    """
+    if not isinstance(value, GraphCall):
+        return None
+    if value.op not in (CALL_TIR, CALL_TIR_INPLACE, CALL_DPS_PACKED):
+        return None
+    callee, inputs, *rest = value.args
+    info = value.struct_info
+    outputs = info.elements if isinstance(info, TupleStructInfo) else (info,)
+    if not isinstance(callee, (GlobalVar, ExternFunc)) or not isinstance(inputs, Tuple):
+        raise IRTypeError("a call in destination passing style has a callee and a tuple")
+    tensors = tuple(out for out in outputs if isinstance(out, TensorStructInfo))
+    if len(tensors) != len(outputs):
+        raise IRTypeError(f"the outputs of a call must be tensors, got {info}")
+    scalars = rest[0].values if rest and isinstance(rest[0], ShapeExpr) else ()
+    return DestinationPassing(
+        callee,
+        inputs.elements,
+        tensors,
+        tuple(value.attrs.get("inplace_indices", (FRESH,) * len(tensors))),
+        scalars,
+        isinstance(info, TupleStructInfo),
+    )
+
+
+def written_last(call: GraphCall) -> int:
+    """Return the number of last arguments that a library call writes, if it does no more.
+
+    That is what destination passing is lowered to; 0 for any other call. Raises IRTypeError for a
+    call that is not of the layout that `call_into` makes.
+    """
+    count = call.attrs.get(NUM_OUTPUTS) if isinstance(call.op, ExternFunc) else None
+    if count is None:
+        return 0
+    possible = isinstance(count, int) and 0 < count <= len(call.args)
+    if not possible or not is_void(call.struct_info):
+        raise IRTypeError(
+            f"{NUM_OUTPUTS} is the number of last arguments that a call without result writes; "
+            f"it is {count} of a call with {len(call.args)} argument(s) that gives "
+            f"{call.struct_info}"
+        )
+    return int(count)
+
+
+# ---------------------------------------------------------------------------------- what calls hold
 
 
 def _tensor_function(gvar: GlobalVar) -> GlobalVar:

@@ -7,7 +7,7 @@ a check when the program runs decides.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from enum import Enum
+from enum import IntEnum
 
 from tensorir.arith import Analyzer
 from tensorir.nodes.expr import PrimExpr, Var
@@ -25,7 +25,7 @@ from tensorir.relax.struct_info import (
 from tensorir.rewriting.visit import collect_vars
 
 
-class Fits(Enum):
+class Fits(IntEnum):
     """The answer to: is every value of one struct info one of another?"""
 
     NO = 0
@@ -33,9 +33,6 @@ class Fits(Enum):
     UNKNOWN = 1
     """It depends on what is known only when the program runs."""
     YES = 2
-
-    def __and__(self, other: Fits) -> Fits:
-        return self if self.value <= other.value else other
 
 
 def fits(base: StructInfo, value: StructInfo, analyzer: Analyzer | None = None) -> Fits:
@@ -54,7 +51,8 @@ def fits(base: StructInfo, value: StructInfo, analyzer: Analyzer | None = None) 
             fits(b, v, analyzer) for b, v in zip(base.elements, value.elements, strict=True)
         )
     if isinstance(base, ShapeStructInfo) and isinstance(value, ShapeStructInfo):
-        return _ndim_fits(base.ndim, value.ndim) & _shape_fits(base.values, value.values, analyzer)
+        rank = _known_fits(base.ndim, value.ndim, UNKNOWN_NDIM)
+        return min(rank, _shape_fits(base.values, value.values, analyzer))
     if isinstance(base, PrimStructInfo) and isinstance(value, PrimStructInfo):
         if base.dtype != value.dtype:
             return Fits.NO
@@ -113,29 +111,21 @@ def known_by(info: StructInfo, sizes: Container[Var]) -> StructInfo:
 
 
 def _all(answers: Iterable[Fits]) -> Fits:
-    result = Fits.YES
-    for answer in answers:
-        result = result & answer
-    return result
+    return min(answers, default=Fits.YES)
 
 
 def _tensor_fits(base: TensorStructInfo, value: TensorStructInfo, analyzer: Analyzer) -> Fits:
-    kind = Fits.YES
-    if base.dtype is not None:
-        kind = (
-            Fits.UNKNOWN
-            if value.dtype is None
-            else Fits.YES
-            if base.dtype == value.dtype
-            else Fits.NO
-        )
-    return kind & _ndim_fits(base.ndim, value.ndim) & _shape_fits(base.shape, value.shape, analyzer)
+    return min(
+        _known_fits(base.dtype, value.dtype, None),
+        _known_fits(base.ndim, value.ndim, UNKNOWN_NDIM),
+        _shape_fits(base.shape, value.shape, analyzer),
+    )
 
 
-def _ndim_fits(base: int, value: int) -> Fits:
-    if base in (UNKNOWN_NDIM, value):
+def _known_fits(base: object, value: object, unknown: object) -> Fits:
+    if base in (unknown, value):
         return Fits.YES
-    return Fits.UNKNOWN if value == UNKNOWN_NDIM else Fits.NO
+    return Fits.UNKNOWN if value == unknown else Fits.NO
 
 
 def _shape_fits(
@@ -163,8 +153,8 @@ def _func_fits(base: FuncStructInfo, value: FuncStructInfo, analyzer: Analyzer) 
     if base.params is None:
         return result
     if value.params is None:
-        return result & Fits.UNKNOWN
+        return min(result, Fits.UNKNOWN)
     if len(base.params) != len(value.params):
         return Fits.NO
     pairs = zip(base.params, value.params, strict=True)
-    return result & _all(fits(v, b, analyzer) for b, v in pairs)
+    return min(result, *(fits(v, b, analyzer) for b, v in pairs))

@@ -135,6 +135,8 @@ def is_void(info: StructInfo) -> bool:
 
 def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
     """Return the integers of a struct info: a variable among them is defined where it is stated."""
+    if isinstance(info, TupleStructInfo):
+        return [extent for element in info.elements for extent in defining_extents(element)]
     if isinstance(info, TensorStructInfo):
         return info.shape or ()
     if isinstance(info, ShapeStructInfo):

@@ -20,26 +20,9 @@ from tensorir.function import IRModule
 from tensorir.memory.written_parameters import written_parameters
 from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.nodes.node import Node
+from tensorir.relax import expr as g
 from tensorir.relax.callee import is_pure_call, result_of
-from tensorir.relax.destination_passing import destination_passing
-from tensorir.relax.expr import (
-    LEAVES,
-    Binding,
-    BindingBlock,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    GraphCall,
-    GraphExpr,
-    GraphVar,
-    If,
-    MatchCast,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-)
+from tensorir.relax.calls import destination_passing
 from tensorir.relax.function import Function
 from tensorir.relax.relations import Fits, fits
 from tensorir.relax.struct_info import (
@@ -78,7 +61,7 @@ class _Verifier:
         """Variables and symbolic sizes that can be used here."""
         self._analyzer = Analyzer()
         self._place = self._function
-        self._binding: Binding | None = None
+        self._binding: g.Binding | None = None
         self._in_dataflow = False
 
     # ----------------------------------------------------------------------------------- structure
@@ -87,7 +70,7 @@ class _Verifier:
         """Verify a function."""
         for param in func.params:
             self._place = f'parameter "{param.name}" of {self._function}'
-            if isinstance(param, DataflowVar):
+            if isinstance(param, g.DataflowVar):
                 self._fail(
                     "a parameter must be a relax.Var; only dataflow blocks bind a DataflowVar"
                 )
@@ -104,14 +87,14 @@ class _Verifier:
         self._use_sizes(func.ret_struct_info)
         self._check_stated(func.ret_struct_info, func.body.struct_info, "the function returns")
 
-    def _sequence(self, node: SeqExpr) -> None:
+    def _sequence(self, node: g.SeqExpr) -> None:
         """Verify the suite of a function or branch."""
         for block in node.blocks:
             self._block(block)
         self._argument(node.body, "the value that the suite leads to")
 
-    def _block(self, block: BindingBlock) -> None:
-        self._in_dataflow = isinstance(block, DataflowBlock)
+    def _block(self, block: g.BindingBlock) -> None:
+        self._in_dataflow = isinstance(block, g.DataflowBlock)
         for binding in block.bindings:
             outer = self._place, self._binding
             self._place = f'binding "{binding.var.name}" of {self._function}'
@@ -120,15 +103,15 @@ class _Verifier:
             self._place, self._binding = outer
         self._in_dataflow = False
         for binding in block.bindings:
-            if isinstance(binding.var, DataflowVar):
+            if isinstance(binding.var, g.DataflowVar):
                 self._visible.discard(binding.var)
 
-    def _bind(self, binding: Binding) -> None:
+    def _bind(self, binding: g.Binding) -> None:
         var = binding.var
-        if isinstance(var, DataflowVar) and not self._in_dataflow:
+        if isinstance(var, g.DataflowVar) and not self._in_dataflow:
             self._fail("a DataflowVar is bound outside of a dataflow block; bind a relax.Var there")
         self._value(binding.value)
-        if isinstance(binding, MatchCast):
+        if isinstance(binding, g.MatchCast):
             if fits(binding.struct_info, binding.value.struct_info, self._analyzer) is Fits.NO:
                 self._fail(
                     f"match_cast to {binding.struct_info} can never succeed, the value is "
@@ -145,26 +128,26 @@ class _Verifier:
 
     # -------------------------------------------------------------------------------------- values
 
-    def _value(self, value: GraphExpr) -> None:
+    def _value(self, value: g.GraphExpr) -> None:
         """Verify what is bound to a variable."""
-        if isinstance(value, GraphCall):
+        if isinstance(value, g.GraphCall):
             self._call(value)
-        elif isinstance(value, TupleGetItem):
+        elif isinstance(value, g.TupleGetItem):
             self._leaf(value.tuple_value, "the tuple")
-        elif isinstance(value, If):
+        elif isinstance(value, g.If):
             self._branches(value)
         else:
             self._argument(value, "the value")
 
-    def _argument(self, value: GraphExpr | GlobalVar, what: str) -> None:
+    def _argument(self, value: g.GraphExpr | GlobalVar, what: str) -> None:
         """Verify a leaf or a tuple of leaves."""
-        if isinstance(value, Tuple):
+        if isinstance(value, g.Tuple):
             for k, element in enumerate(value.elements):
                 self._argument(element, f"field {k} of {what}")
         else:
             self._leaf(value, what)
 
-    def _leaf(self, value: GraphExpr | GlobalVar, what: str) -> None:
+    def _leaf(self, value: g.GraphExpr | GlobalVar, what: str) -> None:
         if isinstance(value, GlobalVar):
             if self._mod is not None and value.name not in self._mod:
                 self._fail(
@@ -172,20 +155,20 @@ class _Verifier:
                     f"{sorted(self._mod)}"
                 )
             return
-        if not isinstance(value, LEAVES):
-            if isinstance(value, (SeqExpr, If)):
+        if not isinstance(value, g.LEAVES):
+            if isinstance(value, (g.SeqExpr, g.If)):
                 self._binding = None  # scripts have no suites inside of expressions
             self._fail(
                 f"{what} is {_kind(value)}; functions are in A-normal form, so bind it to a "
                 "variable of its own first (relax.BlockBuilder does)"
             )
-        if isinstance(value, GraphVar):
+        if isinstance(value, g.GraphVar):
             self._use(value)
-        elif isinstance(value, (ShapeExpr, PrimValue)):
+        elif isinstance(value, (g.ShapeExpr, g.PrimValue)):
             self._use_sizes(value)
 
-    def _call(self, call: GraphCall) -> None:
-        if isinstance(call.op, GraphVar):
+    def _call(self, call: g.GraphCall) -> None:
+        if isinstance(call.op, g.GraphVar):
             self._use(call.op)
         for k, arg in enumerate(call.args):
             self._argument(arg, f"argument {k}")
@@ -209,13 +192,13 @@ class _Verifier:
     def _check_constants(self, func: Function, mod: IRModule) -> None:
         """Check that no call writes to a constant."""
         for value in written_values(func, mod):
-            if isinstance(value, Constant):
+            if isinstance(value, g.Constant):
                 self._fail(
                     f"a call writes to the constant {value.struct_info}, which other calls read; "
                     "let it write to memory of its own (R.builtin.alloc_tensor)"
                 )
 
-    def _check_written(self, call: GraphCall, mod: IRModule) -> None:
+    def _check_written(self, call: g.GraphCall, mod: IRModule) -> None:
         """Check that a tensor function writes to no argument but those that outputs overwrite."""
         parts = destination_passing(call)
         if parts is None or not isinstance(parts.callee, GlobalVar):
@@ -232,7 +215,7 @@ class _Verifier:
                     "write to a buffer of its own"
                 )
 
-    def _branches(self, value: If) -> None:
+    def _branches(self, value: g.If) -> None:
         if self._in_dataflow:
             self._fail("a dataflow block has no branches; move the If out of the block")
         self._leaf(value.cond, "the condition")
@@ -255,7 +238,7 @@ class _Verifier:
         yield
         self._visible = before
 
-    def _define(self, var: GraphVar) -> None:
+    def _define(self, var: g.GraphVar) -> None:
         owner = self._owner.get(var)
         if owner is not None:
             again = "bound again" if owner == self._function else f"a variable of {owner}, too"
@@ -266,7 +249,7 @@ class _Verifier:
         self._owner[var] = self._function
         self._visible.add(var)
 
-    def _use(self, var: GraphVar) -> None:
+    def _use(self, var: g.GraphVar) -> None:
         if var in self._visible:
             return
         owner = self._owner.get(var)
@@ -276,7 +259,7 @@ class _Verifier:
             self._fail(
                 f"{var.name} is used, which is a variable of {owner}; pass it as an argument"
             )
-        if isinstance(var, DataflowVar):
+        if isinstance(var, g.DataflowVar):
             self._fail(
                 f"{var.name} is used, which only its dataflow block sees; name it in R.output(...)"
             )
@@ -284,9 +267,6 @@ class _Verifier:
 
     def _define_sizes(self, info: StructInfo) -> None:
         """Define the variables that are extents of a parameter or a checked value."""
-        if isinstance(info, TupleStructInfo):
-            for element in info.elements:
-                self._define_sizes(element)
         for extent in defining_extents(info):
             if not isinstance(extent, Var) or extent in self._visible:
                 continue
@@ -299,7 +279,7 @@ class _Verifier:
             self._owner[extent] = self._function
             self._visible.add(extent)
 
-    def _use_sizes(self, node: StructInfo | GraphExpr) -> None:
+    def _use_sizes(self, node: StructInfo | g.GraphExpr) -> None:
         if isinstance(node, FuncStructInfo):
             return  # its sizes are those of another function
         if isinstance(node, TupleStructInfo):
@@ -333,5 +313,5 @@ class _Verifier:
 
 
 def _kind(value: Node) -> str:
-    names = {GraphCall: "a call", TupleGetItem: "a field of a tuple", If: "a choice"}
+    names = {g.GraphCall: "a call", g.TupleGetItem: "a field of a tuple", g.If: "a choice"}
     return names.get(type(value), f"a {type(value).__name__}")

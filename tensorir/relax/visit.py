@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorir.arith import Analyzer
 from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.node import same_or_new
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
@@ -58,10 +59,7 @@ class GraphRewriter(Rewriter):
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block, binding by binding."""
         bindings = [new for old in node.bindings for new in self.binding(old)]
-        same = len(bindings) == len(node.bindings) and all(
-            a is b for a, b in zip(bindings, node.bindings, strict=True)
-        )
-        return node if same else type(node)(bindings)
+        return node.changed(bindings=same_or_new(node.bindings, bindings))
 
 
 class SizeSubstitution(GraphRewriter):

@@ -12,14 +12,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.written_parameters import written_parameters
 from tensorir.nodes.expr import GlobalVar
 from tensorir.nodes.node import Node
-from tensorir.relax.expr import (
-    Binding,
-    GraphCall,
-    GraphVar,
-    If,
-    Tuple,
-    TupleGetItem,
-)
+from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.rewriting.visit import walk
 
@@ -33,7 +26,7 @@ class _Values:
     def __init__(self, mod: IRModule, known: dict[Function, set[Node]]) -> None:
         self._mod = mod
         self._known = known
-        self._bound: dict[GraphVar, Node] = {}
+        self._bound: dict[g.GraphVar, Node] = {}
 
     def of(self, func: Function) -> set[Node]:
         """Return the values that a function may write."""
@@ -41,7 +34,7 @@ class _Values:
         if found is not None:
             return found
         found = self._known[func] = set()  # what it writes by calling itself it writes anyway
-        bindings = [node for node in walk(func.body) if isinstance(node, Binding)]
+        bindings = [node for node in walk(func.body) if isinstance(node, g.Binding)]
         self._bound = {binding.var: binding.value for binding in bindings}
         waiting = [arg for binding in bindings for arg in self._written_by(binding.value)]
         while waiting:
@@ -53,7 +46,7 @@ class _Values:
 
     def _written_by(self, value: Node) -> list[Node]:
         """Return the arguments that a call writes."""
-        if not isinstance(value, GraphCall) or not isinstance(value.op, GlobalVar):
+        if not isinstance(value, g.GraphCall) or not isinstance(value.op, GlobalVar):
             return []
         callee = self._mod.functions.get(value.op.name)
         if isinstance(callee, PrimFunc):
@@ -67,13 +60,13 @@ class _Values:
 
     def _sources(self, value: Node) -> list[Node]:
         """Return the values whose arrays a value may be or hold."""
-        if isinstance(value, GraphVar):
+        if isinstance(value, g.GraphVar):
             return [self._bound[value]] if value in self._bound else []
-        if isinstance(value, Tuple):
+        if isinstance(value, g.Tuple):
             return list(value.elements)
-        if isinstance(value, TupleGetItem):
+        if isinstance(value, g.TupleGetItem):
             whole = self._bound.get(value.tuple_value, value.tuple_value)  # type: ignore[call-overload]
-            return [whole.elements[value.index]] if isinstance(whole, Tuple) else [whole]
-        if isinstance(value, If):
+            return [whole.elements[value.index]] if isinstance(whole, g.Tuple) else [whole]
+        if isinstance(value, g.If):
             return [value.true_branch.body, value.false_branch.body]
         return []

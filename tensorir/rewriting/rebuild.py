@@ -7,10 +7,9 @@ rebuilding are where time goes: a loop over fields takes three to four times as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import is_
 from typing import Any, Final, TypeAlias
 
-from tensorir.nodes.node import BUILT_BY, ByKind, Field, Node, compiled
+from tensorir.nodes.node import BUILT_BY, ByKind, Field, Node, compiled, same_or_new
 
 Parts: TypeAlias = Callable[[Any], Sequence[Node]]
 Row: TypeAlias = Callable[[Any, Any], Any]
@@ -102,8 +101,7 @@ def _rewritten(f: Field) -> str:
 
 
 def _mapped(change: Callable[[Any], Any], values: tuple[Any, ...]) -> tuple[Any, ...]:
-    new = [change(value) for value in values]
-    return values if all(map(is_, new, values)) else tuple(new)
+    return same_or_new(values, [change(value) for value in values])
 
 
 def _parts(chosen: Callable[[Field], bool]) -> Mapping[type, Parts]:

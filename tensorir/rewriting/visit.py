@@ -16,7 +16,7 @@ from tensorir.errors import IRTypeError
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.nodes.node import Attrs, ByKind, Node
+from tensorir.nodes.node import Attrs, ByKind, Node, same_or_new
 from tensorir.nodes.ops import as_expr
 from tensorir.nodes.stmt import BufferStore, Stmt
 from tensorir.rewriting.rebuild import (
@@ -202,8 +202,7 @@ class Rewriter:
         if isinstance(value, Node):
             return self(value)
         if isinstance(value, tuple):
-            new = tuple(self.value(v) for v in value)
-            return new if any(a is not b for a, b in zip(new, value, strict=True)) else value
+            return same_or_new(value, [self.value(v) for v in value])
         if isinstance(value, dict) and value:
             mapped = {k: self.value(v) for k, v in value.items()}
             return Attrs(mapped) if any(mapped[k] is not value[k] for k in mapped) else value

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import ops
@@ -17,31 +16,33 @@ from tensorir.nodes.expr import PrimExpr, Type, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import as_expr
 from tensorir.nodes.stmt import Stmt, is_no_op, sequence
-from tensorir.script.completion import complete_block, with_root_block
 from tensorir.script.declarations import declare_sizes, fresh_var, type_of
 from tensorir.script.definitions import Definitions, Enclose, spread
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.frames import assert_, make_loop
 from tensorir.script.macro import MacroCall
-from tensorir.script.parts import BlockParts
+from tensorir.script.parts import BlockParts, complete_block, with_root_block
 from tensorir.script.records import (
     ArmFrame,
     BlockFrame,
     BlockRecord,
     BufferRecord,
-    EvaluateRecord,
     FuncAttrRecord,
     IfFrame,
     InitFrame,
     LoopFrame,
     ScopeFrame,
 )
-from tensorir.script.source import Source
-from tensorir.script.syntax import Tree, names_in, parse_expression
+from tensorir.script.syntax import Tree
 
 
 class FunctionBuilder(Definitions):
     """Builds one function from its tree."""
+
+    refused: ClassVar = {
+        "decorated": "functions and classes cannot be defined inside a function; define a macro, "
+        "or a function of the module, before it"
+    }
 
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
         super().__init__(evaluate, private=private)
@@ -66,38 +67,23 @@ class FunctionBuilder(Definitions):
     # ------------------------------------------------------------------------------------ signature
 
     def _parameter(self, tree: Tree) -> None:
-        _, place, star, name, annotation, default = tree
-        if star or default is not None:
-            raise self._fail("only plain parameters without defaults are supported", place)
-        if annotation is None:
-            raise self._fail("Type annotation required for function parameters.", place)
+        name, annotation = self._annotated_name(
+            tree, "Type annotation required for function parameters."
+        )
         value = self._evaluate(annotation)
         if isinstance(value, BufferRecord):
             shape = value.options["shape"]
             if isinstance(shape, (list, tuple)):
-                value.options["shape"] = [self._quoted(size) for size in shape]
-            buffer = self._evaluate.guarded(annotation[1], value.build, name)
+                value.options["shape"] = [
+                    self._size(size, INT32) if isinstance(size, str) else size for size in shape
+                ]
+            defined = self._evaluate.guarded(annotation[1], value.build, name)
             var = Var(f"{name}_handle", HANDLE)
-            self._function.params.append(var)
-            self._function.buffer_map[var] = buffer
-            self._define(name, buffer)
-            return
-        var = self._evaluate.guarded(annotation[1], fresh_var, value, name)
+            self._function.buffer_map[var] = defined
+        else:
+            defined = var = self._evaluate.guarded(annotation[1], fresh_var, value, name)
         self._function.params.append(var)
-        self._define(name, var)
-
-    def _quoted(self, size: Any) -> Any:
-        """Return a size; one in quotes defines the variables that it is the first to name."""
-        if not isinstance(size, str):
-            return size
-        source = Source(size.strip(), "<a size in quotes>")
-        tree = parse_expression(source)
-        for name in names_in(tree):
-            try:
-                self._scope.lookup(name)
-            except KeyError:
-                self._scope.define(name, Var(name, INT32))
-        return Evaluator(source, self._scope)(tree)
+        self._define(name, defined)
 
     def declared_result(self, tree: Tree) -> Type:
         """Return the type of the result that a `def` declares, void if it declares none."""
@@ -114,34 +100,32 @@ class FunctionBuilder(Definitions):
         """Return the statements of a suite as one; concise scopes enclose what follows them."""
         stmts: list[Stmt] = []
         for k, tree in enumerate(trees):
-            try:
-                result = _STATEMENTS[tree[0]](self, tree)
-                if callable(result):
-                    self._scopes += 1
-                    stmts.append(result(self._suite(trees[k + 1 :])))
-                    self._scopes -= 1
-                    break
-                if type(result) is list:
-                    stmts.append(self._suite([*result, *trees[k + 1 :]]))
-                    break
-            except DiagnosticError:
-                raise
-            except Exception as error:
-                raise self._evaluate.explained(error, tree[1]) from error
+            result = self._statement(tree)
+            if callable(result):
+                self._scopes += 1
+                rest = self._suite(trees[k + 1 :])
+                self._scopes -= 1
+                stmts.append(self._evaluate.guarded(tree[1], result, rest))
+                break
+            if type(result) is list:
+                stmts.append(self._suite([*result, *trees[k + 1 :]]))
+                break
             if result is not None:
                 stmts.append(result)
         return sequence(stmts)
 
     def _nested(self, trees: list[Tree]) -> Stmt:
         self._scope.push()
+        self._depth += 1
         try:
             return self._suite(trees)
         finally:
+            self._depth -= 1
             self._scope.pop()
 
     # ----------------------------------------------------------------------------------- statements
 
-    def expression_statement(self, tree: Tree) -> Any:
+    def read_expression_statement(self, tree: Tree) -> Any:
         """Run a call for its effect on the block, the function, or at run time."""
         value_tree = tree[2]
         if value_tree[0] == "constant" and isinstance(value_tree[2], str):
@@ -155,8 +139,8 @@ class FunctionBuilder(Definitions):
                 raise IRValueError("T.func_attr must be called at the top of a function")
             self._function.add_attrs(value.attrs)
             return None
-        if isinstance(value, EvaluateRecord):
-            return self._evaluated(value.value)
+        if isinstance(value, s.Evaluate):
+            return self._evaluated(value)
         if isinstance(value, s.Stmt):
             return value
         if isinstance(value, MacroCall):
@@ -165,7 +149,7 @@ class FunctionBuilder(Definitions):
         if isinstance(value, ScopeFrame):
             return self._open_scope(None, value)
         if isinstance(value, (PrimExpr, int)):
-            return self._evaluated(as_expr(value))
+            return self._evaluated(s.Evaluate(as_expr(value)))
         if value is None:
             return None
         raise IRTypeError(
@@ -173,12 +157,13 @@ class FunctionBuilder(Definitions):
             "this expression is no statement"
         )
 
-    def _evaluated(self, value: PrimExpr) -> Stmt:
+    def _evaluated(self, stmt: s.Evaluate) -> Stmt:
+        value = stmt.value
         if isinstance(value, e.Call) and value.op is Op.get("ret"):
             self._function.add_return(value.args[0])
-        return s.Evaluate(value)
+        return stmt
 
-    def assign(self, tree: Tree) -> Any:
+    def read_assign(self, tree: Tree) -> Any:
         """Store to a buffer, or give names to what the right-hand side makes."""
         targets, value_tree = tree[2:]
         if len(targets) > 1:
@@ -194,13 +179,13 @@ class FunctionBuilder(Definitions):
                 return store
         return self._bind(target, value)
 
-    def augmented(self, tree: Tree) -> Any:
+    def read_augmented(self, tree: Tree) -> Any:
         """`B[i] += v` stores `B[i] + v`."""
         _, place, target, operator, value = tree
         combined = ("binary", place, operator, target, value)
-        return self.assign(("assign", place, (target,), combined))
+        return self.read_assign(("assign", place, (target,), combined))
 
-    def annotated(self, tree: Tree) -> Enclose:
+    def read_annotated(self, tree: Tree) -> Enclose:
         """`x: T.int32 = v` binds a variable of that type, `x: T.int32` is memory for one value."""
         _, place, target, annotation, value = tree
         if target[0] != "name":
@@ -211,7 +196,7 @@ class FunctionBuilder(Definitions):
 
     # ------------------------------------------------------------------------------------ compounds
 
-    def for_loop(self, tree: Tree) -> Stmt:
+    def read_for(self, tree: Tree) -> Stmt:
         """Read a loop, or the nest of a `T.grid`."""
         _, _, target, iterable, body = tree
         frame = self._evaluate(iterable)
@@ -265,15 +250,11 @@ class FunctionBuilder(Definitions):
             self._scope.define(name, made)
         return loop_vars
 
-    def while_loop(self, tree: Tree) -> Stmt:
+    def read_while(self, tree: Tree) -> Stmt:
         """Read a while loop."""
-        condition = self._expr(tree[2])
-        self._depth += 1
-        body = self._nested(tree[3])
-        self._depth -= 1
-        return s.While(condition, body)
+        return s.While(self._expr(tree[2]), self._nested(tree[3]))
 
-    def if_else(self, tree: Tree) -> Stmt | list[Tree]:
+    def read_if(self, tree: Tree) -> Stmt | list[Tree]:
         """Read an if; a Python bool chooses the statements that stand in its place."""
         _, _, condition_tree, body, otherwise = tree
         condition = self._evaluate(condition_tree)
@@ -286,13 +267,11 @@ class FunctionBuilder(Definitions):
                 f"If condition must be a boolean expression, but got {type(condition).__name__}",
                 condition_tree[1],
             )
-        self._depth += 1
         then_case = self._nested(body)
         else_case = None if otherwise is None else self._nested(otherwise)
-        self._depth -= 1
         return s.IfThenElse(condition, then_case, else_case)
 
-    def with_block(self, tree: Tree) -> Stmt | None:
+    def read_with(self, tree: Tree) -> Stmt | None:
         """Read the suite of one frame or several."""
         return self._open(list(tree[2]), tree[3])
 
@@ -367,44 +346,16 @@ class FunctionBuilder(Definitions):
         self._visible = outer_buffers
         return parts.realize(block)
 
-    def return_value(self, tree: Tree) -> Stmt:
+    def read_return(self, tree: Tree) -> Stmt:
         """Read a return."""
         if tree[2] is None:
             raise self._fail("Expression to be returned must be a PrimExpr", tree[1])
-        return self._evaluated(ops.intrinsic("ret", self._expr(tree[2])))
+        return self._evaluated(s.Evaluate(ops.intrinsic("ret", self._expr(tree[2]))))
 
-    def assertion(self, tree: Tree) -> Enclose:
+    def read_assert(self, tree: Tree) -> Enclose:
         """Read an assert; it encloses what follows."""
         _, place, condition, message = tree
         if message is None:
             raise self._fail("assert needs a message", place)
         frame = assert_(self._expr(condition), self._evaluate(message))
         return lambda body: frame.make(None, body)
-
-    def nothing(self, _: Tree) -> None:
-        """Read pass, or an import."""
-
-    def unsupported(self, tree: Tree) -> None:
-        """Refuse what has no meaning inside a function."""
-        raise self._fail(
-            "functions and classes cannot be defined inside a function; define a macro, or a "
-            "function of the module, before it",
-            tree[1],
-        )
-
-
-_STATEMENTS: Final[dict[str, Callable[[FunctionBuilder, Tree], Any]]] = {
-    "expression_statement": FunctionBuilder.expression_statement,
-    "assign": FunctionBuilder.assign,
-    "augmented": FunctionBuilder.augmented,
-    "annotated": FunctionBuilder.annotated,
-    "for": FunctionBuilder.for_loop,
-    "while": FunctionBuilder.while_loop,
-    "if": FunctionBuilder.if_else,
-    "with": FunctionBuilder.with_block,
-    "return": FunctionBuilder.return_value,
-    "assert": FunctionBuilder.assertion,
-    "pass": FunctionBuilder.nothing,
-    "import": FunctionBuilder.nothing,
-    "decorated": FunctionBuilder.unsupported,
-}

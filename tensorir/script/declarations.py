@@ -76,11 +76,8 @@ class BufferFactory:
         return BufferRecord("Buffer", None, _buffer_options(shape, dtype, **options))
 
     def __getitem__(self, key: Any) -> BufferRecord:
-        if not isinstance(key, tuple):
-            return self(key)
-        if len(key) < 2 or not isinstance(key[1], str):
-            return self(key)
-        return self(*key)
+        typed = isinstance(key, tuple) and len(key) > 1 and isinstance(key[1], str)
+        return self(*key) if typed else self(key)
 
     def __repr__(self) -> str:
         return "T.Buffer"
@@ -168,7 +165,7 @@ def declared(options: dict[str, Any]) -> ScopeFrame:
             return declaration
         return Allocate(buffer.data, buffer.dtype, buffer.shape, ops.TRUE, declaration)
 
-    return ScopeFrame("decl_buffer", make, lambda name: make_buffer(name, **options))
+    return ScopeFrame(make, lambda name: make_buffer(name, **options))
 
 
 def alloc_local(shape: Any, dtype: Any = "float32", **options: Any) -> ScopeFrame:
@@ -191,7 +188,7 @@ def allocate(
     def make(var: Var, body: Stmt) -> Stmt:
         return Allocate(var, dtype_text(dtype), dims, holds, body, kept)
 
-    return ScopeFrame("allocate", make, lambda name: Var(name, pointer(dtype, scope)))
+    return ScopeFrame(make, lambda name: Var(name, pointer(dtype, scope)))
 
 
 def allocate_const(
@@ -206,7 +203,7 @@ def allocate_const(
     def make(var: Var, body: Stmt) -> Stmt:
         return AllocateConst(var, dtype, dims, array, body, kept)
 
-    return ScopeFrame("allocate_const", make, lambda name: Var(name, pointer(dtype, "global")))
+    return ScopeFrame(make, lambda name: Var(name, pointer(dtype, "global")))
 
 
 def pointer(dtype: Any, scope: str = "global") -> PointerType:

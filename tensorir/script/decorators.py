@@ -130,9 +130,8 @@ def _source_of(thing: Any) -> tuple[list[str], int, str]:
     A class does not know its file where its module has none, as in a notebook; its functions do.
     Raises OSError if there is no source.
     """
-    if not inspect.isclass(thing):
-        return (*inspect.getsourcelines(thing), inspect.getsourcefile(thing) or "<script>")
-    codes = [member.__code__ for member in vars(thing).values() if inspect.isfunction(member)]
+    members = vars(thing).values() if inspect.isclass(thing) else ()
+    codes = [member.__code__ for member in members if inspect.isfunction(member)]
     if not codes:
         return (*inspect.getsourcelines(thing), inspect.getsourcefile(thing) or "<script>")
     lines = linecache.getlines(codes[0].co_filename)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any, TypeAlias
 
-from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, BufferRegion, MatchBufferRegion
@@ -15,7 +16,7 @@ from tensorir.nodes.stmt import Stmt
 from tensorir.script.declarations import alloc_local, declared, fresh_var
 from tensorir.script.evaluate import Evaluator, exact_const
 from tensorir.script.frames import LetForm, as_region
-from tensorir.script.parts import BlockParts, FunctionParts
+from tensorir.script.parts import BlockParts
 from tensorir.script.records import (
     AxisRecord,
     BufferRecord,
@@ -26,21 +27,19 @@ from tensorir.script.records import (
     Scalar,
     ScopeFrame,
 )
-from tensorir.script.scope import Scope
-from tensorir.script.source import Place
+from tensorir.script.statements import StatementReader
 from tensorir.script.syntax import Tree
 
 Enclose: TypeAlias = Callable[[Stmt], Stmt]
 """Builds a statement around those that follow it in its suite."""
 
 
-class Definitions:
+class Definitions(StatementReader):
     """The names of a function, and the parts that defining them adds to it and its blocks."""
 
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
-        self._evaluate = evaluate
+        super().__init__(evaluate, private)
         evaluate.allocate = self._allocate
-        self._function = FunctionParts(private)
         self._blocks: list[BlockParts] = []
         self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
         self._visible: dict[Var, Buffer] = {}
@@ -48,13 +47,6 @@ class Definitions:
         """The number of statements with suites of their own around the one that is read."""
         self._scopes = 0
         """The number of lets and the like that enclose it as well, by standing before it."""
-
-    @property
-    def _scope(self) -> Scope:
-        return self._evaluate.scope
-
-    def _fail(self, message: str, place: Place) -> DiagnosticError:
-        return self._evaluate.fail(message, place)
 
     def _define(self, name: str, value: Any) -> None:
         self._see(value)
@@ -248,13 +240,9 @@ class Definitions:
 
     def _store_scalar(self, name: str, value: Any) -> Stmt | None:
         """Return the store of a value to a scalar; None if no scalar has the name."""
-        for level in reversed(self._scope.levels):
-            if name in level:
-                found = level[name]
-                if isinstance(found, Scalar):
-                    return make_store(found.buffer, value, [const(0)])
-                return None
-        return None
+        known = (level[name] for level in reversed(self._scope.levels) if name in level)
+        found = next(known, None)
+        return make_store(found.buffer, value, [const(0)]) if isinstance(found, Scalar) else None
 
 
 def nested(scopes: Iterable[Enclose]) -> Enclose | None:
@@ -262,13 +250,7 @@ def nested(scopes: Iterable[Enclose]) -> Enclose | None:
     known = list(scopes)
     if not known:
         return None
-
-    def enclose(body: Stmt) -> Stmt:
-        for scope in reversed(known):
-            body = scope(body)
-        return body
-
-    return enclose
+    return lambda body: reduce(lambda inner, scope: scope(inner), reversed(known), body)
 
 
 def spread(targets: list[Tree], values: list[Any], there_are: str) -> list[Any]:

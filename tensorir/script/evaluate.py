@@ -7,6 +7,7 @@ names of the user's own program, whose functions it may call.
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -20,11 +21,9 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
 from tensorir.nodes.ops import as_expr, const
 from tensorir.recursion import may_go_deeper
-from tensorir.script.argument_types import check_arguments
 from tensorir.script.declarations import Allocator, called_from_script, view
-from tensorir.script.frames import AxisNamespace
-from tensorir.script.namespace import Namespace
-from tensorir.script.ranges import range_of
+from tensorir.script.frames import AxisNamespace, range_of
+from tensorir.script.namespace import Namespace, check_arguments
 from tensorir.script.records import Alias
 from tensorir.script.scope import Scope
 from tensorir.script.source import Place, Source
@@ -61,27 +60,27 @@ _UNDEFINED: Final = {
 }
 """Remedies for an undefined name: in a script that sees the program around it, or not."""
 _GROUPS: Final = frozenset({tuple, list})
-_COMPARE: Final = {"<": e.LT, "<=": e.LE, ">": e.GT, ">=": e.GE, "==": e.EQ, "!=": e.NE}
-_SMART: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "<<": lambda a, b: a << b,
-    ">>": lambda a, b: a >> b,
-    "&": lambda a, b: a & b,
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
+_COMPARE: Final[dict[str, tuple[type[e.CmpOp], Callable[[Any, Any], Any]]]] = {
+    "<": (e.LT, operator.lt),
+    "<=": (e.LE, operator.le),
+    ">": (e.GT, operator.gt),
+    ">=": (e.GE, operator.ge),
+    "==": (e.EQ, operator.eq),
+    "!=": (e.NE, operator.ne),
 }
-_PYTHON_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "<": lambda a, b: bool(a < b),
-    "<=": lambda a, b: bool(a <= b),
-    ">": lambda a, b: bool(a > b),
-    ">=": lambda a, b: bool(a >= b),
-    "==": lambda a, b: bool(a == b),
-    "!=": lambda a, b: bool(a != b),
+"""The comparisons of expressions, and those of Python values."""
+_SMART: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
 }
 _CALLED: Final = re.compile(r"^[\w.<>]+\(\) ")
 _LONGEST: Final = 1 << 20
@@ -260,10 +259,7 @@ class Evaluator:
         """Return one index or slice for each dimension of a buffer."""
         items: list[Any] = []
         for item in self.items(subscripts):
-            if type(item) in _GROUPS:
-                items.extend(item)
-            else:
-                items.append(item)
+            items.extend(item if type(item) in _GROUPS else (item,))
         if len(items) != len(buffer.shape):
             raise IRValueError(
                 f"buffer {buffer.name} has {len(buffer.shape)} dimension(s) "
@@ -273,13 +269,10 @@ class Evaluator:
 
     def indices(self, buffer: Buffer, items: list[Any]) -> list[PrimExpr]:
         """Return subscripts as indices; a slice becomes a `Ramp`."""
-        result: list[PrimExpr] = []
-        for item, extent in zip(items, buffer.shape, strict=True):
-            if not isinstance(item, slice):
-                result.append(as_expr(item))
-                continue
-            result.append(_vector_index(item, extent))
-        return result
+        return [
+            _vector_index(item, extent) if isinstance(item, slice) else as_expr(item)
+            for item, extent in zip(items, buffer.shape, strict=True)
+        ]
 
     def store_indices(self, buffer: Buffer, subscripts: list[Tree]) -> list[PrimExpr]:
         """Return the indices of an element that is stored to."""
@@ -289,36 +282,36 @@ class Evaluator:
 
     def binary(self, tree: Tree) -> Any:
         """Apply a binary operator, comparisons and `and`/`or` included."""
-        operator = tree[2]
+        sign = tree[2]
         a, b = _operand(self(tree[3])), _operand(self(tree[4]))
-        if operator in ("and", "or"):
-            return _logical(operator, a, b)
-        if operator in _COMPARE:
+        if sign in ("and", "or"):
+            return _logical(sign, a, b)
+        if sign in _COMPARE:
             left = tree[3]
             if left[0] == "binary" and left[2] in _COMPARE and not _compares_truth(a, b):
                 raise IRTypeError(
-                    f"comparisons do not chain: `a {left[2]} b {operator} c` would compare the "
-                    f"truth of the first with c; write `a {left[2]} b and b {operator} c`"
+                    f"comparisons do not chain: `a {left[2]} b {sign} c` would compare the "
+                    f"truth of the first with c; write `a {left[2]} b and b {sign} c`"
                 )
-            return _compare(operator, a, b)
-        if operator == "**":
+            return _compare(sign, a, b)
+        if sign == "**":
             raise IRTypeError("`**` is not supported; write T.pow(a, b)")
         if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
-            _require_small(operator, a, b)
+            _require_small(sign, a, b)
         try:
-            return _SMART[operator](a, b)
+            return _SMART[sign](a, b)
         except TypeError as error:
             if not str(error).startswith("unsupported operand"):
                 raise
             kinds = f"{type(a).__name__} and {type(b).__name__}"
-            raise IRTypeError(f"the operator `{operator}` does not take {kinds}") from error
+            raise IRTypeError(f"the operator `{sign}` does not take {kinds}") from error
 
     def unary(self, tree: Tree) -> Any:
         """Apply `not`, `-` or `~`."""
-        operator, value = tree[2], _operand(self(tree[3]))
-        if operator == "not":
+        sign, value = tree[2], _operand(self(tree[3]))
+        if sign == "not":
             return e.Not(value) if isinstance(value, PrimExpr) else not value
-        return -value if operator == "-" else ~value
+        return -value if sign == "-" else ~value
 
     def conditional(self, tree: Tree) -> Any:
         """Choose a side of `a if c else b`; the condition is known while parsing."""
@@ -407,20 +400,20 @@ def _operand(value: Any) -> Any:
     return as_expr(value) if isinstance(value, (BufferRegion, EqualOp, IterVar)) else value
 
 
-def _require_small(operator: str, a: Any, b: Any) -> None:
+def _require_small(sign: str, a: Any, b: Any) -> None:
     """Refuse what would take all the memory there is: long shifts, long repetitions."""
-    if operator == "<<" and isinstance(b, int) and b > _LONGEST:
+    if sign == "<<" and isinstance(b, int) and b > _LONGEST:
         raise IRValueError(f"a shift by {b} bits is too long")
-    if operator == "*":
+    if sign == "*":
         for items, times in ((a, b), (b, a)):
             if isinstance(items, (str, list, tuple)) and len(items) * times > _LONGEST:
                 raise IRValueError(f"repeating {len(items)} items {times} times gives too many")
 
 
-def _logical(operator: str, a: Any, b: Any) -> Any:
+def _logical(sign: str, a: Any, b: Any) -> Any:
     if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
-        return (a and b) if operator == "and" else (a or b)
-    return (e.And if operator == "and" else e.Or)(*_of_one_width(as_expr(a), as_expr(b)))
+        return (a and b) if sign == "and" else (a or b)
+    return (e.And if sign == "and" else e.Or)(*_of_one_width(as_expr(a), as_expr(b)))
 
 
 def _compares_truth(a: Any, b: Any) -> bool:
@@ -429,9 +422,9 @@ def _compares_truth(a: Any, b: Any) -> bool:
     return truth and isinstance(a, e.CmpOp) and not a.b.dtype.is_bool
 
 
-def _compare(operator: str, a: Any, b: Any) -> Any:
+def _compare(sign: str, a: Any, b: Any) -> Any:
     if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
-        return _PYTHON_COMPARE[operator](a, b)
+        return bool(_COMPARE[sign][1](a, b))
     if not isinstance(a, PrimExpr):
         a = exact_const(a, b.dtype.element)
     if not isinstance(b, PrimExpr):
@@ -439,7 +432,7 @@ def _compare(operator: str, a: Any, b: Any) -> Any:
     a, b = _of_one_width(a, b)
     if a.dtype is not b.dtype:
         raise IRTypeError(f"mismatched types in comparison: {a.dtype} vs {b.dtype}")
-    return _COMPARE[operator](a, b)
+    return _COMPARE[sign][0](a, b)
 
 
 def exact_const(value: Any, dtype: DataType) -> PrimExpr:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tensorir.comparison.equal import structural_equal
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes import expr as e
 from tensorir.nodes import ops
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.expr import IterVar, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import as_expr, cast, const
-from tensorir.nodes.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, While
+from tensorir.nodes.stmt import AssertStmt, AttrStmt, Evaluate, For, ForKind, LetStmt, Stmt, While
 from tensorir.script.calls import let_expr
 from tensorir.script.declarations import dtype_text, fresh_var
-from tensorir.script.ranges import range_of
 from tensorir.script.records import (
     AxisRecord,
     BlockFrame,
     BlockRecord,
-    EvaluateRecord,
     FreshThread,
     FuncAttrRecord,
     IfFrame,
@@ -33,6 +32,28 @@ from tensorir.script.records import (
 )
 
 # ------------------------------------------------------------------------------------------ loops
+
+
+def range_of(low: PrimExpr, high: PrimExpr) -> Range:
+    """Return the range from `low` to `high`, its extent simplified; IRTypeError for no integers."""
+    for end in (low, high):
+        if not end.dtype.is_integral:
+            raise IRTypeError(f"the ends of a range must be integers, not {end.dtype}")
+    if isinstance(low, IntImm) and low.value == 0:
+        return Range.from_min_extent(low, high)
+    return Range.from_min_extent(low, _difference(high, low))
+
+
+def _difference(high: PrimExpr, low: PrimExpr) -> PrimExpr:
+    """Return `high - low` with what cancels taken out.
+
+    What is printed as `low:low + extent` gives `extent` as it stands, so that it reads back.
+    """
+    if isinstance(high, e.Add) and (high.a is low or structural_equal(high.a, low)):
+        return high.b
+    from tensorir.arith import Analyzer  # noqa: PLC0415
+
+    return Analyzer().simplify(ops.sub(high, low))
 
 
 def _range_pair(start: Any, stop: Any) -> tuple[PrimExpr, PrimExpr]:
@@ -86,7 +107,7 @@ def thread_binding(
 
 def grid(*extents: Any) -> LoopFrame:
     """Iterate over a box with nested serial loops from 0."""
-    return LoopFrame([_range_pair(n, None) for n in extents], is_grid=True)
+    return LoopFrame([_range_pair(n, None) for n in extents])
 
 
 # ----------------------------------------------------------------------------------------- blocks
@@ -200,7 +221,7 @@ def let_stmt(value: Any, type_annotation: Any = None, *, var: Var | None = None)
             Var(name, bound.dtype) if type_annotation is None else fresh_var(type_annotation, name)
         )
 
-    return ScopeFrame("let", lambda v, body: LetStmt(v, bound, body), define)
+    return ScopeFrame(lambda v, body: LetStmt(v, bound, body), define)
 
 
 class LetForm:
@@ -230,7 +251,7 @@ def attr(node: Any, key: str | None = None, value: Any = None) -> ScopeFrame:
             body = AttrStmt(target, name, setting, body)
         return body
 
-    return ScopeFrame("attr", make)
+    return ScopeFrame(make)
 
 
 def launch_thread(thread: IterVar | str, extent: Any) -> ScopeFrame:
@@ -244,7 +265,7 @@ def launch_thread(thread: IterVar | str, extent: Any) -> ScopeFrame:
     def make(var: Var, body: Stmt) -> Stmt:
         return make_loop(var, const(0), count, ForKind.THREAD_BINDING, tag, {}, body)
 
-    return ScopeFrame("launch_thread", make, define)
+    return ScopeFrame(make, define)
 
 
 def make_loop(
@@ -271,13 +292,13 @@ def env_thread(thread: str, dtype: Any = "int32") -> FreshThread:
 def assert_(condition: Any, message: Any) -> ScopeFrame:
     """Stop unless a condition holds."""
     holds, text = as_expr(condition), as_expr(message)
-    return ScopeFrame("assert", lambda _, body: AssertStmt(holds, text, body))
+    return ScopeFrame(lambda _, body: AssertStmt(holds, text, body))
 
 
 def while_(condition: Any) -> ScopeFrame:
     """Repeat what follows as long as a condition holds."""
     holds = as_expr(condition)
-    return ScopeFrame("while", lambda _, body: While(holds, body))
+    return ScopeFrame(lambda _, body: While(holds, body))
 
 
 def if_(condition: Any) -> IfFrame:
@@ -285,9 +306,9 @@ def if_(condition: Any) -> IfFrame:
     return IfFrame(as_expr(condition))
 
 
-def evaluate(value: Any) -> EvaluateRecord:
+def evaluate(value: Any) -> Evaluate:
     """Evaluate an expression for its effect."""
-    return EvaluateRecord(as_expr(value))
+    return Evaluate(as_expr(value))
 
 
 def meta_var(value: Any) -> MetaVar:

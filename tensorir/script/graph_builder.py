@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
@@ -21,7 +23,7 @@ from tensorir.script.declarations import declare_sizes
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.graph_annotations import quoted_sizes, struct_info_of, unquoted
 from tensorir.script.graph_bindings import Suite
-from tensorir.script.graph_values import (
+from tensorir.script.graph_namespace import (
     DataflowFrame,
     FormulaRecord,
     MatchCastRecord,
@@ -29,19 +31,26 @@ from tensorir.script.graph_values import (
     as_value,
 )
 from tensorir.script.macro import MacroCall
-from tensorir.script.parts import FunctionParts
 from tensorir.script.records import Alias, FreshVar, FuncAttrRecord, MetaVar
-from tensorir.script.scope import Scope
-from tensorir.script.source import Place, Source
-from tensorir.script.syntax import Tree, names_in, parse_expression
+from tensorir.script.source import Place
+from tensorir.script.statements import StatementReader
+from tensorir.script.syntax import Tree
 
 
-class GraphBuilder:
+class GraphBuilder(StatementReader):
     """Builds one graph function from its tree.
 
     `siblings` are the names that it sees beside those of its scope: the functions of its module.
     `add` puts a tensor function into the module, under a name like the one that is asked for.
     """
+
+    refused: ClassVar = {
+        "for": "a graph function has no loops; write the bindings out, or build it by BlockBuilder",
+        "while": "a graph function has no loops; a function may call itself under an if",
+        "return": "a graph function returns once, at its end",
+        "assert": "a graph function has no asserts; R.match_cast checks shapes when it runs",
+        "decorated": "functions are defined beside one another in a class under @I.ir_module",
+    }
 
     def __init__(
         self,
@@ -52,21 +61,19 @@ class GraphBuilder:
         pure: bool = True,
         add: Callable[[PrimFunc, str], GlobalVar] | None = None,
     ) -> None:
+        super().__init__(evaluate, private)
         self._add = add
-        self._evaluate = evaluate
         self._source = evaluate.source
         self._siblings = siblings
-        self._function = FunctionParts(private)
         self._pure = pure
         self._suite = Suite(evaluate.source.places)
 
     def build(self, tree: Tree) -> Function:
         """Return the function whose `def` is `tree`."""
         _, place, name, _, _, body, _ = tree
-        self._enter()
-        params, stated = self.signature(tree)
-        value = self._body(body, place)
-        self._leave()
+        with self._named():
+            params, stated = self._signature(tree)
+            value = self._body(body, place)
         result = value.struct_info if stated is None else stated
         if fits(result, value.struct_info) is Fits.NO:
             raise self._fail(
@@ -78,31 +85,23 @@ class GraphBuilder:
 
     def declared(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
         """Return the declared types of parameters and result; None for an unknown result."""
-        self._enter()
-        known = self.signature(tree)
-        self._leave()
-        return known
+        with self._named():
+            return self._signature(tree)
 
-    def _enter(self) -> None:
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Let the text see the functions beside this one, and names of its own."""
         self._scope.push()
         for name, value in self._siblings.items():
             self._scope.rebind(name, value)
         self._scope.push()
-
-    def _leave(self) -> None:
+        yield
         self._scope.pop()
         self._scope.pop()
-
-    @property
-    def _scope(self) -> Scope:
-        return self._evaluate.scope
-
-    def _fail(self, message: str, place: Place) -> DiagnosticError:
-        return self._evaluate.fail(message, place)
 
     # ------------------------------------------------------------------------------------ signature
 
-    def signature(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
+    def _signature(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
         """Define the parameters; return them and what is stated of the result."""
         _, _, _, parameters, result, _, type_vars = tree
         declare_sizes(self._scope, [size for _, size in type_vars])
@@ -110,17 +109,13 @@ class GraphBuilder:
         return params, None if result is None else self._annotation(result, defines=True)
 
     def _parameter(self, tree: Tree) -> g.GraphVar:
-        _, place, star, name, annotation, default = tree
-        if star or default is not None:
-            raise self._fail("only plain parameters without defaults are supported", place)
-        if annotation is None:
-            raise self._fail(
-                f'the parameter {name} needs an annotation: {name}: R.Tensor((1, "n"), "float32")',
-                place,
-            )
+        name, annotation = self._annotated_name(
+            tree,
+            'the parameter {name} needs an annotation: {name}: R.Tensor((1, "n"), "float32")',
+        )
         var = g.GraphVar(name, self._annotation(annotation, defines=True))
         if name in self._scope.levels[-1]:
-            raise self._fail(f"there are two parameters called {name}", place)
+            raise self._fail(f"there are two parameters called {name}", tree[1])
         self._scope.rebind(name, var)
         return var
 
@@ -130,22 +125,9 @@ class GraphBuilder:
         return self._evaluate.guarded(tree[1], self._known, value, defines)  # type: ignore[no-any-return]
 
     def _known(self, annotation: Any, defines: bool = False) -> StructInfo:
-        return unquoted(struct_info_of(annotation), lambda text: self._size(text, defines))
-
-    def _size(self, text: str, defines: bool) -> PrimExpr:
-        """Return the size that a text in quotes stands for."""
-        source = Source(text, "<a size in quotes>")
-        tree = parse_expression(source)
-        for name in names_in(tree):
-            try:
-                self._scope.lookup(name)
-            except KeyError:
-                if not defines:
-                    raise IRValueError(
-                        f'the size "{name}" is not defined; write {name} = T.int64() before'
-                    ) from None
-                self._scope.rebind(name, Var(name, INT64))
-        return as_expr(Evaluator(source, self._scope)(tree))
+        return unquoted(
+            struct_info_of(annotation), lambda text: as_expr(self._size(text, INT64, defines))
+        )
 
     # --------------------------------------------------------------------------------------- suites
 
@@ -166,14 +148,10 @@ class GraphBuilder:
         raise self._fail("a graph function must end in `return` with its value", place)
 
     def _result(self, value: Any) -> g.GraphExpr:
-        known = as_value(value)
-        self._require_sizes(known)
-        return self._suite.part(known)
+        return self._suite.part(_sized(value))
 
     def _leaf(self, value: Any) -> g.GraphExpr:
-        known = as_value(value)
-        self._require_sizes(known)
-        return self._suite.leaf(known)
+        return self._suite.leaf(_sized(value))
 
     def _value(self, tree: Tree) -> Any:
         """Return the value of an expression; the call of a macro is read in its place."""
@@ -200,14 +178,9 @@ class GraphBuilder:
     def _statement(self, tree: Tree) -> None:
         if self._evaluate.source is self._source:
             self._suite.place = tree[1]
-        try:
-            _STATEMENTS[tree[0]](self, tree)
-        except DiagnosticError:
-            raise
-        except Exception as error:
-            raise self._evaluate.explained(error, tree[1]) from error
+        super()._statement(tree)
 
-    def expression_statement(self, tree: Tree) -> None:
+    def read_expression_statement(self, tree: Tree) -> None:
         """Take attributes of the function, or emit a call for its effect."""
         if tree[2][0] == "constant" and isinstance(tree[2][2], str):
             return
@@ -225,19 +198,19 @@ class GraphBuilder:
                 "this expression has no effect; give its value a name, or leave it out"
             )
 
-    def assign(self, tree: Tree) -> None:
+    def read_assign(self, tree: Tree) -> None:
         """Bind the value on the right to a name, or its fields to several."""
         _, place, targets, value_tree = tree
         if len(targets) > 1:
             raise IRTypeError("a = b = c is not supported; write one to a line")
         self._assign(targets[0], self._value(value_tree), place)
 
-    def augmented(self, tree: Tree) -> None:
+    def read_augmented(self, tree: Tree) -> None:
         """`x += y` binds `x + y` to `x`."""
         _, place, target, operator, value = tree
         self._assign(target, self._evaluate(("binary", place, operator, target, value)), place)
 
-    def annotated(self, tree: Tree) -> None:
+    def read_annotated(self, tree: Tree) -> None:
         """`x: R.Tensor(...) = value`: a binding that states what is known."""
         _, place, target, annotation, value_tree = tree
         if target[0] != "name" or value_tree is None:
@@ -256,16 +229,11 @@ class GraphBuilder:
         names = [t[2] for t in target[2]]
         if len(set(names)) != len(names):
             raise self._fail("the same name stands twice on the left", target[1])
-        fields = self._fields(value)
+        fields = list(value if isinstance(value, (tuple, list)) else self._leaf(value))
         if len(fields) != len(names):
             raise self._fail(f"there are {len(fields)} value(s), but {len(names)} names", place)
         for name, field in zip(names, fields, strict=True):
             self._name(name, field)
-
-    def _fields(self, value: Any) -> list[Any]:
-        if isinstance(value, (tuple, list)):
-            return list(value)
-        return list(self._leaf(value))
 
     def _name(self, name: str, value: Any) -> None:
         """Give a name to a value, which is bound, or to what is known while reading."""
@@ -294,8 +262,7 @@ class GraphBuilder:
             var = self._suite.variable(name, info if stated is None else stated)
             self._suite.emit(g.MatchCast(var, source, info))
         else:
-            normal = self._suite.normal(as_value(value))
-            self._require_sizes(normal)
+            normal = self._suite.normal(_sized(value))
             if stated is not None:
                 normal = _told(normal, stated)
             info = normal.struct_info
@@ -314,15 +281,9 @@ class GraphBuilder:
             )
         return record.call(self._add(record.kernel.func, record.name))
 
-    def _require_sizes(self, value: g.GraphExpr) -> None:
-        for text in quoted_sizes(value):
-            raise IRValueError(
-                f'sizes in quotes stand in annotations; write {text} instead of "{text}"'
-            )
-
     # ------------------------------------------------------------------------------------ compounds
 
-    def with_block(self, tree: Tree) -> None:
+    def read_with(self, tree: Tree) -> None:
         """Read the bindings of `with R.dataflow():`, which end in `R.output(...)`."""
         _, place, items, body = tree
         if len(items) != 1 or items[0][3] is not None:
@@ -370,7 +331,7 @@ class GraphBuilder:
         made = self._suite.end_dataflow(record.values)
         return dict(zip(names, made, strict=True))
 
-    def if_else(self, tree: Tree) -> None:
+    def read_if(self, tree: Tree) -> None:
         """Read an if, both suites of which end by binding the same name; it has the value."""
         _, place, condition_tree, body, otherwise = tree
         condition = self._evaluate(condition_tree)
@@ -413,25 +374,26 @@ class GraphBuilder:
             raise self._fail("each suite of an if must end by binding a name", trees[-1][1])
         return name, suite.sequence(value)
 
-    def nothing(self, _: Tree) -> None:
-        """Read pass, or an import."""
 
-    def unsupported(self, tree: Tree) -> None:
-        """Refuse what has no meaning inside a graph function."""
-        raise self._fail(_REFUSED[tree[0]], tree[1])
-
-
+@dataclass(slots=True)
 class _Ended(Alias):
     """A name that is not known any more; reading it says why."""
 
-    __slots__ = ("_why",)
-
-    def __init__(self, why: str) -> None:
-        self._why = why
+    why: str
 
     def read(self) -> Any:
         """Raise IRValueError."""
-        raise IRValueError(self._why)
+        raise IRValueError(self.why)
+
+
+def _sized(value: Any) -> g.GraphExpr:
+    """Return something as a value; IRValueError if it has sizes in quotes."""
+    known = as_value(value)
+    for text in quoted_sizes(known):
+        raise IRValueError(
+            f'sizes in quotes stand in annotations; write {text} instead of "{text}"'
+        )
+    return known
 
 
 def _has_effect(call: g.GraphCall) -> bool:
@@ -461,21 +423,3 @@ def _is_output(tree: Tree) -> bool:
 _VALUES: Final = (
     g.GraphExpr, MatchCastRecord, int, float, tuple, list, np.ndarray, np.generic,
 )  # fmt: skip
-_REFUSED: Final = {
-    "for": "a graph function has no loops; write the bindings out, or build it by BlockBuilder",
-    "while": "a graph function has no loops; a function may call itself under an if",
-    "return": "a graph function returns once, at its end",
-    "assert": "a graph function has no asserts; R.match_cast checks shapes when it runs",
-    "decorated": "functions are defined beside one another in a class under @I.ir_module",
-}
-_STATEMENTS: Final[dict[str, Callable[[GraphBuilder, Tree], None]]] = {
-    "expression_statement": GraphBuilder.expression_statement,
-    "assign": GraphBuilder.assign,
-    "augmented": GraphBuilder.augmented,
-    "annotated": GraphBuilder.annotated,
-    "if": GraphBuilder.if_else,
-    "with": GraphBuilder.with_block,
-    "pass": GraphBuilder.nothing,
-    "import": GraphBuilder.nothing,
-    **dict.fromkeys(_REFUSED, GraphBuilder.unsupported),
-}

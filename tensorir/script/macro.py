@@ -54,10 +54,6 @@ class Macro:
         """Return the macro as a method: its first parameter is the object it is called on."""
         return self if owner is None else partial(self, owner)
 
-    def scope(self) -> Scope:
-        """Return a fresh scope of the names at the definition."""
-        return Scope(dict(self.names), trusted=self.trusted)
-
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by parameter; IRTypeError if they do not fit, as Python words it."""
         remaining, named = list(args), dict(kwargs)
@@ -110,7 +106,8 @@ class MacroCall:
             raise IRValueError(f"macro {macro.name} calls itself without end")
         before = evaluate.source, evaluate.scope
         evaluate.depth_of_macros += 1
-        evaluate.source, evaluate.scope = macro.source, macro.scope()
+        evaluate.source = macro.source
+        evaluate.scope = Scope(dict(macro.names), trusted=macro.trusted)
         try:
             values = {
                 name: evaluate(value.tree) if isinstance(value, Default) else value

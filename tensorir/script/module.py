@@ -18,7 +18,7 @@ from tensorir.relax.struct_info import FuncStructInfo
 from tensorir.script.builder import FunctionBuilder
 from tensorir.script.evaluate import Evaluator, ScriptObject
 from tensorir.script.graph_builder import GraphBuilder
-from tensorir.script.graph_values import Callee
+from tensorir.script.graph_namespace import Callee
 from tensorir.script.macro import Macro
 from tensorir.script.namespace import I, add_names
 from tensorir.script.scope import Scope

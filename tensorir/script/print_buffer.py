@@ -13,6 +13,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.quoting import identifier, quote
 from tensorir.rewriting.visit import collect_vars
+from tensorir.script.print_expr import tuple_text
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
@@ -90,8 +91,7 @@ def _define_before(printer: Printer, fields: Sequence[PrimExpr]) -> None:
 
 def shape(printer: Printer, dims: Sequence[PrimExpr]) -> str:
     """Return a shape as a tuple."""
-    text = printer.expr.items(dims)
-    return f"({text},)" if len(dims) == 1 else f"({text})"
+    return tuple_text([printer.expr(n) for n in dims])
 
 
 def _strides(printer: Printer, buffer: Buffer, name: str) -> str:
@@ -102,7 +102,7 @@ def _strides(printer: Printer, buffer: Buffer, name: str) -> str:
             parts.append(quote(identifier(stride.name)))
         else:
             parts.append(printer.expr(stride))
-    return f"({', '.join(parts)},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    return tuple_text(parts)
 
 
 def is_simple(buffer: Buffer) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.errors import TensorIRError
@@ -17,6 +18,7 @@ from tensorir.quoting import quote
 from tensorir.relax.expr import Constant, GraphVar
 from tensorir.script.calls import DTYPE_FIRST
 from tensorir.script.constants import KEY
+from tensorir.script.syntax import PRECEDENCE, PREFIX
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
@@ -25,32 +27,24 @@ Text = tuple[str, int]
 """The text of an expression and how tightly its outermost operator binds."""
 
 ATOM: Final = 20
-_LAMBDA, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY = 1, 2, 3, 4, 5, 9, 10, 11
 
-_INFIX: Final[dict[type, tuple[str, int]]] = {
-    e.Add: ("+", _SUM),
-    e.Sub: ("-", _SUM),
-    e.Mul: ("*", _PRODUCT),
-    e.FloorDiv: ("//", _PRODUCT),
-    e.FloorMod: ("%", _PRODUCT),
-    e.Div: ("/", _PRODUCT),
-    e.EQ: ("==", _COMPARE),
-    e.NE: ("!=", _COMPARE),
-    e.LT: ("<", _COMPARE),
-    e.LE: ("<=", _COMPARE),
-    e.GT: (">", _COMPARE),
-    e.GE: (">=", _COMPARE),
-    e.And: ("and", _AND),
-    e.Or: ("or", _OR),
+_INFIX: Final[dict[type, tuple[str, Callable[[PrimExpr, PrimExpr], PrimExpr] | None]]] = {
+    e.Add: ("+", ops.add),
+    e.Sub: ("-", ops.sub),
+    e.Mul: ("*", ops.mul),
+    e.FloorDiv: ("//", ops.floordiv),
+    e.FloorMod: ("%", ops.floormod),
+    e.Div: ("/", ops.div),
+    e.EQ: ("==", None),
+    e.NE: ("!=", None),
+    e.LT: ("<", None),
+    e.LE: ("<=", None),
+    e.GT: (">", None),
+    e.GE: (">=", None),
+    e.And: ("and", None),
+    e.Or: ("or", None),
 }
-_REBUILT: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
-    e.Add: ops.add,
-    e.Sub: ops.sub,
-    e.Mul: ops.mul,
-    e.FloorDiv: ops.floordiv,
-    e.FloorMod: ops.floormod,
-    e.Div: ops.div,
-}
+"""The sign of an operator, and what it builds if it folds numbers."""
 _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
@@ -145,7 +139,7 @@ class ExprPrinter:
     def int_imm(self, node: IntImm) -> Text:
         """Return an integer; the type is left out where it goes without saying."""
         if node.dtype == self.int_dtype:
-            return str(node.value), ATOM if node.value >= 0 else _UNARY
+            return str(node.value), ATOM if node.value >= 0 else PREFIX["-"]
         if node.dtype.is_bool:
             return f"{self._t}.bool({bool(node.value)})", ATOM
         return f"{self._t}.{node.dtype}({node.value})", ATOM
@@ -153,26 +147,26 @@ class ExprPrinter:
     def float_imm(self, node: e.FloatImm) -> Text:
         """Return a float in as many digits as tell it from its neighbours."""
         value = node.value
-        if value != value or value in (float("inf"), float("-inf")):
-            text = '"nan"' if value != value else f'"{value}"'
-            return f"{self._t}.{node.dtype}({text})", ATOM
+        if not isfinite(value):
+            return self.function(node.dtype, f'"{value}"')
         text = f"{value:.1f}" if value == int(value) else f"{value:.17g}"
         if node.dtype == self._printer.options.float_dtype:
             return text, ATOM
-        return f"{self._t}.{node.dtype}({text})", ATOM
+        return self.function(node.dtype, text)
 
     def binary(self, node: e.BinaryOp) -> Text:
         """Return two operands and the operator between them, where reading that gives this node."""
-        symbol, precedence = _INFIX[type(node)]
+        symbol, _ = _INFIX[type(node)]
         if not self._is_what_the_operator_builds(node):
             return f"{self._t}.{type(node).__name__}({self(node.a)}, {self(node.b)})", ATOM
+        precedence = PRECEDENCE[symbol]
         # Without parentheses, a comparison of a comparison would be one that chains.
-        left = self(node.a, precedence + 1 if precedence == _COMPARE else precedence)
+        left = self(node.a, precedence + 1 if isinstance(node, e.CmpOp) else precedence)
         return f"{left} {symbol} {self(node.b, precedence + 1)}", precedence
 
     def _is_what_the_operator_builds(self, node: e.BinaryOp) -> bool:
         kind = type(node)
-        rebuild = _REBUILT.get(kind)
+        rebuild = _INFIX[kind][1]
         if rebuild is None:
             both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
             return not both and not (node.dtype.lanes > 1 and kind in (e.And, e.Or))
@@ -200,7 +194,7 @@ class ExprPrinter:
         """Return a negation."""
         if isinstance(node.a, IntImm):
             return f"{self._t}.Not({self(node.a)})", ATOM
-        return f"not {self(node.a, _NOT)}", _NOT
+        return f"not {self(node.a, PREFIX['not'])}", PREFIX["not"]
 
     def function(self, name: str, *args: Any) -> Text:
         """Return a call of a function of the dialect."""
@@ -250,9 +244,8 @@ class ExprPrinter:
         if name in DTYPE_FIRST:
             args.insert(0, quote(node.dtype))
         elif not self._has_natural_type(node):
-            quoted = [quote(node.dtype), quote(name), *args]
-            return f"{self._t}.call_intrin({', '.join(quoted)})", ATOM
-        return f"{self._t}.{_RENAMED.get(name, name)}({', '.join(args)})", ATOM
+            return self.function("call_intrin", quote(node.dtype), quote(name), *args)
+        return self.function(_RENAMED.get(name, name), *args)
 
     def _has_natural_type(self, node: e.Call) -> bool:
         """Say whether the function of the dialect gives the call the type that it has."""
@@ -292,6 +285,11 @@ class ExprPrinter:
         return self.function(
             "comm_reducer", f"lambda {names}: {body}", f"[{self.items(node.identity_element)}]"
         )
+
+
+def tuple_text(parts: Sequence[str]) -> str:
+    """Return the text of a tuple."""
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def _absorbs(node: e.BinaryOp) -> bool:

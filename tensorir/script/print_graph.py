@@ -23,9 +23,7 @@ _STATES_RESULT: Final = (CALL_TIR, CALL_TIR_INPLACE, CALL_DPS_PACKED)
 def function(printer: Printer, func: Function, name: str) -> None:
     """Print a graph function."""
     r, names = printer.options.relax_prefix, printer.names
-    chosen = printer.name_option(name) + ["private=True"] * ("global_symbol" not in func.attrs)
-    chosen += ["pure=False"] * (not func.is_pure)
-    printer.line(f"@{r}.function" + (f"({', '.join(chosen)})" if chosen else ""))
+    printer.decorator(f"{r}.function", func, name, *["pure=False"] * (not func.is_pure))
     names.open()
     infos = [param.struct_info for param in func.params]
     sizes = list(dict.fromkeys(v for i in (*infos, func.ret_struct_info) for v in collect_vars(i)))
@@ -92,7 +90,7 @@ class Suite:
         printer = self._printer
         if not isinstance(block, g.DataflowBlock):
             for binding in block.bindings:
-                self._binding(binding)
+                printer.binding(binding, self)
             return
         if not block.bindings:
             return
@@ -100,13 +98,10 @@ class Suite:
         printer.line(f"with {r}.dataflow():", block)
         printer.depth += 1
         for binding in block.bindings:
-            self._binding(binding)
+            printer.binding(binding, self)
         outputs = [b.var for b in block.bindings if not isinstance(b.var, g.DataflowVar)]
         printer.line(f"{r}.output({', '.join(printer.expr(var) for var in outputs)})")
         printer.depth -= 1
-
-    def _binding(self, node: g.Binding) -> None:
-        self._printer.binding(node, self)
 
     def print(self, node: g.Binding) -> None:
         """Print a binding, which names its variable."""

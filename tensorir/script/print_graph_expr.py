@@ -14,7 +14,7 @@ from tensorir.relax import struct_info as si
 from tensorir.relax.operator import Operator
 from tensorir.rewriting.visit import walk
 from tensorir.script.constants import inline_text
-from tensorir.script.print_expr import ATOM, ExprPrinter, Text, register_text
+from tensorir.script.print_expr import ATOM, ExprPrinter, Text, register_text, tuple_text
 
 
 def signature_text(p: ExprPrinter, info: si.StructInfo) -> str:
@@ -54,10 +54,6 @@ def _sizes(p: ExprPrinter, values: Sequence[PrimExpr]) -> str:
     return ", ".join(_size(p, value) for value in values)
 
 
-def _tuple_text(parts: Sequence[str]) -> str:
-    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
-
-
 # ------------------------------------------------------------------------------------ struct infos
 
 
@@ -69,10 +65,10 @@ def _form(p: ExprPrinter, name: str, args: Sequence[str]) -> Text:
 
 def _tensor(p: ExprPrinter, n: si.TensorStructInfo) -> Text:
     if p.options.is_oldest:
-        known = "None" if n.shape is None else _tuple_text([_size(p, v) for v in n.shape])
+        known = "None" if n.shape is None else tuple_text([_size(p, v) for v in n.shape])
         ranks = [f"ndim = {n.ndim}"] * (n.shape is None and n.ndim != si.UNKNOWN_NDIM)
         return _form(p, "Tensor", [known, quote(n.dtype) if n.dtype else "None", *ranks])
-    args = [] if n.shape is None else [_tuple_text([_size(p, v) for v in n.shape])]
+    args = [] if n.shape is None else [tuple_text([_size(p, v) for v in n.shape])]
     if n.dtype is not None:
         args.append(f"dtype={quote(n.dtype)}")
     if n.shape is None and n.ndim != si.UNKNOWN_NDIM:
@@ -94,15 +90,15 @@ def _prim_info(p: ExprPrinter, n: si.PrimStructInfo) -> Text:
 def _func_info(p: ExprPrinter, n: si.FuncStructInfo) -> Text:
     if n.params is None:
         return _form(p, "Callable", [f"ret={p(n.ret)}", f"purity={n.purity}"])
-    params = _tuple_text([p(param) for param in n.params])
+    params = tuple_text([p(param) for param in n.params])
     return _form(p, "Callable", [params, p(n.ret), str(n.purity)])
 
 
 # ------------------------------------------------------------------------------------- expressions
 
 
-def _value(p: ExprPrinter, name: str, arg: str) -> Text:
-    return f"{p.relax}.{name}({arg})", ATOM
+def _value(p: ExprPrinter, name: str, *args: str) -> Text:
+    return f"{p.relax}.{name}({', '.join(args)})", ATOM
 
 
 def _call(p: ExprPrinter, n: g.GraphCall) -> Text:
@@ -111,10 +107,7 @@ def _call(p: ExprPrinter, n: g.GraphCall) -> Text:
     args = [p(a) for a in n.args]
     if isinstance(n.op, g.ExternFunc):
         args.insert(0, quote(n.op.symbol))
-        return (
-            f"{p.relax}.call_packed({', '.join([*args, *_attributes(p, n), *_stated(p, n)])})",
-            ATOM,
-        )
+        return _value(p, "call_packed", *args, *_attributes(p, n), *_stated(p, n))
     return f"{p(n.op)}({', '.join(args)})", ATOM
 
 
@@ -123,7 +116,7 @@ def _operator_call(p: ExprPrinter, n: g.GraphCall, op: Operator) -> Text:
         (output,) = n.sinfo_args
         args = [_callee(p, n.args[0]), p(n.args[1]), *_old_outputs(p, output)]
         args += [f"tir_vars={p(extra)}" for extra in n.args[2:]]
-        return f"{p.relax}.call_tir({', '.join(args)})", ATOM
+        return _value(p, "call_tir", *args)
     if op in (calls.CALL_TIR, calls.CALL_TIR_INPLACE, calls.CALL_DPS_PACKED):
         args = [_callee(p, n.args[0]), p(n.args[1]), *_attributes(p, n)]
         (output,) = n.sinfo_args
@@ -132,7 +125,7 @@ def _operator_call(p: ExprPrinter, n: g.GraphCall, op: Operator) -> Text:
     else:
         operands = [_callee(p, a) for a in n.args]
         args = [*operands, *_attributes(p, n), *_stated(p, n)]
-    return f"{p.relax}.{op.short_name}({', '.join(args)})", ATOM
+    return _value(p, op.short_name, *args)
 
 
 def _callee(p: ExprPrinter, value: g.GraphExpr | GlobalVar) -> str:
@@ -154,7 +147,7 @@ def _old_outputs(p: ExprPrinter, output: si.StructInfo) -> tuple[str, str]:
         assert isinstance(info, si.TensorStructInfo)
         assert info.shape is not None
         assert info.dtype is not None
-        shapes.append(_tuple_text([_size(p, v) for v in info.shape]))
+        shapes.append(tuple_text([_size(p, v) for v in info.shape]))
         dtypes.append(quote(info.dtype))
     if several:
         return f"[{', '.join(shapes)}]", f"dtype=[{', '.join(dtypes)}]"
@@ -169,11 +162,11 @@ def _attributes(p: ExprPrinter, n: g.GraphCall) -> list[str]:
 
 def _stated(p: ExprPrinter, n: g.GraphCall) -> list[str]:
     infos = [p(info) for info in n.sinfo_args]
-    return [f"sinfo_args={_tuple_text(infos)}"] if infos else []
+    return [f"sinfo_args={tuple_text(infos)}"] if infos else []
 
 
 def _tuple(p: ExprPrinter, n: g.Tuple) -> Text:
-    return _tuple_text([p(part) for part in n.elements]), ATOM
+    return tuple_text([p(part) for part in n.elements]), ATOM
 
 
 def _field(p: ExprPrinter, n: g.TupleGetItem) -> Text:

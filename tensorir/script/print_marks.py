@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from tensorir.function import BaseFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IterVar
 from tensorir.nodes.node import Node
 from tensorir.relax.expr import BindingBlock, MatchCast, VarBinding
@@ -72,7 +71,7 @@ def _marked_inside(method: Callable[..., str]) -> Any:
     """Return a method of an expression printer that gives the text of a node and its parts."""
 
     def text(self: _MarkingExprPrinter, node: Node, *args: Any) -> str:
-        printer = self.marking
+        printer = self._printer
         return printer.marked(node, printer.inside(node, method, self, node, *args))
 
     return text
@@ -127,20 +126,13 @@ class MarkingPrinter(Printer):
     part = _inside(Printer.part)
     function = _inside(Printer.function)
     signature = _inside(Printer.signature)
-
-    def declaration(self, constructor: str, buffer: Buffer, source: str = "") -> str:
-        """Return the call that makes a buffer."""
-        text: str = self.inside(buffer, super().declaration, constructor, buffer, source)
-        return text
+    declaration = _inside(Printer.declaration)
 
 
 class _MarkingExprPrinter(ExprPrinter):
     """An expression printer that points things out."""
 
-    def __init__(self, printer: MarkingPrinter) -> None:
-        super().__init__(printer)
-        self.marking = printer
-
+    _printer: MarkingPrinter
     __call__ = _marked_inside(ExprPrinter.__call__)
     region = _marked_inside(ExprPrinter.region)
     range = _marked_inside(ExprPrinter.range)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tensorir.nodes.buffer import Buffer
@@ -13,15 +14,13 @@ from tensorir.relax.expr import GraphVar
 Named: TypeAlias = Var | Buffer | GraphVar
 
 
+@dataclass(slots=True, eq=False)
 class Scope:
     """A part of the text in which names hold; `number` counts scopes in the order of the text."""
 
-    __slots__ = ("number", "parent", "things")
-
-    def __init__(self, number: int, parent: Scope | None) -> None:
-        self.number = number
-        self.parent = parent
-        self.things: list[Named] = []
+    number: int
+    parent: Scope | None
+    things: list[Named] = field(default_factory=list)
 
 
 class Names:
@@ -112,10 +111,8 @@ class Names:
 def _innermost_around(a: Scope, b: Scope) -> Scope:
     while a is not b:
         # A scope has a larger number than those around it.
-        inner = a if a.number > b.number else b
-        assert inner.parent is not None
-        if inner is a:
-            a = inner.parent
-        else:
-            b = inner.parent
+        if a.number < b.number:
+            a, b = b, a
+        assert a.parent is not None
+        a = a.parent
     return a

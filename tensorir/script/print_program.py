@@ -48,9 +48,7 @@ def module(printer: Printer, mod: IRModule) -> None:
 
 def tensor_function(printer: Printer, func: PrimFunc, name: str) -> None:
     """Print a tensor function."""
-    chosen = printer.name_option(name) + ["private=True"] * ("global_symbol" not in func.attrs)
-    options = f"({', '.join(chosen)})" if chosen else ""
-    printer.line(f"@{printer.options.tir_prefix}.prim_func{options}")
+    printer.decorator(f"{printer.options.tir_prefix}.prim_func", func, name)
     printer.names.open()
     used = set(collect_vars(func.body)) if printer.sugar else set()
     inline = {p for p in func.params if printer.sugar and _prints_inline(func, p, used)}

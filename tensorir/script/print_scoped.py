@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.nodes import stmt as s
@@ -16,72 +15,56 @@ from tensorir.script.constants import elements_text
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
 
+_Scoped: TypeAlias = (
+    s.LetStmt | s.AssertStmt | s.AttrStmt | s.Allocate | s.AllocateConst | s.DeclBuffer
+)
+
+
+def _named(printer: Printer, var: Var) -> str:
+    """Return the name of a variable, which is defined here."""
+    printer.names.define(var)
+    return printer.var(var)
+
 
 def _scoped(
-    printer: Printer,
-    node: s.Stmt,
-    last: bool,
-    concise: Callable[[str], str],
-    explicit: Callable[[str], str],
-    defined: Var | None,
-    body: s.Stmt,
+    printer: Printer, node: _Scoped, last: bool, concise: str, call: str, name: str = ""
 ) -> None:
     """Print a statement that encloses others, without `with` where it ends its suite."""
-    printer.names.open()
-    name = ""
-    if defined is not None:
-        printer.names.define(defined)
-        name = printer.var(defined)
-    printer.line(concise(name) if last else explicit(name), node)
-    _enclosed(printer, body, last)
-    printer.names.close()
-
-
-def _enclosed(printer: Printer, body: s.Stmt, last: bool) -> None:
-    """Print what a statement that opened the current scope encloses."""
+    named = f" as {name}" if name else ""
+    printer.line(concise if last else f"with {call}{named}:", node)
     if last:
         printer.begin_suite()
-        printer.stmt(body, True)
+        printer.stmt(node.body, True)
     else:
-        printer.indented(body)
+        printer.indented(node.body)
+    printer.names.close()
 
 
 def let(printer: Printer, node: s.LetStmt, last: bool) -> None:
     """Print a let."""
     value = printer.expr(node.value)
     kind = printer.var_type(node.var)
-    pointer = isinstance(node.var.type_annotation, PointerType)
-    annotation = f", {kind}" if pointer else ""
-    _scoped(
-        printer,
-        node,
-        last,
-        lambda name: f"{name}: {kind} = {value}",
-        lambda name: f"with {printer.options.tir_prefix}.LetStmt({value}{annotation}) as {name}:",
-        node.var,
-        node.body,
-    )
+    annotation = f", {kind}" if isinstance(node.var.type_annotation, PointerType) else ""
+    call = f"{printer.options.tir_prefix}.LetStmt({value}{annotation})"
+    printer.names.open()
+    name = _named(printer, node.var)
+    _scoped(printer, node, last, f"{name}: {kind} = {value}", call, name)
 
 
 def assertion(printer: Printer, node: s.AssertStmt, last: bool) -> None:
     """Print an assert."""
     condition, message = printer.expr(node.condition), printer.expr(node.message)
-    _scoped(
-        printer,
-        node,
-        last,
-        lambda _: f"assert {condition}, {message}",
-        lambda _: f"with {printer.options.tir_prefix}.Assert({condition}, {message}):",
-        None,
-        node.body,
-    )
+    call = f"{printer.options.tir_prefix}.Assert({condition}, {message})"
+    printer.names.open()
+    _scoped(printer, node, last, f"assert {condition}, {message}", call)
 
 
 def attr(printer: Printer, node: s.AttrStmt, last: bool) -> None:
     """Print an attribute."""
     target, value = printer.expr.value(node.node), printer.expr(node.value)
     call = f"{printer.options.tir_prefix}.attr({target}, {quote(node.attr_key)}, {value})"
-    _scoped(printer, node, last, lambda _: call, lambda _: f"with {call}:", None, node.body)
+    printer.names.open()
+    _scoped(printer, node, last, call, call)
 
 
 def allocate(printer: Printer, node: s.Allocate, last: bool) -> None:
@@ -96,31 +79,25 @@ def allocate(printer: Printer, node: s.Allocate, last: bool) -> None:
     args = [f"[{printer.expr.items(node.extents)}]", quote(node.dtype), quote(scope or "global")]
     if not is_const_int(node.condition, 1):
         args.append(printer.expr(node.condition))
-    if node.annotations:
-        args.append(f"annotations={printer.expr.mapping(node.annotations)}")
-    _pointer(printer, node, f"{printer.options.tir_prefix}.allocate({', '.join(args)})", last)
+    _pointer(printer, node, "allocate", args, last)
 
 
 def allocate_const(printer: Printer, node: s.AllocateConst, last: bool) -> None:
     """Print constant memory, every element of it."""
     extents = printer.expr.items(node.extents)
     args = [f"[{elements_text(node.data)}]", quote(node.dtype), f"[{extents}]"]
+    _pointer(printer, node, "allocate_const", args, last)
+
+
+def _pointer(
+    printer: Printer, node: s.Allocate | s.AllocateConst, what: str, args: list[str], last: bool
+) -> None:
     if node.annotations:
         args.append(f"annotations={printer.expr.mapping(node.annotations)}")
-    call = f"{printer.options.tir_prefix}.allocate_const({', '.join(args)})"
-    _pointer(printer, node, call, last)
-
-
-def _pointer(printer: Printer, node: s.Allocate | s.AllocateConst, call: str, last: bool) -> None:
-    _scoped(
-        printer,
-        node,
-        last,
-        lambda name: f"{name} = {call}",
-        lambda name: f"with {call} as {name}:",
-        node.buffer_var,
-        node.body,
-    )
+    call = f"{printer.options.tir_prefix}.{what}({', '.join(args)})"
+    printer.names.open()
+    name = _named(printer, node.buffer_var)
+    _scoped(printer, node, last, f"{name} = {call}", call, name)
 
 
 def decl_buffer(printer: Printer, node: s.DeclBuffer, last: bool) -> None:
@@ -131,11 +108,9 @@ def decl_buffer(printer: Printer, node: s.DeclBuffer, last: bool) -> None:
 
 def _declared(printer: Printer, node: s.DeclBuffer, last: bool) -> None:
     printer.names.open()
-    call = printer.declaration("decl_buffer", node.buffer)
+    call = printer.declaration(node.buffer, "decl_buffer")
     name = printer.buffer(node.buffer)
-    printer.line(f"{name} = {call}" if last else f"with {call} as {name}:", node)
-    _enclosed(printer, node.body, last)
-    printer.names.close()
+    _scoped(printer, node, last, f"{name} = {call}", call, name)
 
 
 def _declares_all(node: s.Allocate, buffer: Buffer) -> bool:

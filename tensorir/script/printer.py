@@ -122,9 +122,11 @@ class Printer:
         known = self._symbols.get(name)
         return identifier(name) if known is None else known
 
-    def name_option(self, name: str) -> list[str]:
-        """Return the option of a decorator that names a function as its definition cannot."""
-        return [f"name={quote(name)}"] if self.symbol(name) != name else []
+    def decorator(self, kind: str, func: BaseFunc, name: str, *more: str) -> None:
+        """Print the decorator of a function, with options for what its definition cannot say."""
+        chosen = [f"name={quote(name)}"] if self.symbol(name) != name else []
+        chosen += [*["private=True"] * ("global_symbol" not in func.attrs), *more]
+        self.line(f"@{kind}" + (f"({', '.join(chosen)})" if chosen else ""))
 
     def var(self, var: Var) -> str:
         """Return the name of a variable; one that is defined nowhere is defined here."""
@@ -176,10 +178,10 @@ class Printer:
 
     def declare(self, constructor: str, buffer: Buffer, source: str = "") -> None:
         """Print the declaration of a buffer, which names it."""
-        call = self.declaration(constructor, buffer, source)
+        call = self.declaration(buffer, constructor, source)
         self.line(f"{self.buffer(buffer)} = {call}")
 
-    def declaration(self, constructor: str, buffer: Buffer, source: str = "") -> str:
+    def declaration(self, buffer: Buffer, constructor: str, source: str = "") -> str:
         """Return the call that makes a buffer, and name the buffer."""
         return buffer_call(self, constructor, buffer, source)
 
@@ -193,19 +195,18 @@ class Printer:
         """Add a line; `nodes` are the statements whose first line it is."""
         self.lines.append(" " * (self.depth * self.options.indent_spaces) + text)
 
-    def suite(self, *stmts: s.Stmt) -> None:
+    def suite(self, stmt: s.Stmt) -> None:
         """Print the lines of a suite, which is a scope."""
         self.names.open()
-        self.indented(*stmts)
+        self.indented(stmt)
         self.names.close()
 
-    def indented(self, *stmts: s.Stmt) -> None:
+    def indented(self, stmt: s.Stmt) -> None:
         """Print the lines of a suite in the current scope."""
         self.depth += 1
         count = len(self.lines)
         self.begin_suite()
-        for stmt in stmts:
-            self.stmt(stmt, True)
+        self.stmt(stmt, True)
         if len(self.lines) == count:
             self.line("pass")
         self.depth -= 1
@@ -263,15 +264,8 @@ class Printer:
 
     # --------------------------------------------------------------------------------------- blocks
 
-    def block_realize(self, node: s.BlockRealize, last: bool) -> None:
-        """Print a block and what its axes are bound to."""
-        self._block(node.block, node)
-
-    def block(self, node: s.Block, last: bool) -> None:
-        """Print a block without bindings."""
-        self._block(node, None)
-
-    def _block(self, block: s.Block, realize: s.BlockRealize | None) -> None:
+    def block(self, block: s.Block, realize: s.BlockRealize | None = None) -> None:
+        """Print a block, with what its axes are bound to where it is realized."""
         bare = "" if realize is not None else ", no_realize=True"
         shown = (block,) if realize is None else (realize, block)
         self.line(f"with {self._t}.block({quote(block.name_hint)}{bare}):", *shown)
@@ -461,6 +455,6 @@ _STATEMENTS: Final[dict[type, Callable[[Printer, Any, bool], None]]] = {
     s.AllocateConst: print_scoped.allocate_const,
     s.DeclBuffer: print_scoped.decl_buffer,
     s.AttrStmt: print_scoped.attr,
-    s.Block: Printer.block,
-    s.BlockRealize: Printer.block_realize,
+    s.Block: lambda p, n, _: p.block(n),
+    s.BlockRealize: lambda p, n, _: p.block(n.block, n),
 }

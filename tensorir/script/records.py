@@ -26,7 +26,6 @@ class LoopFrame:
     kind: ForKind = ForKind.SERIAL
     thread: str = ""
     annotations: dict[str, Any] = field(default_factory=dict)
-    is_grid: bool = False
 
 
 @dataclass(slots=True)
@@ -153,7 +152,6 @@ class ArmFrame:
 class ScopeFrame:
     """A statement that encloses what follows: let, attr, assert, allocate, while, if."""
 
-    what: str
     make: Callable[..., Any]
     """Builds the statement from what the frame defines and its body."""
     define: Callable[[str], Any] | None = None
@@ -194,13 +192,6 @@ class Scalar(Alias):
     def read(self) -> Any:
         """Return the load of the value."""
         return BufferLoad(self.buffer, [const(0)])
-
-
-@dataclass(slots=True)
-class EvaluateRecord:
-    """`T.evaluate(e)`."""
-
-    value: Any
 
 
 def attributes(attrs: Any) -> dict[str, Any]:

@@ -18,31 +18,22 @@ from tensorir.script.syntax_errors import misread
 
 Tree: TypeAlias = tuple[Any, ...]
 
-_PRECEDENCE: Final = {
-    "if": 0,
-    "else": 0,
+PRECEDENCE: Final = {
+    **dict.fromkeys(("if", "else"), 0),
     "or": 1,
     "and": 2,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "==": 4,
-    "!=": 4,
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4),
     "|": 5,
     "^": 6,
     "&": 7,
-    "<<": 8,
-    ">>": 8,
-    "+": 9,
-    "-": 9,
-    "*": 10,
-    "/": 10,
-    "//": 10,
-    "%": 10,
+    **dict.fromkeys(("<<", ">>"), 8),
+    **dict.fromkeys(("+", "-"), 9),
+    **dict.fromkeys(("*", "/", "//", "%"), 10),
     "**": 12,
 }
-_PREFIX: Final = {"not": 3, "-": 11, "~": 11}
+"""How tightly the operators bind that stand between operands."""
+PREFIX: Final = {"not": 3, "-": 11, "~": 11}
+"""How tightly those bind that stand in front of one."""
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
@@ -120,12 +111,6 @@ class _Builder:
             otherwise = [("if", branch[0][1], branch[0], branch[1], otherwise)]
         return ("if", condition[1], condition, body, otherwise)
 
-    def elif_(self, condition: Tree, body: Any) -> Any:
-        return (condition, body)
-
-    def else_(self, body: Any) -> Any:
-        return body
-
     def suite(self, *statements: Tree) -> list[Tree]:
         return _flat(statements)
 
@@ -135,13 +120,13 @@ class _Builder:
     def decorated(self, *parts: Any) -> Tree:
         return ("decorated", parts[0][1], parts[:-1], parts[-1])
 
-    def decorator(self, value: Tree) -> Tree:
+    def alone(self, value: Any) -> Any:
         return value
 
     def function(self, name: Lexeme, sizes: Any, parameters: Any, result: Any, body: Any) -> Tree:
         return ("def", _span(name, name), name.text, parameters or [], result, body, sizes or [])
 
-    def parameters(self, *items: Any) -> list[Any]:
+    def items(self, *items: Any) -> list[Any]:
         return [item for item in items if isinstance(item, tuple)]
 
     def parameter(self, *parts: Any) -> Tree:
@@ -184,9 +169,6 @@ class _Builder:
 
     # ------------------------------------------------------------------------------ expressions
 
-    def targets(self, *items: Any) -> Tree:
-        return self.expressions(*items)
-
     def expressions(self, *items: Any) -> Tree:
         *kept, trailing = items
         if len(kept) == 1 and trailing is None:
@@ -198,9 +180,6 @@ class _Builder:
 
     def lambda_function(self, word: Lexeme, names: Any, body: Tree) -> Tree:
         return ("lambda", _span(word, body), names or [], body)
-
-    def names(self, *items: Any) -> list[Any]:
-        return [item for item in items if isinstance(item, tuple)]
 
     def name_item(self, *parts: Lexeme) -> Any:
         return (len(parts) == 2, parts[-1].text)
@@ -254,7 +233,7 @@ class _Builder:
         *pairs, closing = parts
         return ("dict", _span(opening, closing), [pair for pair in pairs if pair is not None])
 
-    def pair(self, key: Tree, value: Tree) -> tuple[Tree, Tree]:
+    def pair(self, key: Tree, value: Any) -> tuple[Tree, Any]:
         return (key, value)
 
     def attribute(self, value: Tree, name: Lexeme) -> Tree:
@@ -282,10 +261,6 @@ class _Builder:
 
     def slice(self, low: Any, colon: Lexeme, high: Any, step: Any = None) -> Tree:
         return ("slice", _span(low or colon, step or high or colon), low, high, step)
-
-
-setattr(_Builder, "else", _Builder.else_)
-setattr(_Builder, "elif", _Builder.elif_)
 
 
 def _attributes(owner: Tree, names: str, column: int) -> Tree:
@@ -360,14 +335,14 @@ class _Climber:
         item = self._items[self._at]
         self._at += 1
         if type(item) is Lexeme:
-            operand = self.binary(_PREFIX[item.text])
+            operand = self.binary(PREFIX[item.text])
             left: Tree = ("unary", _span(item, operand), item.text, operand)
         else:
             left = item
         items = self._items
         while self._at < len(items):
             operator = items[self._at].text
-            precedence = _PRECEDENCE[operator]
+            precedence = PRECEDENCE[operator]
             if precedence < lowest:
                 break
             self._at += 1

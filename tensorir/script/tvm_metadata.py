@@ -27,42 +27,33 @@ def load_json(text: str) -> dict[str, list[Any]]:
     """
     try:
         document = json.loads(text)
-        return _Graph(document).root()
+        nodes, arrays = document["nodes"], document.get("b64ndarrays", [])
+        root = nodes[document["root"] if "root" in document else document["root_index"]]
+        if "keys" in root:
+            keys, lists = root["keys"], root["data"]
+        else:
+            keys = [nodes[k]["data"] for k in root["data"][::2]]
+            lists = root["data"][1::2]
+        return {
+            str(key): [_constant(nodes[k], nodes, arrays) for k in nodes[at]["data"]]
+            for key, at in zip(keys, lists, strict=True)
+        }
     except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         if isinstance(error, IRValueError):
             raise
         raise IRValueError(f"the text is not the metadata of a program: {error}") from error
 
 
-class _Graph:
-    """A document: nodes that refer to each other by their index."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        self._nodes: list[dict[str, Any]] = document["nodes"]
-        self._arrays: list[str] = document.get("b64ndarrays", [])
-        self._root: int = document["root"] if "root" in document else document["root_index"]
-
-    def root(self) -> dict[str, list[Any]]:
-        """Return the lists of the document by key."""
-        node = self._nodes[self._root]
-        if "keys" in node:
-            keys, lists = node["keys"], node["data"]
-        else:
-            keys = [self._nodes[k]["data"] for k in node["data"][::2]]
-            lists = node["data"][1::2]
-        return {
-            str(key): [self._constant(k) for k in self._nodes[at]["data"]]
-            for key, at in zip(keys, lists, strict=True)
-        }
-
-    def _constant(self, at: int) -> Constant | None:
-        node = self._nodes[at]
-        if node.get("type_key") == "relax.expr.Constant":
-            return _array(self._arrays[int(node["attrs"]["data"])])
-        if node.get("type") in ("ir.GenericConst", "relax.expr.Constant"):
-            fields = node["data"]
-            return _array(self._nodes[fields["value" if "value" in fields else "data"]]["data"])
-        return None
+def _constant(
+    node: dict[str, Any], nodes: list[dict[str, Any]], arrays: list[str]
+) -> Constant | None:
+    """Return the array that a node of the document is, None for another one."""
+    if node.get("type_key") == "relax.expr.Constant":
+        return _array(arrays[int(node["attrs"]["data"])])
+    if node.get("type") in ("ir.GenericConst", "relax.expr.Constant"):
+        fields = node["data"]
+        return _array(nodes[fields["value" if "value" in fields else "data"]]["data"])
+    return None
 
 
 def _array(text: str) -> Constant:

@@ -38,13 +38,18 @@ call. Functions of scalars have the names they have in scripts (`te.exp`, `te.if
 
 from typing import NoReturn
 
+from tensorir.nodes.expr import EQ, ExprLike, PrimExpr
 from tensorir.nodes.ops import (
+    FALSE,
+    TRUE,
     add,
+    as_expr,
     bitwise_and,
     bitwise_not,
     bitwise_or,
     bitwise_xor,
     ceildiv,
+    compare,
     const,
     div,
     floordiv,
@@ -53,93 +58,31 @@ from tensorir.nodes.ops import (
     indexdiv,
     indexmod,
     infinity,
+    logical_and,
+    logical_not,
     max_value,
     min_value,
+    mul,
     shift_left,
     shift_right,
+    sub,
     truncdiv,
     truncmod,
 )
-from tensorir.nodes.ops import (
-    mul as multiply,
-)
-from tensorir.nodes.ops import (
-    sub as subtract,
-)
+from tensorir.script.namespace import T
 from tensorir.te.compute import compute, tag_scope
 from tensorir.te.create_prim_func import create_prim_func
 from tensorir.te.extern import extern, extern_primfunc
 from tensorir.te.reduction import (
     Reducer,
+    all_,
+    any_,
     comm_reducer,
+    max_,
+    min_,
     prod,
     reduce_axis,
-)
-from tensorir.te.reduction import (
-    all_ as all,
-)
-from tensorir.te.reduction import (
-    any_ as any,
-)
-from tensorir.te.reduction import (
-    max_ as max,
-)
-from tensorir.te.reduction import (
-    min_ as min,
-)
-from tensorir.te.reduction import (
-    sum_ as sum,
-)
-from tensorir.te.scalar_functions import (
-    Select,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    ceil,
-    clz,
-    copysign,
-    cos,
-    cosh,
-    erf,
-    exp,
-    exp2,
-    exp10,
-    floor,
-    fma,
-    fmod,
-    hypot,
-    isfinite,
-    isinf,
-    isnan,
-    ldexp,
-    likely,
-    log,
-    log1p,
-    log2,
-    log10,
-    nearbyint,
-    nextafter,
-    popcount,
-    power,
-    reinterpret,
-    rsqrt,
-    sigmoid,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-    trunc,
-)
-from tensorir.te.scalar_functions import (
-    abs_ as abs,
-)
-from tensorir.te.scalar_functions import (
-    round_ as round,
+    sum_,
 )
 from tensorir.te.tensor import (
     ComputeOp,
@@ -151,6 +94,23 @@ from tensorir.te.tensor import (
     size_var,
     var,
 )
+
+multiply, subtract = mul, sub
+all, any, max, min, sum = all_, any_, max_, min_, sum_
+
+# Functions of scalars: those of the script dialect.
+Select = T.Select
+abs, ceil, floor, nearbyint, round, trunc = T.abs, T.ceil, T.floor, T.nearbyint, T.round, T.trunc
+acos, acosh, asin, asinh, atan, atanh = T.acos, T.acosh, T.asin, T.asinh, T.atan, T.atanh
+atan2, copysign, fma, fmod, hypot, ldexp, nextafter, power = (
+    T.atan2, T.copysign, T.fma, T.fmod, T.hypot, T.ldexp, T.nextafter, T.pow
+)  # fmt: skip
+clz, isnan, likely, popcount, reinterpret = T.clz, T.isnan, T.likely, T.popcount, T.reinterpret
+cos, cosh, sin, sinh, tan, tanh = T.cos, T.cosh, T.sin, T.sinh, T.tan, T.tanh
+erf, exp, exp2, exp10, rsqrt, sigmoid, sqrt = (
+    T.erf, T.exp, T.exp2, T.exp10, T.rsqrt, T.sigmoid, T.sqrt
+)  # fmt: skip
+log, log1p, log2, log10 = T.log, T.log1p, T.log2, T.log10
 
 __all__ = [
     "ComputeOp",
@@ -243,6 +203,21 @@ __all__ = [
     "truncmod",
     "var",
 ]
+
+
+def isinf(value: ExprLike) -> PrimExpr:
+    """Return whether a value is an infinity; an integer is none."""
+    x = as_expr(value)
+    return compare(EQ, abs(x), infinity(x.dtype)) if x.dtype.is_floating else FALSE
+
+
+def isfinite(value: ExprLike) -> PrimExpr:
+    """Return whether a value is neither an infinity nor a NaN."""
+    x = as_expr(value)
+    return (
+        logical_and(logical_not(isinf(x)), logical_not(isnan(x))) if x.dtype.is_floating else TRUE
+    )
+
 
 _ELSEWHERE = {
     "create_schedule": "a schedule is of a function: schedule.Schedule(te.create_prim_func(...))",

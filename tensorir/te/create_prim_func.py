@@ -27,7 +27,7 @@ from tensorir.nodes.stmt import (
 from tensorir.recursion import any_depth
 from tensorir.rewriting.fresh_copy import FreshCopy
 from tensorir.rewriting.visit import Substitution, collect_vars, substitute
-from tensorir.script.completion import complete_block, with_root_block
+from tensorir.script.parts import complete_block, with_root_block
 from tensorir.te.index_dtype import with_index_dtype
 from tensorir.te.nest import Axes, Nest
 from tensorir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor

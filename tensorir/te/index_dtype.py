@@ -98,22 +98,21 @@ class _WithIndexDType(FreshCopy):
             return cast(node.dtype, self._index(node.value))
         return self.generic(node)
 
-    def rewrite_BufferLoad(self, node: e.BufferLoad) -> PrimExpr:  # noqa: N802
-        """Read where the copy has the buffer."""
+    def rewrite_BufferLoad(self, node: e.BufferLoad | s.BufferStore) -> Any:  # noqa: N802
+        """Read or write where the copy has the buffer."""
         indices = [self._index(i) for i in node.indices]
-        return e.BufferLoad(self.buffer(node.buffer), indices, self.maybe(node.predicate))
+        value = {"value": self(node.value)} if isinstance(node, s.BufferStore) else {}
+        predicate = self.maybe(node.predicate)
+        target = self.buffer(node.buffer)
+        return node.with_(buffer=target, indices=indices, predicate=predicate, **value)
+
+    rewrite_BufferStore = rewrite_BufferLoad  # noqa: N815
 
     def rewrite_Range(self, node: Range) -> Range:  # noqa: N802
         """Copy bounds."""
         return Range.from_min_extent(self._index(node.min), self._index(node.extent))
 
     # ----------------------------------------------------------------------------------- statements
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        """Write where the copy has the buffer."""
-        indices = [self._index(i) for i in node.indices]
-        target = self.buffer(node.buffer)
-        return s.BufferStore(target, self(node.value), indices, self.maybe(node.predicate))
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         """Copy a loop with a variable of its own."""
@@ -125,15 +124,13 @@ class _WithIndexDType(FreshCopy):
             loop_var=loop_var, min=low, extent=extent, body=body, thread_binding=thread
         )
 
-    def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
+    def rewrite_LetStmt(self, node: s.LetStmt | e.Let) -> Any:  # noqa: N802
         """Copy a binding; what is bound is a value."""
         value = self(node.value)
-        return s.LetStmt(self._define_value(node.var), value, self(node.body))
+        var = self._define_value(node.var)
+        return node.with_(var=var, value=value, body=self(node.body))
 
-    def rewrite_Let(self, node: e.Let) -> PrimExpr:  # noqa: N802
-        """Copy a binding; what is bound is a value."""
-        value = self(node.value)
-        return e.Let(self._define_value(node.var), value, self(node.body))
+    rewrite_Let = rewrite_LetStmt  # noqa: N815
 
     def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
         """Copy an instance."""

@@ -7,7 +7,7 @@ fill a lane.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -44,100 +44,57 @@ _INTO_LANES = """
             T.reinterpret("int32x{lanes}", B.vload([0, 0], dtype="{b}x{parts}")),
         )
 """
-_INTO_LANES_OF_PARTS = """
-        C[T.ramp(0, 1, {lanes})] = T.call_llvm_pure_intrin(
-            "{c}x{lanes}",
-            "llvm.{instruction}",
-            T.uint32(0),
-            C[T.ramp(0, 1, {lanes})],
-            T.reinterpret(
-                "{a}x{parts}",
-                T.broadcast(T.reinterpret("int32", A.vload([0], dtype="{a}x{depth}")), {lanes}),
-            ),
-            B.vload([0, 0], dtype="{b}x{parts}"),
-        )
-"""
+_LANES = "C[T.ramp(0, 1, {lanes})]"
+
+
+def _of_parts(sums: str, *accumulator: str) -> str:
+    """Return the call of an instruction that takes the parts of lanes as numbers of their own."""
+    return f"""T.call_llvm_pure_intrin(
+            "{sums}x{{lanes}}",
+            "llvm.{{instruction}}",
+            {", ".join(("T.uint32(0)", *accumulator))},
+            T.reinterpret("{{a}}x{{parts}}", T.broadcast(
+                T.reinterpret("int32", A.vload([0], dtype="{{a}}x{{depth}}")), {{lanes}}
+            )),
+            B.vload([0, 0], dtype="{{b}}x{{parts}}"),
+        )"""
+
+
+_INTO_LANES_OF_PARTS = f"\n        {_LANES} = {_of_parts('{c}', _LANES)}\n"
+# An instruction for unsigned sums.
+_AS_UNSIGNED = _of_parts("uint32", f'T.reinterpret("uint32x{{lanes}}", {_LANES})')
+_INTO_SIGNED_LANES = f'\n        {_LANES} = T.reinterpret("{{c}}x{{lanes}}", {_AS_UNSIGNED})\n'
 # One multiplies pairs of 16-bit numbers, and another one adds. The sum of two products wraps only
 # where all four factors are -32768, as sums of 32 bits do.
-_PAIRS = """
-        C[T.ramp(0, 1, {lanes})] = C[T.ramp(0, 1, {lanes})] + T.call_llvm_pure_intrin(
-            "{c}x{lanes}",
-            "llvm.x86.{instruction}",
-            T.uint32(0),
-            T.reinterpret(
-                "{a}x{parts}",
-                T.broadcast(T.reinterpret("int32", A.vload([0], dtype="{a}x{depth}")), {lanes}),
-            ),
-            B.vload([0, 0], dtype="{b}x{parts}"),
-        )
-"""
-# Without that instruction: the even and the odd bytes of each lane as 16-bit numbers, multiplied in
-# pairs and added in 32 bits. `vpmaddubsw`, the usual way, saturates sums at 16 bits.
+_PAIRS = f"\n        {_LANES} = {_LANES} + {_of_parts('{c}')}\n"
+# Without VNNI: the even and the odd bytes of each lane as 16-bit numbers, multiplied in pairs and
+# added in 32 bits. `vpmaddubsw`, the usual way, saturates sums at 16 bits.
 _AVX512 = """
         C[T.ramp(0, 1, 16)] = (
             C[T.ramp(0, 1, 16)]
-            + T.call_llvm_pure_intrin(
-                "int32x16",
-                "llvm.x86.avx512.pmaddw.d.512",
-                T.uint32(0),
-                T.reinterpret(
-                    "int16x32",
-                    T.broadcast(T.Cast("int32", A[0]) + T.Cast("int32", A[2]) * 65536, 16),
-                ),
-                T.shift_right(
-                    T.shift_left(
-                        T.reinterpret("int16x32", B.vload([0, 0], dtype="int8x64")),
-                        T.broadcast(T.int16(8), 32),
-                    ),
-                    T.broadcast(T.int16(8), 32),
-                ),
-            )
-            + T.call_llvm_pure_intrin(
-                "int32x16",
-                "llvm.x86.avx512.pmaddw.d.512",
-                T.uint32(0),
-                T.reinterpret(
-                    "int16x32",
-                    T.broadcast(T.Cast("int32", A[1]) + T.Cast("int32", A[3]) * 65536, 16),
-                ),
-                T.shift_right(
-                    T.reinterpret("int16x32", B.vload([0, 0], dtype="int8x64")),
-                    T.broadcast(T.int16(8), 32),
-                ),
-            )
+            + {even}
+            + {odd}
         )
 """
+_AVX512_HALF = """T.call_llvm_pure_intrin(
+                "int32x16",
+                "llvm.x86.avx512.pmaddw.d.512",
+                T.uint32(0),
+                T.reinterpret(
+                    "int16x32",
+                    T.broadcast(T.Cast("int32", A[{k}]) + T.Cast("int32", A[{k} + 2]) * 65536, 16),
+                ),
+                T.shift_right({bytes}, T.broadcast(T.int16(8), 32)),
+            )"""
+_BYTES = 'T.reinterpret("int16x32", B.vload([0, 0], dtype="int8x64"))'
+_EVEN_BYTES = f"T.shift_left({_BYTES}, T.broadcast(T.int16(8), 32))"
 _PORTABLE = """
         for k in range(4):
             for i in T.vectorized(16):
                 C[i] = C[i] + T.Cast("int32", A[k]) * T.Cast("int32", B[i, k])
 """
-# One instruction of ARMv8.2, for two operands of the same signedness.
-_DOT = """
-        C[T.ramp(0, 1, 4)] = {before}T.call_llvm_pure_intrin(
-            "{sums}x4",
-            "llvm.aarch64.neon.{letter}dot.v4i32.v16i8",
-            T.uint32(0),
-            {within},
-            T.reinterpret(
-                "{{b}}x16", T.broadcast(T.reinterpret("int32", A.vload([0], dtype="{{a}}x4")), 4)
-            ),
-            B.vload([0, 0], dtype="{{b}}x16"),
-        ){after}
-"""
-_LANES = "C[T.ramp(0, 1, 4)]"
-_PLAIN: Final = {"before": "", "within": _LANES, "after": ""}
-_SDOT = _DOT.format(letter="s", sums="int32", **_PLAIN)
-_UDOT = _DOT.format(letter="u", sums="uint32", **_PLAIN)
-_UDOT_OF_INT32 = _DOT.format(
-    letter="u",
-    sums="uint32",
-    before='T.reinterpret("int32x4", ',
-    within=f'T.reinterpret("uint32x4", {_LANES})',
-    after=")",
-)
-# Without it: products in 16 bits, which hold 128 * 128, pairs of them added in 32 bits, and pairs
-# of those.
+# Without such an instruction of ARM: products in 16 bits, which hold 128 * 128, pairs of them added
+# in 32 bits, and pairs of those.
 _NEON = """
         C[T.ramp(0, 1, 4)] = C[T.ramp(0, 1, 4)] + T.call_llvm_pure_intrin(
             "int32x4",
@@ -175,17 +132,9 @@ class _Kind:
     depth: int = 4
 
     def program(self, body: str, strides: str = "", instruction: str = "") -> PrimFunc:
-        numbers = {
-            "a": self.a,
-            "b": self.b,
-            "c": self.c,
-            "lanes": self.lanes,
-            "depth": self.depth,
-            "parts": self.lanes * self.depth,
-            "bits": self.lanes * 32,
-        }
-        text = (_SIGNATURE + body).format(**numbers, strides=strides, instruction=instruction)
-        func = parse(text)
+        sizes = {"parts": self.lanes * self.depth, "bits": self.lanes * 32}
+        numbers = {**asdict(self), **sizes, "strides": strides, "instruction": instruction}
+        func = parse((_SIGNATURE + body).format(**numbers))
         assert isinstance(func, PrimFunc)
         return func
 
@@ -219,19 +168,27 @@ INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
     "dot_16x4_vnni": _with(_X86, _INTO_LANES, "avx512.vpdpbusd"),
     "dot_8x4_vnni": _with(replace(_X86, lanes=8), _INTO_LANES, "avx512.vpdpbusd"),
     "dot_8x4_i8i8s32_vnniint8": _with(replace(_SIGNED, lanes=8), _INTO_LANES, "avx2.vpdpbssd"),
-    "dot_16x4_avx512": _with(_X86, _AVX512),
+    "dot_16x4_avx512": _with(
+        _X86,
+        _AVX512.format(
+            even=_AVX512_HALF.format(k=0, bytes=_EVEN_BYTES),
+            odd=_AVX512_HALF.format(k=1, bytes=_BYTES),
+        ),
+    ),
     "dot_16x4_portable": _with(_X86, _PORTABLE, strides=', strides=["row", "column"]'),
-    "dot_16x2_i16i16s32_avx512": _with(_halves(16), _PAIRS, "avx512.pmaddw.d.512"),
-    "dot_8x2_i16i16s32_avx2": _with(_halves(8), _PAIRS, "avx2.pmadd.wd"),
+    "dot_16x2_i16i16s32_avx512": _with(_halves(16), _PAIRS, "x86.avx512.pmaddw.d.512"),
+    "dot_8x2_i16i16s32_avx2": _with(_halves(8), _PAIRS, "x86.avx2.pmadd.wd"),
     "dot_16x2_bf16bf16f32_avx512": _with(
         _bfloats(16), _INTO_LANES_OF_PARTS, "x86.avx512bf16.dpbf16ps.512"
     ),
     "dot_8x2_bf16bf16f32_avx512": _with(
         _bfloats(8), _INTO_LANES_OF_PARTS, "x86.avx512bf16.dpbf16ps.256"
     ),
-    "dot_4x4_i8i8s32_sdot": _with(_SIGNED, _SDOT),
-    "dot_4x4_u8u8u32_udot": _with(_UNSIGNED, _UDOT),
-    "dot_4x4_u8u8i32_hdot": _with(_UNSIGNED_TO_SIGNED, _UDOT_OF_INT32),
+    "dot_4x4_i8i8s32_sdot": _with(_SIGNED, _INTO_LANES_OF_PARTS, "aarch64.neon.sdot.v4i32.v16i8"),
+    "dot_4x4_u8u8u32_udot": _with(_UNSIGNED, _INTO_LANES_OF_PARTS, "aarch64.neon.udot.v4i32.v16i8"),
+    "dot_4x4_u8u8i32_hdot": _with(
+        _UNSIGNED_TO_SIGNED, _INTO_SIGNED_LANES, "aarch64.neon.udot.v4i32.v16i8"
+    ),
     "dot_4x4_u8i8s32_usdot": _with(
         replace(_X86, lanes=4), _INTO_LANES_OF_PARTS, "aarch64.neon.usdot.v4i32.v16i8"
     ),

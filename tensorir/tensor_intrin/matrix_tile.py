@@ -12,38 +12,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import product
 from typing import Any, Final
 
-from tensorir.function import PrimFunc
 from tensorir.script import parse
 from tensorir.tensor_intrin import TensorIntrin
 
-_PROGRAM = """
+_SIGNATURE = """
 @T.prim_func
 def main(a: T.handle, b: T.handle, c: T.handle):
     a_row = T.int32()
     b_row = T.int32()
     c_row = T.int32()
-    A = T.match_buffer(a, (16, {depth}), "{a_type}", offset_factor=1, strides=[a_row, 1])
+    A = T.match_buffer(a, ({rows}, {depth}), "{a_type}", offset_factor=1, strides=[a_row, 1])
     B = T.match_buffer(
-        b, (16, 16, {lane}), "{b_type}", offset_factor=1, strides=[b_row, {lane}, 1]
+        b, ({groups}, {rows}, {lane}), "{b_type}", offset_factor=1, strides=[b_row, {lane}, 1]
     )
-    C = T.match_buffer(c, (16, 16), "{c_type}", offset_factor=1, strides=[c_row, 1])
+    C = T.match_buffer(c, ({rows}, {rows}), "{c_type}", offset_factor=1, strides=[c_row, 1])
     with T.block("root"):
-        T.reads(C[0:16, 0:16], A[0:16, 0:{depth}], B[0:16, 0:16, 0:{lane}])
-        T.writes(C[0:16, 0:16])
+        T.reads(C[0:{rows}, 0:{rows}], A[0:{rows}, 0:{depth}], B[0:{groups}, 0:{rows}, 0:{lane}])
+        T.writes(C[0:{rows}, 0:{rows}])
 """
 _DESCRIPTION = """
-        for i, j, k in T.grid(16, 16, {depth}):
+        for i, j, k in T.grid({rows}, {rows}, {depth}):
             with T.block("update"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                 C[vi, vj] = C[vi, vj] + T.Cast("{c_type}", A[vi, vk]) * T.Cast(
                     "{c_type}", B[vk // {lane}, vj, vk % {lane}]
                 )
 """
-# Three tiles of 16 rows of 64 bytes: palette 1, then the bytes of a row of each tile from byte 16
-# on (16 bits each), and the rows of each tile from byte 48 on.
-_TILES = """
+# Tiles of 16 rows of 64 bytes: palette 1, then the bytes of a row of each tile from byte 16 on (16
+# bits each), and the rows of each tile from byte 48 on.
+_SHAPE = """
         shape = T.alloc_buffer((64,), "uint8", scope="local")
         for byte in range(64):
             shape[byte] = T.Cast(
@@ -51,122 +51,70 @@ _TILES = """
                 T.Select(
                     byte == 0,
                     1,
-                    T.Select(
-                        byte == 16 or byte == 18 or byte == 20,
-                        64,
-                        T.Select(48 <= byte and byte < 51, 16, 0),
-                    ),
+                    T.Select({has_row}, 64, T.Select(48 <= byte and byte < {end}, 16, 0)),
                 ),
             )
-        T.evaluate(T.call_llvm_intrin("void", "llvm.x86.ldtilecfg", T.uint32(0), shape.data))
-        T.evaluate(
-            T.call_llvm_intrin(
-                "void", "llvm.x86.tileloadd64", T.uint32(0), T.int8(0), T.address_of(C[0, 0]),
-                T.Cast("int64", c_row) * T.int64(4),
-            )
-        )
-        T.evaluate(
-            T.call_llvm_intrin(
-                "void", "llvm.x86.tileloadd64", T.uint32(0), T.int8(1), T.address_of(A[0, 0]),
-                T.Cast("int64", a_row) * T.int64({a_bytes}),
-            )
-        )
-        T.evaluate(
-            T.call_llvm_intrin(
-                "void", "llvm.x86.tileloadd64", T.uint32(0), T.int8(2), T.address_of(B[0, 0, 0]),
-                T.Cast("int64", b_row) * T.int64({a_bytes}),
-            )
-        )
-        T.evaluate(
-            T.call_llvm_intrin(
-                "void", "llvm.x86.{product}", T.uint32(0), T.int8(0), T.int8(1), T.int8(2)
-            )
-        )
-        T.evaluate(
-            T.call_llvm_intrin(
-                "void", "llvm.x86.tilestored64", T.uint32(0), T.int8(0), T.address_of(C[0, 0]),
-                T.Cast("int64", c_row) * T.int64(4),
-            )
-        )
-        T.evaluate(T.call_llvm_intrin("void", "llvm.x86.tilerelease", T.uint32(0)))
 """
 
 
-_LONG_PROGRAM = """
-@T.prim_func
-def main(a: T.handle, b: T.handle, c: T.handle):
-    a_row = T.int32()
-    b_row = T.int32()
-    c_row = T.int32()
-    A = T.match_buffer(a, (32, {depth}), "{a_type}", offset_factor=1, strides=[a_row, 1])
-    B = T.match_buffer(
-        b, ({groups}, 32, {lane}), "{b_type}", offset_factor=1, strides=[b_row, {lane}, 1]
-    )
-    C = T.match_buffer(c, (32, 32), "{c_type}", offset_factor=1, strides=[c_row, 1])
-    with T.block("root"):
-        T.reads(C[0:32, 0:32], A[0:32, 0:{depth}], B[0:{groups}, 0:32, 0:{lane}])
-        T.writes(C[0:32, 0:32])
-"""
-_LONG_DESCRIPTION = _DESCRIPTION.replace("T.grid(16, 16, {depth})", "T.grid(32, 32, {depth})")
+def _run(name: str, *operands: str) -> str:
+    """Return the statement that runs an instruction."""
+    args = ", ".join(("T.uint32(0)", *operands))
+    return f'T.evaluate(T.call_llvm_intrin("void", "llvm.x86.{name}", {args}))'
 
 
-def _move(name: str, tile: int, place: str, row: str) -> str:
-    """Return a load or store of a tile of 16 rows, which lie `row` bytes apart."""
-    return (
-        f'T.evaluate(T.call_llvm_intrin("void", "llvm.x86.{name}", T.uint32(0), T.int8({tile}), '
-        f"T.address_of({place}), {row}))"
-    )
+def _move(name: str, tile: int, place: str, row: str, size: int) -> str:
+    """Return a load or store of a tile whose rows lie `row` numbers of `size` bytes apart."""
+    stride = f'T.Cast("int64", {row}) * T.int64({size})'
+    return _run(name, f"T.int8({tile})", f"T.address_of({place})", stride)
 
 
-def _long_tiles() -> str:
-    """Return the body that keeps the four tiles of a result in registers 0 to 3."""
-    configure, rest = _TILES.split("        T.evaluate(\n", 1)
-    shape = configure.replace(
-        "byte == 16 or byte == 18 or byte == 20", "16 <= byte and byte < 32 and byte % 2 == 0"
-    ).replace("48 <= byte and byte < 51", "48 <= byte and byte < 56")
-    release = rest[rest.rindex("        T.evaluate(") :]
-    c_row, b_row, a_row = (
-        f'T.Cast("int64", {row}) * T.int64({size})'
-        for row, size in (("c_row", "4"), ("b_row", "{a_bytes}"), ("a_row", "{a_bytes}"))
-    )
-    corners = [(2 * i + j, f"C[{16 * i}, {16 * j}]") for i in range(2) for j in range(2)]
-    lines = [_move("tileloadd64", tile, place, c_row) for tile, place in corners]
-    lines.append("for k in range({steps}):")
-    inside = [
-        *(_move("tileloadd64", 4 + i, f"A[{16 * i}, k * {{deep}}]", a_row) for i in range(2)),
-        *(_move("tileloadd64", 6 + j, f"B[k * 16, {16 * j}, 0]", b_row) for j in range(2)),
+def _tiles(kind: Mapping[str, Any], side: int, steps: int | None) -> str:
+    """Return the body that keeps the tiles of a result in the first registers."""
+    at_a, at_b = ("0", "0") if steps is None else (f"k * {kind['depth']}", "k * 16")
+    size, tiles = kind["a_bytes"], range(side)
+    a = side * side
+    b = a + side
+    count = b + side
+    corners = [(side * i + j, f"C[{16 * i}, {16 * j}]") for i in tiles for j in tiles]
+    step = [
+        *(_move("tileloadd64", a + i, f"A[{16 * i}, {at_a}]", "a_row", size) for i in tiles),
+        *(_move("tileloadd64", b + j, f"B[{at_b}, {16 * j}, 0]", "b_row", size) for j in tiles),
         *(
-            f'T.evaluate(T.call_llvm_intrin("void", "llvm.x86.{{product}}", T.uint32(0), '
-            f"T.int8({2 * i + j}), T.int8({4 + i}), T.int8({6 + j})))"
-            for i in range(2)
-            for j in range(2)
+            _run(kind["product"], f"T.int8({c})", f"T.int8({a + i})", f"T.int8({b + j})")
+            for c, (i, j) in enumerate(product(tiles, tiles))
         ),
     ]
-    lines += [f"    {line}" for line in inside]
-    lines += [_move("tilestored64", tile, place, c_row) for tile, place in corners]
-    return shape + "".join(f"        {line}\n" for line in lines) + release
+    lines = [
+        _run("ldtilecfg", "shape.data"),
+        *(_move("tileloadd64", tile, place, "c_row", 4) for tile, place in corners),
+        *(step if steps is None else [f"for k in range({steps}):", *(f"    {s}" for s in step)]),
+        *(_move("tilestored64", tile, place, "c_row", 4) for tile, place in corners),
+        _run("tilerelease"),
+    ]
+    columns = " or ".join(f"byte == {16 + 2 * tile}" for tile in range(count))
+    if steps is not None:
+        columns = f"16 <= byte and byte < {16 + 2 * count} and byte % 2 == 0"
+    shape = _SHAPE.format(has_row=columns, end=48 + count)
+    return shape + "".join(f"        {line}\n" for line in lines)
 
 
-def _long(kind: Mapping[str, Any], steps: int) -> TensorIntrin:
-    """Return the product of 32 rows by 32 columns over `steps` tiles of the reduction."""
-    deep = int(kind["depth"])
-    numbers = {**kind, "depth": deep * steps, "groups": 16 * steps, "steps": steps, "deep": deep}
+def _intrinsic(kind: Mapping[str, Any], side: int, steps: int | None = None) -> TensorIntrin:
+    """Return the product of `side` tiles of rows by as many of columns.
 
-    def program(body: str) -> PrimFunc:
-        func = parse((_LONG_PROGRAM + body).format(**numbers))
-        assert isinstance(func, PrimFunc)
-        return func
-
-    return TensorIntrin(program(_LONG_DESCRIPTION), program(_long_tiles()))
-
-
-def _intrinsic(**kind: object) -> TensorIntrin:
-    def program(body: str) -> PrimFunc:
-        func = parse((_PROGRAM + body).format(**kind))
-        assert isinstance(func, PrimFunc)
-        return func
-
-    return TensorIntrin(program(_DESCRIPTION), program(_TILES))
+    It is summed up over `steps` tiles of the reduction, over one without a loop for None.
+    """
+    numbers = {
+        **kind,
+        "rows": 16 * side,
+        "depth": kind["depth"] * (steps or 1),
+        "groups": 16 * (steps or 1),
+    }
+    programs: list[Any] = [
+        parse(_SIGNATURE.format(**numbers) + body)
+        for body in (_DESCRIPTION.format(**numbers), _tiles(kind, side, steps))
+    ]
+    return TensorIntrin(*programs)
 
 
 _BYTES: Final[dict[str, Any]] = {
@@ -192,10 +140,10 @@ STEPS: Final = (16, 8, 4, 2, 1)
 """The tiles of the reduction that the long intrinsics sum up."""
 
 INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
-    "amx_16x16x64_u8i8i32": partial(_intrinsic, **_BYTES),
-    "amx_16x16x32_bf16bf16f32": partial(_intrinsic, **_BFLOATS),
+    "amx_16x16x64_u8i8i32": partial(_intrinsic, _BYTES, 1),
+    "amx_16x16x32_bf16bf16f32": partial(_intrinsic, _BFLOATS, 1),
     **{
-        f"amx_32x32x{kind['depth'] * steps}_{types}": partial(_long, kind, steps)
+        f"amx_32x32x{kind['depth'] * steps}_{types}": partial(_intrinsic, kind, 2, steps)
         for kind, types in (
             (_BYTES, "u8i8i32"),
             (_SIGNED, "i8i8i32"),

@@ -20,8 +20,9 @@ from tensorir.relax.calls import (
     CALL_PURE_PACKED,
     COPY_INTO,
     PLACE_TENSOR,
+    destination_passing,
+    written_last,
 )
-from tensorir.relax.destination_passing import destination_passing, written_last
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import (
     PrimStructInfo,

@@ -10,8 +10,7 @@ from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes.expr import Call, GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.calls import FRESH
-from tensorir.relax.destination_passing import destination_passing
+from tensorir.relax.calls import FRESH, destination_passing
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs

@@ -64,11 +64,3 @@ class BuiltTuples:
         """Return the value of a field of a tuple, None if it is not known."""
         built = self.of(item.tuple_value)
         return None if built is None else built.elements[item.index]
-
-
-def with_first(binding: g.Binding, body: g.SeqExpr) -> g.SeqExpr:
-    """Return a sequence with a binding in front."""
-    first, *rest = body.blocks
-    if type(first) is not g.BindingBlock:
-        return g.SeqExpr([g.BindingBlock([binding]), first, *rest], body.body)
-    return g.SeqExpr([g.BindingBlock([binding, *first.bindings]), *rest], body.body)

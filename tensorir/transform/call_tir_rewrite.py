@@ -6,13 +6,19 @@ from collections.abc import Callable, Sequence
 
 from tensorir.function import IRModule
 from tensorir.nodes.expr import GlobalVar, Var
+from tensorir.nodes.node import same_or_new
 from tensorir.relax import expr as g
-from tensorir.relax.calls import FRESH, alloc_tensor, call_into, copy_into
-from tensorir.relax.destination_passing import DestinationPassing, destination_passing
+from tensorir.relax.calls import (
+    FRESH,
+    DestinationPassing,
+    alloc_tensor,
+    call_into,
+    copy_into,
+    destination_passing,
+)
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import VOID, TensorStructInfo, TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
-from tensorir.rewriting.changed import changed
 from tensorir.transform.aliases import (
     Aliases,
     Memory,
@@ -56,7 +62,7 @@ class _Lowering(GraphRewriter):
         result = self._owned(node.body.body, body.body, extra, set())
         if extra:
             body = g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
-        return node if body is node.body else node.with_(body=body)
+        return node.changed(body=body)
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Lower a block to a plain one."""
@@ -78,7 +84,7 @@ class _Lowering(GraphRewriter):
             return [*lowered, g.MatchCast(var, value, self(node.struct_info))]
         rebuilt = self.generic(node)
         self._aliases.bind(node.var, self._aliases.of(node.value))
-        return (changed(rebuilt, var=self._plain(node.var)),)
+        return (rebuilt.changed(var=self._plain(node.var)),)
 
     def _plain(self, var: g.GraphVar) -> g.GraphVar:
         """Return the variable of a plain block for a variable."""
@@ -153,8 +159,7 @@ class _Lowering(GraphRewriter):
         if isinstance(old, g.Tuple) and isinstance(new, g.Tuple):
             pairs = zip(old.elements, new.elements, strict=True)
             fields = [self._owned(a, b, extra, returned) for a, b in pairs]
-            same = all(a is b for a, b in zip(fields, new.elements, strict=True))
-            return new if same else g.Tuple(fields)
+            return new.changed(elements=same_or_new(new.elements, fields))
         places = self._aliases.of(old)
         if _are_own(places, set(returned)):
             returned.update(memories(places))

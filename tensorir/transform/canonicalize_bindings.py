@@ -46,7 +46,7 @@ class _Canonical(GraphRewriter):
         built = self._tuples.of(body.body)
         if built is not None and not any(isinstance(v, g.DataflowVar) for v in used_vars(built)):
             body = body if built is body.body else g.SeqExpr(body.blocks, built)
-        return node if body is node.body else node.with_(body=body)
+        return node.changed(body=body)
 
     def rewrite_DataflowBlock(self, node: g.DataflowBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block whose outputs are computed under their own names."""

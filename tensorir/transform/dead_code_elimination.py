@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule
-from tensorir.nodes.node import Node
+from tensorir.nodes.node import Node, same_or_new
 from tensorir.relax import expr as g
 from tensorir.relax.call_graph import reached
 from tensorir.relax.callee import is_pure_call
@@ -55,8 +55,7 @@ class DeadCodeElimination(ModulePass):
 
 def without_dead_bindings(func: Function, mod: IRModule) -> Function:
     """Return a function without bindings that lead to no result and have no effect."""
-    body = _Dead(mod).sequence(func.body)
-    return func if body is func.body else func.with_(body=body)
+    return func.changed(body=_Dead(mod).sequence(func.body))
 
 
 class _Dead:
@@ -76,14 +75,9 @@ class _Dead:
                 if self._needed(binding):
                     kept.append(self._with_branches(binding))
             kept.reverse()
-            same = len(kept) == len(block.bindings) and all(
-                a is b for a, b in zip(kept, block.bindings, strict=True)
-            )
-            blocks.append(block if same else type(block)(kept))
+            blocks.append(block.changed(bindings=same_or_new(block.bindings, kept)))
         blocks.reverse()
-        if all(a is b for a, b in zip(blocks, node.blocks, strict=True)):
-            return node
-        return g.SeqExpr.rebuilt(blocks, node.body)
+        return node.changed(blocks=same_or_new(node.blocks, blocks))
 
     def _needed(self, binding: g.Binding) -> bool:
         if binding.var in self._used or self._has_effect(binding.value):
@@ -104,9 +98,7 @@ class _Dead:
             return binding
         yes, no = self.sequence(value.true_branch), self.sequence(value.false_branch)
         self._use(value.cond)
-        if yes is value.true_branch and no is value.false_branch:
-            return binding
-        return g.VarBinding(binding.var, g.If(value.cond, yes, no))
+        return binding.changed(value=value.changed(true_branch=yes, false_branch=no))
 
     def _use(self, node: Node) -> None:
         self._used.update(used_vars(node))

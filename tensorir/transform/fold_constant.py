@@ -11,8 +11,7 @@ from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
-from tensorir.relax.calls import FRESH
-from tensorir.relax.destination_passing import DestinationPassing, destination_passing
+from tensorir.relax.calls import FRESH, DestinationPassing, destination_passing
 from tensorir.relax.function import Function
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.bindings import BuiltTuples

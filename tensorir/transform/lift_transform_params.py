@@ -98,12 +98,7 @@ def _infos(variables: Iterable[g.GraphVar]) -> list[StructInfo]:
 
 def _defined_by(infos: Iterable[StructInfo]) -> set[Var]:
     """Return the symbolic sizes that values decide, given what is known of them."""
-    found: set[Var] = set()
-    for info in infos:
-        if isinstance(info, TupleStructInfo):
-            found |= _defined_by(info.elements)
-        found.update(extent for extent in defining_extents(info) if isinstance(extent, Var))
-    return found
+    return {n for info in infos for n in defining_extents(info) if isinstance(n, Var)}
 
 
 def _own_sizes(weights: Sequence[g.GraphVar]) -> set[Var]:

@@ -17,8 +17,7 @@ from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
 from tensorir.relax.call_graph import called
-from tensorir.relax.calls import call_tir
-from tensorir.relax.destination_passing import DestinationPassing, destination_passing
+from tensorir.relax.calls import DestinationPassing, call_tir, destination_passing
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs

@@ -14,7 +14,7 @@ from tensorir.relax.struct_info import OBJECT, TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
-from tensorir.transform.bindings import live_after, used_vars, with_first
+from tensorir.transform.bindings import live_after, used_vars
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.pack_intervals import Packing, pack
 from tensorir.transform.pass_context import PassContext
@@ -117,7 +117,8 @@ class _Placing(GraphRewriter):
         """Allocate the arena in front of everything."""
         arena = g.VarBinding(self._storage, alloc_storage(self._plan.size))
         body = self(node.body)
-        return node.with_(body=with_first(arena, body))
+        blocks = [g.BindingBlock([arena]), *body.blocks]
+        return node.with_(body=g.SeqExpr.rebuilt(blocks, body.body))
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return the placing of a tensor in the arena for its allocation."""

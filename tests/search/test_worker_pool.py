@@ -210,3 +210,16 @@ def test_an_initializer_that_fails_is_an_error_of_the_set_up() -> None:
 
 def _broken() -> None:
     raise RuntimeError("no licence for this machine")
+
+
+def test_a_pool_that_nobody_closes_ends_with_its_process_quietly(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("""
+from search.workers.worker_pool import WorkerPool
+
+pool = WorkerPool(1)
+print([outcome.value for outcome in pool.run([(pow, (2, 5))], 30)])
+""")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[32]\n", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from schedule import Trace
@@ -47,11 +46,6 @@ def to_database(
 class BestRecord(TuningRecord):
     """A record that counts, even if it leaves the program as it is: so that is the best."""
 
-    @classmethod
-    def of(cls, record: TuningRecord) -> BestRecord:
-        """Return a record as one that counts."""
-        return cls(**{field.name: getattr(record, field.name) for field in fields(record)})
-
     @property
     def schedules(self) -> bool:
         """True: in other databases such a record would be none."""
@@ -80,13 +74,13 @@ class BestOfLogs(MemoryDatabase):
         for group in best_first(found):
             for record in group:
                 try:
-                    made = programs.tuning_record(record, replay=True)
+                    made = programs.tuning_record(record, BestRecord)
                 except TensorIRError as error:
                     refused.append(f"{places[id(record)]}: {error}")
                     if programs.is_unknown(record.input.task):
                         break
                 else:
-                    self.commit_records([BestRecord.of(made)])
+                    self.commit_records([made])
                     break
         warn_of_left_out(name, refused, logger)
 
@@ -105,14 +99,16 @@ class _Programs:
     def __init__(self) -> None:
         self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TensorIRError] = {}
 
-    def tuning_record(self, record: MeasureRecord, *, replay: bool = False) -> TuningRecord:
-        """Return a record of a database; a trace is checked to apply only with `replay`."""
+    def tuning_record(
+        self, record: MeasureRecord, kind: type[TuningRecord] = TuningRecord
+    ) -> TuningRecord:
+        """Return a record of a database; only for a `BestRecord` a trace is checked to apply."""
         inp = record.input
         workload, args_info = self._workload(inp.task)
-        trace_json = None if replay else inp.trace_json
+        trace_json = None if kind is BestRecord else inp.trace_json
         trace = inp.schedule().trace if trace_json is None else Trace.from_json(trace_json)
         message = None if record.is_valid else record.result.error_msg
-        return TuningRecord(trace, workload, record.run_secs, record.target, args_info, message)
+        return kind(trace, workload, record.run_secs, record.target, args_info, message)
 
     def is_unknown(self, task: SearchTask) -> bool:
         return isinstance(self._workloads.get(task.workload_key), TensorIRError)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from codegen import Target
 from codegen.target import as_target
-from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.record import (
     MeasureInput,
     MeasureRecord,
@@ -19,6 +18,7 @@ from search.auto_scheduler.log.record import (
     dump_record_to_string,
     line_decoder,
 )
+from search.auto_scheduler.workload_registry import compatible_factor
 from search.database.best_records import winner_first
 from search.database.target_key import target_key
 from search.errors import TuningError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ class StepsLog(LogFormat):
             records = [record for _, record in lines]
         if not records:
             raise TuningError(f"no line of {path} is a record")
-        trials = _trials(records, MOST_PROGRAMS)
+        trials = list(_trials(records, MOST_PROGRAMS))
         best = min(best_of_each(records), key=lambda one: one.mean_seconds, default=records[0])
         trial = next(one for one, record in zip(trials, records, strict=True) if record is best)
         return Log(trials, list(_fields(best, trial)), lines.left_out)
@@ -84,21 +85,23 @@ def records_to_table(
     they take, and what the decisions of traces stand for. A number is the most that are made.
     """
     known = load_records(log) if isinstance(log, (str, os.PathLike)) else log
-    return LogTable(_trials(list(known), resources))
+    return LogTable(list(_trials(list(known), resources)))
 
 
-def _trials(records: list[MeasureRecord], resources: bool | int) -> list[Trial]:
-    return list(_measured(records, spread_out(len(records), resources)))
-
-
-def _measured(records: Iterable[MeasureRecord], made: Container[int]) -> Iterator[Trial]:
+def _trials(records: Sequence[MeasureRecord], resources: bool | int) -> Iterator[Trial]:
+    made = spread_out(len(records), resources)
     flops: dict[str, float | None] = {}
     for place, (inp, result) in enumerate(records):
         task = inp.task
         if task.workload_key not in flops:
-            flops[task.workload_key] = _flop(inp)
+            flops[task.workload_key] = None  # of one that is not registered here
+            with suppress(TensorIRError):
+                flops[task.workload_key] = estimate_tir_flops(task.mod)
         flop = flops[task.workload_key]
-        sch = _schedule(inp) if place in made and flop is not None else None
+        sch = None
+        if place in made and flop is not None:
+            with suppress(TensorIRError):  # Its steps may not apply.
+                sch = inp.schedule()
         yield trial_of_result(
             result,
             place,
@@ -108,22 +111,6 @@ def _measured(records: Iterable[MeasureRecord], made: Container[int]) -> Iterato
             resources=None if sch is None else resources_of(sch.mod),
             flop=flop,
         )
-
-
-def _flop(inp: MeasureInput) -> float | None:
-    """Return the operations of a workload, None for one that is not registered here."""
-    try:
-        return estimate_tir_flops(inp.task.mod)
-    except TensorIRError:
-        return None
-
-
-def _schedule(inp: MeasureInput) -> Schedule | None:
-    """Return the schedule of a line, None for one that does not apply."""
-    try:
-        return inp.schedule()
-    except TensorIRError:
-        return None
 
 
 def _knobs(inp: MeasureInput, sch: Schedule | None) -> Mapping[str, Any]:

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from codegen import Target
 from schedule import Schedule, Trace
-from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.steps.compute_dag import ComputeDAG
 from search.auto_scheduler.steps.state import State
@@ -23,7 +22,7 @@ from search.auto_scheduler.steps.step import TraceStep
 from search.database.records import FAILED, digest
 from search.errors import TuningError
 from search.records.measure_error_no import MeasureErrorNo
-from search.records.record_lines import LineError, costs_of_line, json_object, target_of_line
+from search.records.record_lines import LineError, costs_of_line, json_object
 from tensorir.errors import TensorIRError
 
 LOG_VERSION: Final = "v0.6"
@@ -251,7 +250,7 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
             task_row, (_, steps) = fields["i"]
             key = json.dumps(task_row)
             if key not in tasks:
-                tasks[key] = _task(*task_row)
+                tasks[key] = SearchTask.of_log(*task_row)
             costs, error_no, all_cost, timestamp = fields["r"]
             result = MeasureResult(
                 costs_of_line(costs),
@@ -270,25 +269,6 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
         return MeasureRecord(MeasureInput(tasks[key], LoggedSteps(json.dumps(steps))), result)
 
     return decode
-
-
-def _task(
-    workload_key: str,
-    target: str,
-    numbers: Any = None,
-    target_host: str = "",
-    layout_rewrite_option: int | None = None,
-    task_input_names: Sequence[str] = (),
-) -> SearchTask:
-    """Return the task of a line; old ones end early."""
-    return SearchTask.of_log(
-        workload_key,
-        target_of_line(target),
-        None if numbers is None else HardwareParams.from_numbers(numbers),
-        target_host,
-        layout_rewrite_option,
-        task_input_names,
-    )
 
 
 def _is_step(row: Any) -> bool:

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from math import prod
 from typing import Any, Final
 
 from schedule import Schedule
-from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.steps.replay import schedule_of, with_extents
 from search.auto_scheduler.steps.state import Iterator, IterKind, Stage, State
 from search.auto_scheduler.steps.step import Step
 from search.errors import TuningError
 from search.measuring.flops import OperationCounter
+from search.postproc.rewrite_layout import RewriteLayout
 from tensorir import te
 from tensorir.nodes.expr import Add, IntImm, IterVar, Max, Min, Mul, PrimExpr, Reduce
 from tensorir.nodes.ops import is_const_int
 from tensorir.te.create_prim_func import operations_in_order
 from tensorir.te.tensor import Operation
+
+
+class LayoutRewriteOption(IntEnum):
+    """The options for the layout of parameters that are free in it, with the numbers of logs.
+
+    `layout_free_placeholders` of an operation, or `layout_free_buffers` of a program, frees them. A
+    search rewrites layouts as its task says, and so are steps of Ansor replayed. A trace says
+    itself what was done.
+    """
+
+    NO_REWRITE = 0
+    INSERT_TRANSFORM_STAGE = 1
+    """Each call packs the parameter, which measured times include: for a program on its own."""
+    REWRITE_FOR_PRE_TRANSFORMED = 2
+    """The parameter is packed once, when a network is built, which measured times leave out.
+
+    `codegen.vm_build` does that. In a function that is built alone each call packs it, too.
+    """
+
+    def postproc(self) -> RewriteLayout | None:
+        """Return the postprocessor that rewrites layouts so, None where they stay."""
+        if self is LayoutRewriteOption.NO_REWRITE:
+            return None
+        return RewriteLayout(at_build=self is LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED)
 
 
 class ComputeDAG:
@@ -118,30 +142,20 @@ def _in_order_of_stages(tensors: Sequence[te.Tensor]) -> list[Operation]:
     Of those that are ready, always the one comes first that a depth-first walk, which begins at the
     last tensor, met last.
     """
-    priority: dict[Operation, int] = {}
+    met: dict[Operation, None] = {}
     pending = [tensor.op for tensor in tensors]
     while pending:
         op = pending.pop()
-        if op not in priority:
-            priority[op] = len(priority)
+        if op not in met:
+            met[op] = None
             pending += [tensor.op for tensor in op.inputs]
-    readers: dict[Operation, list[Operation]] = {op: [] for op in priority}
-    missing = {op: len(op.inputs) for op in priority}
-    for op in priority:
-        for tensor in op.inputs:
-            readers[tensor.op].append(op)
-    by_rank = list(priority)
-    ready = [-rank for op, rank in priority.items() if not missing[op]]
-    heapq.heapify(ready)
-    ordered: list[Operation] = []
-    while ready:
-        op = by_rank[-heapq.heappop(ready)]
-        ordered.append(op)
-        for reader in readers[op]:
-            missing[reader] -= 1
-            if not missing[reader]:
-                heapq.heappush(ready, -priority[reader])
-    return ordered
+    waiting = list(reversed(met))
+    ordered: dict[Operation, None] = {}
+    while waiting:
+        op = next(op for op in waiting if all(tensor.op in ordered for tensor in op.inputs))
+        waiting.remove(op)
+        ordered[op] = None
+    return list(ordered)
 
 
 def _stage(op: Operation) -> Stage:

@@ -30,6 +30,7 @@ KINDS: Final[dict[str, type[Step]]] = {}
 """The kinds of steps by their codes."""
 
 
+@dataclass(frozen=True)
 class Step:
     """A step; `code` names its kind in logs, the fields follow in order."""
 
@@ -53,7 +54,7 @@ class Step:
             near = get_close_matches(code, KINDS, 1, 0.5)
             instead = f"did you mean {near[0]}? " if near else ""
             raise StepError(f"there is no step {code!r}; {instead}Codes: {', '.join(KINDS)}")
-        fields = _fields(kind)
+        fields = dataclasses.fields(kind)
         if len(values) != len(fields):
             names = ", ".join(field.name for field in fields)
             raise StepError(f"{code} has {len(fields)} fields ({names}), got {len(values)}: {row}")
@@ -62,7 +63,7 @@ class Step:
 
     def as_json(self) -> list[Any]:
         """Return the list that a log has for the step."""
-        values = (getattr(self, field.name) for field in _fields(type(self)))
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
         return [self.code, *map(_written, values)]
 
     def apply(self, state: State, at: int) -> State:
@@ -110,9 +111,6 @@ class TraceStep(Step):
             raise StepError("a trace is a whole schedule; no steps come before it")
         return dataclasses.replace(state, is_trace=True)
 
-    def __str__(self) -> str:
-        return self.code
-
 
 @contextmanager
 def blamed_on_step(at: int, step: object) -> Iterator[None]:
@@ -128,10 +126,6 @@ def blamed_on_step(at: int, step: object) -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------- JSON
-
-
-def _fields(kind: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(kind)
 
 
 def _read(code: str, field: dataclasses.Field[Any], value: Any) -> Any:

@@ -49,17 +49,6 @@ class TaskContext(TuneContext):
         )
 
 
-def search_task_of(asking: object, context: TuneContext) -> SearchTask:
-    """Return the task that a search is of; TuningError, who is asking, where there is none."""
-    if not isinstance(context, TaskContext):
-        raise TuningError(
-            f"{type(asking).__name__} writes the SearchTask of each measurement, and the task "
-            f'"{context.task_name}" was not made of one; use SearchTask.tune or a TaskScheduler of '
-            "auto_scheduler, or keep a database"
-        )
-    return context.search_task
-
-
 class MeasurementSink(MeasureCallback):
     """Is told of each measurement of a `SearchTask` in Ansor's terms."""
 
@@ -76,7 +65,7 @@ class MeasurementSink(MeasureCallback):
         runner_result: RunnerResult,
     ) -> None:
         """Take note of a trial."""
-        task = search_task_of(self, task_scheduler.tasks[task_id].ctx)
+        task = self._task(task_scheduler, task_id)
         result = _result(builder_result, runner_result)
         self.take(MeasureInput(task, candidate.sch.trace), result)
 
@@ -84,10 +73,21 @@ class MeasurementSink(MeasureCallback):
         self, task_scheduler: TaskScheduler, task_id: int, record: TuningRecord
     ) -> None:
         """Take note of one of the best, measured again."""
-        task = search_task_of(self, task_scheduler.tasks[task_id].ctx)
+        task = self._task(task_scheduler, task_id)
         costs = tuple(record.run_secs or ())
         result = MeasureResult(costs, MeasureErrorNo.NO_ERROR, "", sum(costs), time.time())
         self.take(MeasureInput(task, record.trace), result)
+
+    def _task(self, task_scheduler: TaskScheduler, task_id: int) -> SearchTask:
+        """Return the task that a search is of; TuningError where there is none."""
+        context = task_scheduler.tasks[task_id].ctx
+        if not isinstance(context, TaskContext):
+            raise TuningError(
+                f"{type(self).__name__} writes the SearchTask of each measurement, and the task "
+                f'"{context.task_name}" was not made of one; use SearchTask.tune or a '
+                "TaskScheduler of auto_scheduler, or keep a database"
+            )
+        return context.search_task
 
 
 class RecordToFile(MeasurementSink):

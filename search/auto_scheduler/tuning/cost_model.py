@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from search import cost_model
 from search.auto_scheduler.log.database import to_database
 from search.context import TuneContext
-from search.cost_model import RandomModel, XGBConfig
+from search.cost_model import XGBConfig
 from search.database.best_records import those_that_count
 from search.task_scheduler.learn_from_records import learn
 
 if TYPE_CHECKING:
     from codegen import Target
     from search.database import TuningRecord, Workload
-
-__all__ = ["RandomModel", "XGBModel"]
 
 
 class XGBModel(cost_model.XGBModel):

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from search import builder, runner
-from search.autotvm.measure.builder import BuildFunction, build_with, checked_build_function
+from search.autotvm.measure.builder import BuildFunction, build_with
 from search.builder import Builder
 from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import EvaluatorConfig, Runner
+from search.tune_config import check_counts
 
 
 class LocalBuilder(builder.LocalBuilder):
@@ -29,7 +30,7 @@ class LocalBuilder(builder.LocalBuilder):
         n_parallel: int | None = None,
         build_func: str | BuildFunction = "default",
     ) -> None:
-        own = build_with(checked_build_function(build_func, TuningError), {})
+        own = build_with(build_func, {}, TuningError)
         super().__init__(max_workers=n_parallel, timeout_sec=timeout, f_build=own)
 
 
@@ -90,9 +91,7 @@ class TuningOptions:
             ("early_stopping", self.early_stopping, 1),
             ("num_measures_per_round", self.num_measures_per_round, 1),
         )
-        for name, value, least in counts:
-            if value is not None and (type(value) is not int or value < least):
-                raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
+        check_counts(counts)
         parts: Final = (("builder", self.builder, Builder), ("runner", self.runner, Runner))
         for name, part, base in parts:
             if part != "local" and not isinstance(part, base):

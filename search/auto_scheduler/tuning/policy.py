@@ -15,18 +15,18 @@ from schedule import Schedule
 from schedule.random_state import RandomState
 from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.tuning.callbacks import CollectMeasurements, TaskContext
-from search.auto_scheduler.tuning.cost_model import RandomModel, XGBModel
+from search.auto_scheduler.tuning.cost_model import XGBModel
 from search.auto_scheduler.tuning.options import TuningOptions
 from search.auto_scheduler.tuning.preload import SearchCallback
 from search.auto_scheduler.tuning.sketch_params import SketchParams
-from search.cost_model import CostModel
+from search.cost_model import CostModel, RandomModel
 from search.database import MemoryDatabase
 from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.postproc import Postproc, RewriteLayout
-from search.reports.progress import Progress
+from search.reports.live_display import Progress
 from search.runs.tuning_run import TuningRun
 from search.search_strategy import EvolutionarySearch
 from search.sketch_policy import Sketch, sketches
@@ -188,16 +188,18 @@ class SketchPolicy(SearchPolicy):
         super().__init__(task, program_cost_model, seed, verbose, init_search_callbacks)
 
     def space_generator(self) -> SpaceGenerator:
-        """Return a generator with the rules of the user before those of the target."""
+        """Return a generator with the rules of the user before those of the target.
+
+        Layouts are rewritten as the task says.
+        """
         task = self.search_task
-        rules = self.params.schedule_rules(task.target)
+        postprocs = [
+            task.layout_rewrite_option.postproc() if isinstance(usual, RewriteLayout) else usual
+            for usual in Postproc.create(preset_kind(task.target))
+        ]
         return PostOrderApply(
-            sch_rules=[*self.custom_rules, *rules],
-            postprocs=[
-                chosen
-                for postproc in Postproc.create(preset_kind(task.target))
-                if (chosen := _as_the_task_says(task, postproc)) is not None
-            ],
+            sch_rules=[*self.custom_rules, *self.params.schedule_rules(task.target)],
+            postprocs=[postproc for postproc in postprocs if postproc is not None],
         )
 
     def search_strategy(self) -> EvolutionarySearch:
@@ -225,13 +227,6 @@ class SketchPolicy(SearchPolicy):
         """Return the best of an evolution from these programs, as the model sees them."""
         with self._searching(out_size) as strategy:
             return [candidate.sch for candidate in strategy.evolve(init_populations, out_size)]
-
-
-def _as_the_task_says(task: SearchTask, postproc: Postproc) -> Postproc | None:
-    """Return a postprocessor; for the one of layouts that of the task, None for none."""
-    if isinstance(postproc, RewriteLayout):
-        return task.layout_rewrite_option.postproc()
-    return postproc
 
 
 class EmptyPolicy(SearchPolicy):

@@ -30,24 +30,20 @@ Built: TypeAlias = "BuildResult | MeasureResult"
 BuildFunction: TypeAlias = Callable[..., codegen.Module]
 
 
-def checked_build_function(
-    build_func: str | BuildFunction, error: type[TuningError]
-) -> BuildFunction | None:
-    """Return a function that builds, None for `"default"`; `error` for anything else."""
-    if callable(build_func):
-        return build_func
-    if build_func != "default":
-        raise error(f"build_func is 'default' or a function of (mod, target), got {build_func!r}")
-    return None
-
-
 def build_with(
-    function: BuildFunction | None, kwargs: Mapping[str, Any]
+    build_func: str | BuildFunction, kwargs: Mapping[str, Any], error: type[TuningError]
 ) -> Callable[..., codegen.Module] | None:
-    """Return the `f_build` of builder processes that calls a function; None where that is usual."""
-    if function is None and not kwargs:
-        return None
-    return partial(_build, function or codegen.build, dict(kwargs))
+    """Return the `f_build` of builder processes that calls a function; None where that is usual.
+
+    `build_func` is `"default"` or a function; `error` is raised for anything else.
+    """
+    if build_func == "default":
+        if not kwargs:
+            return None
+        build_func = codegen.build
+    if not callable(build_func):
+        raise error(f"build_func is 'default' or a function of (mod, target), got {build_func!r}")
+    return partial(_build, build_func, dict(kwargs))
 
 
 def _build(
@@ -107,11 +103,12 @@ class LocalBuilder(Builder):
         do_fork: bool = False,
         runtime: None = None,
     ) -> None:
-        self._function = checked_build_function(build_func, TemplateError)
         if runtime is not None:
             raise TemplateError(f"there are no runtimes to choose from, got {runtime!r}")
+        self._function = build_func
         self._own_kwargs = self.build_kwargs = dict(build_kwargs or {})
-        self._processes = BuilderProcesses(max_workers=n_parallel, timeout_sec=timeout)
+        own = build_with(build_func, self.build_kwargs, TemplateError)
+        self._processes = BuilderProcesses(max_workers=n_parallel, timeout_sec=timeout, f_build=own)
         self.n_parallel = self._processes.max_workers
 
     def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
@@ -133,7 +130,7 @@ class LocalBuilder(Builder):
     ) -> Iterator[Built]:
         """Start to build all, and yield each when it is built, in the order of the inputs."""
         self._processes.beside_measuring = beside_measuring
-        self._processes.f_build = build_with(self._function, self.build_kwargs)
+        self._processes.f_build = build_with(self._function, self.build_kwargs, TemplateError)
         started = [self._started(inp) for inp in measure_inputs]
         return (wait() for wait in started)
 

@@ -43,10 +43,17 @@ def measure_option(
 class MeasureBatch:
     """Measures configurations of one task: `batch(inputs)` returns their results.
 
+    `option` is of `measure_option`; TemplateError for one without a builder or a runner.
     `n_parallel` is how many are built at once. `attach_objects` is what the runner wants kept.
     """
 
     def __init__(self, task: Task, option: Mapping[str, Any]) -> None:
+        missing = {"builder", "runner"} - set(option)
+        if missing:
+            raise TemplateError(
+                f"the option has no {' and no '.join(sorted(missing))}; make it with "
+                "autotvm.measure_option(builder='local', runner='local')"
+            )
         self._builder: Builder = option["builder"]
         self._runner: Runner = option["runner"]
         self.attach_objects = self._runner.set_task(task)
@@ -73,18 +80,7 @@ class MeasureBatch:
             self._builder.clean_up()
 
 
-def create_measure_batch(task: Task, option: Mapping[str, Any]) -> MeasureBatch:
-    """Return a function that measures configurations of a task; `option` is of `measure_option`.
-
-    TemplateError for an option without a builder or a runner.
-    """
-    missing = {"builder", "runner"} - set(option)
-    if missing:
-        raise TemplateError(
-            f"the option has no {' and no '.join(sorted(missing))}; make it with "
-            "autotvm.measure_option(builder='local', runner='local')"
-        )
-    return MeasureBatch(task, option)
+create_measure_batch = MeasureBatch
 
 
 class _NothingToBuild(Builder):

@@ -1,14 +1,12 @@
 """Logs of measurements: their lines, their files, and the choice of their best records."""
 
-from search.autotvm.record.encoding import (
+from search.autotvm.record.log_file import (
     LOG_VERSION,
     Record,
+    append_to_file,
     check_protocol,
     decode,
     encode,
-)
-from search.autotvm.record.log_file import (
-    append_to_file,
     load_from_buffer,
     load_from_file,
     measure_str_key,

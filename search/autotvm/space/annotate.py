@@ -10,8 +10,7 @@ from schedule.decisions.domain import CandidatesDomain
 from schedule.decisions.knobs import MARKS, LoopMarkDomain, loop_marks
 from schedule.primitives.loop_kind import refused_extent
 from search.autotvm.errors import KnobError
-from search.autotvm.space.axes import AxisLike, virtual_axis
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import AxisLike, Entity, KnobSpace, virtual_axis
 
 if TYPE_CHECKING:
     from schedule import BlockRV, LoopRV, Schedule
@@ -174,12 +173,8 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
             self._made_of(anns)
         if ways:
             self.domain = CandidatesDomain(whole, tuple(map(tuple, ways)))
-        self._marks_only = all(ann in MARKS for anns in ways for ann in anns)
-
-    @property
-    def can_be_sampled(self) -> bool:
-        """True if there are only marks, for which there is a primitive that takes numbers."""
-        return self._marks_only
+        # Only for marks there is a primitive that takes numbers.
+        self.can_be_sampled = all(ann in MARKS for anns in ways for ann in anns)
 
     def sample(self, sch: Schedule, name: str, entity: AnnotateEntity) -> None:
         """Append `sample_knob_annotate`."""
@@ -190,11 +185,6 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
             else {"policy": self.policy}
         )
         sch.sample_knob_annotate(name, self.num_output, **options, decision=entity._value)
-
-    @property
-    def summary(self) -> str:
-        """Policy and number of ways."""
-        return f"Annotate(policy={self.policy}) len={len(self)}"
 
 
 def _bound(policy: str, count: int) -> tuple[str, ...]:

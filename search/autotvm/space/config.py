@@ -10,8 +10,7 @@ from typing import Any
 from schedule import Instruction, Schedule, Trace
 from search.autotvm.errors import KnobError, UnknownKnobError
 from search.autotvm.space.annotate import AnnotateSpace
-from search.autotvm.space.axes import Axis, AxisLike, VirtualAxis, virtual_axis
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import Axis, AxisLike, Entity, KnobSpace, VirtualAxis, virtual_axis
 from search.autotvm.space.option import OtherOptionSpace
 from search.autotvm.space.reorder import ReorderSpace
 from search.autotvm.space.split import SplitSpace

@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from schedule.random_state import RandomState
 from search.autotvm.errors import KnobError, SpaceIndexError
-from search.autotvm.space.axes import Axis
 from search.autotvm.space.config import Config, checked_space, knob_instructions, trace_of
 from search.autotvm.space.constraint import MOST_TABULATED, Constraint, Filter, asked, below
 from search.autotvm.space.entity import ConfigEntity, entity_of_json
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import Axis, Entity, KnobSpace
 
 if TYPE_CHECKING:
     from schedule import Schedule, Trace

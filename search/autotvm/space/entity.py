@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from search.autotvm.errors import KnobError, UnknownKnobError
 from search.autotvm.space.annotate import AnnotateEntity
-from search.autotvm.space.axes import Axis
 from search.autotvm.space.config import Config, checked_space
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import Axis, Entity, KnobSpace
 from search.autotvm.space.option import OtherOptionEntity
 from search.autotvm.space.reorder import ReorderEntity
 from search.autotvm.space.split import SplitEntity

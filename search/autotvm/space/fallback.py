@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from schedule.decisions.factorization import divisors
 from search.autotvm.errors import KnobError
-from search.autotvm.space.axes import Axis
 from search.autotvm.space.config_space import ConfigSpace
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import Axis, Entity, KnobSpace
 from search.autotvm.space.split import SplitEntity, SplitSpace
 
 if TYPE_CHECKING:

@@ -1,12 +1,17 @@
-"""A knob: a named choice of a template; its space of values, and one value of it."""
+"""A knob: a named choice of a template; its values, one of them, and the axes that it is of."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
+import numpy as np
+
+from schedule import LoopRV
 from search.autotvm.errors import KnobError
+from tensorir.nodes.expr import IntImm, IterVar
 
 if TYPE_CHECKING:
     from schedule import Schedule
@@ -87,8 +92,12 @@ class KnobSpace(ABC, Generic[E]):
     """The class of the values."""
     domain: DecisionDomain
     """The decisions of the sampling instruction."""
+    policy: str
+    """The word for the way in which the values were chosen."""
     num_output: int = 0
     """The number of axes that applying a value gives."""
+    can_be_sampled: bool = True
+    """True if applying a value is something that primitives do with sampled numbers."""
 
     def __len__(self) -> int:
         return self.domain.size
@@ -129,14 +138,10 @@ class KnobSpace(ABC, Generic[E]):
         """Append the sampling instruction of the knob, which decides for `entity`, to a trace."""
 
     @property
-    @abstractmethod
     def summary(self) -> str:
         """A few words about the values that the knob offers."""
-
-    @property
-    def can_be_sampled(self) -> bool:
-        """True if applying a value is something that primitives do with sampled numbers."""
-        return True
+        kind = type(self).__name__.removesuffix("Space")
+        return f"{kind}(policy={self.policy}) len={len(self)}"
 
     def __getitem__(self, index: int) -> E:
         if not -len(self) <= index < len(self):
@@ -153,3 +158,51 @@ class KnobSpace(ABC, Generic[E]):
 
     def __repr__(self) -> str:
         return self.summary
+
+
+# ------------------------------------------------------------------------------------------- axes
+
+
+class VirtualAxis(NamedTuple):
+    """A loop as a knob sees it: its number of iterations, -1 where that is not known, and name."""
+
+    length: int
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The part `index` of what the knob `space` splits or reorders: it may go into other knobs."""
+
+    space: KnobSpace[Any]
+    index: int
+
+
+AxisLike: TypeAlias = "int | IntImm | VirtualAxis | Axis | LoopRV | IterVar"
+"""A number of iterations, a loop of a schedule, an axis of a `te` operation, a part of a knob."""
+
+
+def virtual_axis(axis: AxisLike) -> VirtualAxis:
+    """Return an axis with the facts that a knob needs; KnobError for anything else."""
+    if isinstance(axis, VirtualAxis):
+        return axis
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
+        return VirtualAxis(int(axis))
+    if isinstance(axis, IntImm):
+        return VirtualAxis(axis.value)
+    if isinstance(axis, LoopRV):
+        schedule = axis.schedule
+        if schedule is None:
+            raise KnobError(f"the loop {axis!r} belongs to no schedule; give its length")
+        loop = schedule.get(axis)
+        extent = loop.extent
+        return VirtualAxis(extent.value if isinstance(extent, IntImm) else -1, loop.loop_var.name)
+    if isinstance(axis, IterVar):
+        whole = None if axis.dom is None else axis.dom.extent
+        return VirtualAxis(whole.value if isinstance(whole, IntImm) else -1, axis.var.name)
+    if isinstance(axis, Axis):
+        raise KnobError("the length of what another knob splits varies; split it in that knob")
+    raise KnobError(
+        f"an axis is a loop, an axis of a te operation or a length, got {type(axis).__name__}: "
+        f"{axis!r}"
+    )

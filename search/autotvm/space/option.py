@@ -64,6 +64,7 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
             self.domain = OptionDomain(tuple(_text(one) for one in self._candidates))
         except (TypeError, ValueError) as error:
             raise KnobError(f"a candidate cannot be written as JSON: {error}") from None
+        self.can_be_sampled = self.domain.are_numbers
         self._indices: dict[str, int] = {}
         for index, text in enumerate(self.domain.labels):
             self._indices.setdefault(text, index)
@@ -78,11 +79,6 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
             return found
         # Traces have true as 1.
         return next((k for k, one in enumerate(self._candidates) if one == value), None)
-
-    @property
-    def can_be_sampled(self) -> bool:
-        """True if the candidates are numbers, which primitives take."""
-        return self.domain.are_numbers
 
     def sample(self, sch: Schedule, name: str, entity: OtherOptionEntity) -> None:
         """Append `sample_knob_option`; a value that is not offered comes after those that are."""

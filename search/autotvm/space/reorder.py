@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schedule.decisions.domain import CandidatesDomain
 from schedule.decisions.knobs import PermutationDomain
 from search.autotvm.errors import KnobError
-from search.autotvm.space.axes import AxisLike
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import AxisLike, Entity, KnobSpace
 
 if TYPE_CHECKING:
     from schedule import LoopRV, Schedule
@@ -129,11 +128,6 @@ class ReorderSpace(KnobSpace[ReorderEntity]):
             else {"begin": d.begin, "end": d.end}
         )
         sch.sample_knob_reorder(name, self.num_output, **options, decision=entity._value)
-
-    @property
-    def summary(self) -> str:
-        """Policy and number of orders."""
-        return f"Reorder(policy={self.policy}) len={len(self)}"
 
 
 def _positions(axes: Sequence[AxisLike], order: Sequence[AxisLike]) -> tuple[int, ...]:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from schedule.decisions.domain import MOST_LISTED, CandidatesDomain
 from schedule.decisions.knobs import NO_LIMIT, SPLIT_POLICIES, SplitDomain
 from search.autotvm.errors import KnobError
-from search.autotvm.space.axes import AxisLike, virtual_axis
 from search.autotvm.space.constraint import asked
-from search.autotvm.space.knob import Entity, KnobSpace
+from search.autotvm.space.knob import AxisLike, Entity, KnobSpace, virtual_axis
 
 if TYPE_CHECKING:
     from schedule import LoopRV, Schedule

@@ -13,7 +13,7 @@ from search.autotvm.template_space import TemplateSpace
 from search.autotvm.tuner.tuner import Tuner
 from search.context import TuneContext, normalize_mod
 from search.cost_model import CostModel, XGBModel
-from search.database import MemoryDatabase, TuningRecord
+from search.database import Database, MemoryDatabase, TuningRecord
 from search.database.records import FAILED
 from search.measuring.measure_candidate import MeasureCandidate
 from search.records.measure_error_no import MeasureErrorNo
@@ -22,6 +22,7 @@ from search.search_strategy.search_strategy import SearchStrategy
 from search.task_scheduler.learn_from_records import learn_from_records
 
 if TYPE_CHECKING:
+    from codegen import Target
     from schedule import Schedule
     from search.autotvm.record import Record
     from search.autotvm.space.entity import ConfigEntity
@@ -122,13 +123,14 @@ class EvolutionTuner(Tuner):
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Enter measurements; those of a log before `tune` seed the search."""
+        super().update(inputs, results)
         for inp, result in zip(inputs, results, strict=True):
             candidate, _ = self._sent.get(id(inp.config), (None, None))
             if candidate is None:
                 self._store(inp, result)
                 continue
             self._measured.append((candidate, _runner_result(result)))
-            self._commit(candidate.sch, inp, result)
+            commit(self.database, candidate.sch, self._context.target, result)
 
     def load_history(self, data_set: Iterable[Record], min_seed_records: int = 500) -> None:
         """Let the model learn from records of other tasks; it is called before `tune`.
@@ -144,18 +146,20 @@ class EvolutionTuner(Tuner):
             sch = inp.task.instantiate(inp.config)
         except InstantiationError:
             return
-        self._commit(sch, inp, result)
+        commit(self.database, sch, self._context.target, result)
 
-    def _commit(self, sch: Schedule, inp: MeasureInput, result: MeasureResult) -> None:
-        self.database.commit_tuning_record(
-            TuningRecord(
-                sch.trace,
-                self.database.commit_workload(normalize_mod(sch.initial_mod)),
-                tuple(map(float, result.costs)) if _succeeded(result) else (FAILED,),
-                self._context.target,
-                ArgInfo.from_entry_func(sch.mod),
-            )
+
+def commit(database: Database, sch: Schedule, target: Target | None, result: MeasureResult) -> None:
+    """Store the measurement of a schedule in a database of the search."""
+    database.commit_tuning_record(
+        TuningRecord(
+            sch.trace,
+            database.commit_workload(normalize_mod(sch.initial_mod)),
+            tuple(map(float, result.costs)) if _succeeded(result) else (FAILED,),
+            target,
+            ArgInfo.from_entry_func(sch.mod),
         )
+    )
 
 
 def _succeeded(result: MeasureResult) -> bool:

@@ -50,7 +50,6 @@ class GATuner(Tuner):
         self.mutation_prob = mutation_prob
         self.fitness: dict[int, float] = {}
         """The speeds of all configurations that were measured, by index."""
-        self.visited: set[int] = set()
         self._begin(self.space.sample_ints(self.pop_size, rng=self.rng))
 
     def _begin(self, generation: list[int]) -> None:

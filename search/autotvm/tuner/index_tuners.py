@@ -10,9 +10,8 @@ from search.autotvm.space.constraint import below
 from search.autotvm.tuner.tuner import Tuner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
-    from search.autotvm.measure.measurement import MeasureInput, MeasureResult
     from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
 
@@ -39,17 +38,17 @@ class IndexBaseTuner(Tuner):
                 f"[0, {self.space.range_length}), got {range_idx}"
             )
         self.begin_idx, self.end_idx = first, last + 1
-        self.visited: set[int] = set()
+        self._walk = self.walk()
         self._ahead: int | None = None
 
     @abstractmethod
-    def following(self) -> int | None:
-        """Return the next valid index of the window, visited or not; None after the last one."""
+    def walk(self) -> Iterator[int]:
+        """Yield the valid indices of the window, visited or not."""
 
     def has_next(self) -> bool:
         """Say whether an index of the window was not visited."""
         while self._ahead is None or self._ahead in self.visited:
-            self._ahead = self.following()
+            self._ahead = next(self._walk, None)
             if self._ahead is None:
                 return False
         return True
@@ -63,22 +62,17 @@ class IndexBaseTuner(Tuner):
             batch.append(self.space.get(self._ahead))
         return batch
 
-    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Leave out what was measured."""
-        self.visited.update(index for index in map(self.index_of, inputs) if index is not None)
-
 
 class GridSearchTuner(IndexBaseTuner):
     """Measures the configurations of a window one after the other."""
 
-    _last: int | None = None
-
-    def following(self) -> int | None:
-        """Return the next valid index."""
-        before = self.begin_idx - 1 if self._last is None else self._last
-        index = self.space.get_next_index(before, start=self.begin_idx, end=self.end_idx)
-        self._last = self.end_idx if index is None else index
-        return index
+    def walk(self) -> Iterator[int]:
+        """Yield the valid indices, the lowest first."""
+        index: int | None = self.begin_idx - 1
+        while index is not None:
+            index = self.space.get_next_index(index, start=self.begin_idx, end=self.end_idx)
+            if index is not None:
+                yield index
 
 
 class RandomTuner(IndexBaseTuner):
@@ -88,27 +82,17 @@ class RandomTuner(IndexBaseTuner):
     kept: a space of any size costs nothing before it is walked.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        range_idx: tuple[int, int] | None = None,
-        *,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(task, range_idx, seed=seed)
-        self._left = self.end_idx - self.begin_idx
-        self._exchanged: dict[int, int] = {}
-
-    def following(self) -> int | None:
-        """Return a random valid index that was not returned before."""
-        while self._left > 0:
-            place = below(self.rng, self._left)
-            self._left -= 1
-            drawn = self._exchanged.get(place, place)
-            last = self._exchanged.pop(self._left, self._left)
-            if place != self._left:
-                self._exchanged[place] = last
+    def walk(self) -> Iterator[int]:
+        """Yield the valid indices, each once."""
+        exchanged: dict[int, int] = {}
+        left = self.end_idx - self.begin_idx
+        while left > 0:
+            place = below(self.rng, left)
+            left -= 1
+            drawn = exchanged.get(place, place)
+            last = exchanged.pop(left, left)
+            if place != left:
+                exchanged[place] = last
             index = self.begin_idx + drawn
             if self.space.is_index_valid(index):
-                return index
-        return None
+                yield index

@@ -16,7 +16,6 @@ from search.cost_model import XGBConfig, XGBModel
 from search.search_strategy import EvolutionarySearch, SearchStrategy
 
 if TYPE_CHECKING:
-    from search.autotvm.measure.measurement import MeasureInput, MeasureResult
     from search.autotvm.record import Record
     from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
@@ -61,7 +60,6 @@ class ModelBasedTuner(EvolutionTuner):
             raise TemplateError(f"plan_size is at least 1, got {plan_size}")
         super().__init__(task, cost_model, model_optimizer, seed=seed)
         self.plan_size = min(plan_size, max(_LEAST_PLAN, len(self.space) // _PLANS))
-        self.visited: set[int] = set()
 
     def has_next(self) -> bool:
         """Say whether a configuration was not visited."""
@@ -79,11 +77,6 @@ class ModelBasedTuner(EvolutionTuner):
                 batch = [self.space.get(index)]
         self.visited.update(config.index for config in batch)
         return batch
-
-    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Enter measurements."""
-        self.visited.update(index for index in map(self.index_of, inputs) if index is not None)
-        super().update(inputs, results)
 
     def load_history(self, data_set: Iterable[Record], min_seed_records: int = 500) -> None:
         """Learn from records of another task; it is called before `tune`.
@@ -161,22 +154,17 @@ class DropletTuner(ModelBasedTuner):
     ) -> None:
         model = XGBModel(extractor=ConfigFeatures(task))
         super().__init__(task, model, "evolutionary", _PLAN, seed=seed)
-        dims = self.space.dims
         if start_position is None:
-            first = self.space.point2knob(task.first_config().index)
+            self._start = task.first_config()
         else:
-            first = list(start_position)
-        inside = len(first) == len(dims) and all(
-            0 <= digit < dim for digit, dim in zip(first, dims, strict=True)
-        )
-        index = self.space.knob2point(first) if inside else -1
-        if not self.space.is_index_valid(index):
-            raise TemplateError(
-                f"start_position has an index for each knob, below {dims}, that the filter of the "
-                f"space lets through; got {first}"
-            )
+            try:
+                self._start = self.space.get(self.space.knob2point(start_position))
+            except SpaceIndexError:
+                raise TemplateError(
+                    f"start_position has an index for each knob, below {self.space.dims}, that the "
+                    f"filter of the space lets through; got {list(start_position)}"
+                ) from None
         self.pvalue = pvalue
-        self._start = self.space.get(index)
 
     def has_next(self) -> bool:
         """Say whether a configuration was not visited."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from codegen import Target
 from schedule.random_state import RandomState
 from search.autotvm.dispatch import GLOBAL_SCOPE
+from search.autotvm.errors import TemplateError
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.measure.option import MeasureBatch, create_measure_batch
-from search.autotvm.si_prefix import checked_si_prefix, in_si_unit
 from search.records.measure_error_no import MeasureErrorNo
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt, uninterrupted
 
@@ -30,6 +30,8 @@ Callback: TypeAlias = "Callable[[Tuner, Sequence[MeasureInput], Sequence[Measure
 
 _LEAST_BATCH: Final = 8
 """Configurations that are sent off together: while one is measured, the others are built."""
+_PREFIXES: Final = "yzafpnµm kMGTPEZY"
+"""The prefixes of units, as in GFLOPS, each a thousand times the one before."""
 
 
 class Tuner(ABC):
@@ -52,6 +54,8 @@ class Tuner(ABC):
         self.n_trial = 0
         self.early_stopping = math.inf
         self.ttl = 0.0
+        self.visited: set[int] = set()
+        """The indices that were proposed or measured, as far as the tuner looks at them."""
         self._put_off: list[ConfigEntity] = []
         """Configurations that were proposed, but not measured any more: `tune` begins with them."""
         self.reset()
@@ -66,6 +70,7 @@ class Tuner(ABC):
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Learn from measurements: those of the last batch, or records of this task from a log."""
+        self.visited.update(index for index in map(self.index_of, inputs) if index is not None)
 
     def load_history(self, data_set: Iterable[Record], min_seed_records: int = 500) -> None:
         """Learn from records of another task; only tuners with a model do."""
@@ -255,3 +260,15 @@ class _Trials:
 def _text(result: MeasureResult) -> str:
     texts = "; ".join(str(cost).strip() for cost in result.costs)
     return f"{MeasureErrorNo(result.error_no)!s}: {texts}"
+
+
+def checked_si_prefix(prefix: str) -> str:
+    """Return a prefix; TemplateError unless it is one letter of those that there are, or blank."""
+    if len(prefix) != 1 or prefix not in _PREFIXES:
+        raise TemplateError(f"si_prefix is one of {list(_PREFIXES)}, got {prefix!r}")
+    return prefix
+
+
+def in_si_unit(value: float, prefix: str) -> float:
+    """Return a number in the unit that a prefix makes: 2e9 is 2 with G."""
+    return float(value * 1000.0 ** (_PREFIXES.index(" ") - _PREFIXES.index(prefix)))

@@ -23,7 +23,7 @@ from search.autotvm import (
     UnknownKnobError,
 )
 from search.autotvm.arguments import as_tuples, deserialize_args, serialize_args
-from search.autotvm.flops import compute_flop
+from search.autotvm.task import compute_flop
 from tensorir import structural_equal, te, workloads
 from tests.search.autotvm import templates
 from tests.search.autotvm.templates import DEMO, TUTORIAL, matmul, product
