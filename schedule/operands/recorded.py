@@ -35,8 +35,9 @@ def variables_of(value: Any) -> Iterator[Any]:
     elif isinstance(value, PrimExpr):
         yield from collect_vars(value)
     elif isinstance(value, IndexMap):
+        own = set(value.initial_indices)
         for expr in value.final_indices:
-            yield from (v for v in collect_vars(expr) if v not in value.initial_indices)
+            yield from (v for v in collect_vars(expr) if v not in own)
     elif isinstance(value, (tuple, dict)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from variables_of(item)
