@@ -97,16 +97,23 @@ class Steps:
     def __init__(self, instances: Instances, loops: Sequence[For]) -> None:
         """Take all the loops that the bindings use."""
         self._instances = instances
-        self._counted = _counted(affine_map(instances.values, loops))
+        indices = affine_map(instances.values, loops)
+        self._counted = _counted(indices)
         self.spatial, self.reduce = instances.moved_by()
-        self.late = self._late_start(loops)
+        self.late = self._late_start(loops, indices if self._counted else ())
         """Why the first step may not be the one that initialises, None if it is."""
 
-    def _late_start(self, loops: Sequence[For]) -> str | None:
+    def _late_start(self, loops: Sequence[For], counted: Sequence[IterSumExpr]) -> str | None:
+        """Say why; what is `counted` begins with its base."""
         at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in self.reduce}
-        for axis, value in zip(self._instances.axes, self._instances.values, strict=True):
+        pairs = zip(self._instances.axes, self._instances.values, strict=True)
+        for k, (axis, value) in enumerate(pairs):
             if axis.iter_type != IterVar.DATA_PAR and axis.dom is not None:
-                first, start = axis.dom.min, substitute(value, at_start)
+                first = axis.dom.min
+                base = counted[k].base if counted else None
+                if base is not None and not base.terms and is_const_int(first, base.const):
+                    continue
+                start = substitute(value, at_start)
                 if type(start) is IntImm and is_const_int(first, start.value):
                     continue
                 if not Analyzer().can_prove_equal(start, first):

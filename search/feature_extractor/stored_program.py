@@ -24,7 +24,6 @@ from tensorir.function import PrimFunc
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import (
     Add,
-    BinaryOp,
     BufferLoad,
     FloatImm,
     FloorDiv,
@@ -269,8 +268,8 @@ def _interval(expr: PrimExpr, ranges: Mapping[Var, Interval], scope: Bindings) -
     combined = _COMBINED.get(type(expr))
     if combined is None:
         return None
-    assert isinstance(expr, BinaryOp)
-    a, b = _interval(expr.a, ranges, scope), _interval(expr.b, ranges, scope)
+    a = _interval(expr.a, ranges, scope)  # type: ignore[attr-defined]
+    b = _interval(expr.b, ranges, scope)  # type: ignore[attr-defined]
     return None if a is None or b is None else combined(a, b)
 
 

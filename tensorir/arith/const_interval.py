@@ -28,16 +28,17 @@ EVERYTHING: Final[Interval] = (-INFINITE, INFINITE)
 
 def product(a: Interval, b: Interval) -> Interval:
     """Return the interval of `a * b`."""
-    corners = [_times(x, y) for x in a for y in b]
-    return min(corners), max(corners)
-
-
-def _times(a: int, b: int) -> int:
-    return max(-INFINITE, min(INFINITE, a * b))
+    corners = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
+    low, high = min(corners), max(corners)
+    if low >= -INFINITE and high <= INFINITE:
+        return low, high
+    return max(-INFINITE, min(INFINITE, low)), max(-INFINITE, min(INFINITE, high))
 
 
 def floor_quotient(a: Interval, b: Interval) -> Interval | None:
     """Return the interval of `a // b` for divisors other than 0, None if there are none."""
+    if 0 < b[0] == b[1]:
+        return floor_bound(a[0], b[0]), floor_bound(a[1], b[0])
     corners = [floor_bound(x, d) for x in a for d in _divisors(b)]
     return (min(corners), max(corners)) if corners else None
 
