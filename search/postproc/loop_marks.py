@@ -80,16 +80,18 @@ def fusible_loops(strides: Array, extents: Array) -> Mask:
     """Return for each loop whether it and those inside could be one loop in the order of memory.
 
     Each access must do that, whose steps are in `strides` [accesses, loops, nests]: counted from
-    inside, a loop must step over exactly what the loop inside it covers, or not move it at all.
+    inside, a loop must step over exactly what the loop inside it covers, or not move it at all. The
+    innermost may take steps of any length; where it does not move an access, the next takes 1.
     """
+    innermost = len(extents) - 1
     alive = np.ones((len(strides), extents.shape[1]), bool)
-    expected = np.full(alive.shape, np.nan)
+    expected = np.ones(alive.shape)
     result = np.zeros(extents.shape, bool)
     for place in reversed(range(len(extents) if len(strides) else 0)):
         stride = strides[:, place]
         still = stride == 0
-        first = (stride == 1) | (place == len(extents) - 1)
-        alive &= still | np.where(np.isnan(expected), first, stride == expected)
+        if place < innermost:
+            alive &= still | (stride == expected)
         expected = np.where(still, expected, stride * extents[place])
         result[place] = alive.all(0)
         if not result[place].any():
