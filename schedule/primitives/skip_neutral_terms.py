@@ -16,12 +16,12 @@ from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith.coefficients import coefficients
+from tensorir.arith.terms import choice_of
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import (
     EQ,
     BufferLoad,
-    Call,
     Cast,
     FloatImm,
     FloorMod,
@@ -29,7 +29,6 @@ from tensorir.nodes.expr import (
     IterVar,
     Mul,
     PrimExpr,
-    Select,
     Var,
 )
 from tensorir.nodes.ops import conjuncts, const, floormod, if_then_else
@@ -179,7 +178,7 @@ def period_of(axis: Var, reduction: Reduction) -> Period | None:
 
 def _needed(term: PrimExpr, neutral: PrimExpr) -> Iterator[PrimExpr]:
     """Yield conditions that hold wherever a term is not neutral."""
-    choice = _choice(term)
+    choice = choice_of(term)
     if choice is not None:
         condition, inside, outside = choice
         if expr_deep_equal(outside, neutral):
@@ -191,15 +190,6 @@ def _needed(term: PrimExpr, neutral: PrimExpr) -> Iterator[PrimExpr]:
                 yield from _needed(factor, neutral)
         elif isinstance(term, Cast):
             yield from _needed(term.value, const(0, term.value.dtype))
-
-
-def _choice(term: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
-    if isinstance(term, Select):
-        return term.condition, term.true_value, term.false_value
-    if isinstance(term, Call) and getattr(term.op, "short_name", "") == "if_then_else":
-        condition, inside, outside = term.args
-        return condition, inside, outside
-    return None
 
 
 def _solved(axis: Var, condition: PrimExpr) -> Period | None:

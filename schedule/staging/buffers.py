@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.errors import Problem, check
+from schedule.operands.buffers import regions_of
 from schedule.sref import StmtSRef
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.dtype import INT64
@@ -43,7 +44,7 @@ def check_storage_scope(block: StmtSRef, storage_scope: str) -> None:
 
 def checked_region(block: StmtSRef, index: int, side: str) -> BufferRegion:
     """Return a region that a block declares to read or write; raise if there is none."""
-    regions = block.block.reads if side == "read" else block.block.writes
+    regions = regions_of(block.block, side)
     inside = 0 <= index < len(regions)
     check(inside, INDEX_OUT_OF_RANGE, block, index=index, count=len(regions), side=side)
     return regions[index]
