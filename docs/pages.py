@@ -53,28 +53,22 @@ def agrees(expected: str, printed: str) -> bool:
     return re.fullmatch("".join(rows), printed + "\n") is not None
 
 
-def differences(name: str) -> list[str]:
-    """Return how a page differs from what its programs print."""
-    text = (DOCS / f"{name}.md").read_text()
-    now = run(text, name)
-    return list(
-        difflib.unified_diff(text.splitlines(), now.splitlines(), "page", "now", "", "", 2, "")
-    )
-
-
 def main(arguments: list[str]) -> int:
     """Check the pages that are named, or all; with `--update`, write what they print."""
     update = "--update" in arguments
     wrong = 0
     for name in [a for a in arguments if not a.startswith("-")] or PAGES:
-        found = differences(name)
-        if found and update:
-            page = DOCS / f"{name}.md"
-            page.write_text(run(page.read_text(), name))
-        elif found:
-            print("\n".join(found))
-        wrong += bool(found)
-        print(f"{name}: {'as printed' if not found else 'written' if update else 'differs'}")
+        page = DOCS / f"{name}.md"
+        text = page.read_text()
+        now = run(text, name)
+        same = now == text
+        if not same and update:
+            page.write_text(now)
+        elif not same:
+            rows = text.splitlines(), now.splitlines()
+            print("\n".join(difflib.unified_diff(*rows, "page", "now", "", "", 2, "")))
+        wrong += not same
+        print(f"{name}: {'as printed' if same else 'written' if update else 'differs'}")
     return 0 if update else min(wrong, 1)
 
 

@@ -1,4 +1,4 @@
-"""The programs of the READMEs run as they stand there, and their links lead somewhere."""
+"""The programs of the READMEs run as they stand there; links there and in docs/ lead somewhere."""
 
 import os
 import re
@@ -10,6 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("", "tensorir", "schedule", "codegen", "search", "benchmarks")
+PAGES = [
+    *(f"{folder}/README.md".lstrip("/") for folder in FOLDERS),
+    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+]
 READMES = {folder: (ROOT / folder / "README.md").read_text() for folder in FOLDERS}
 PROGRAMS = {
     f"{folder or 'top'} {number}": program
@@ -35,11 +39,12 @@ def test_programs_of_the_readme_run(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_links_lead_to_files_and_headings(folder: str) -> None:
-    prose = re.sub(r"```.*?```", "", READMES[folder], flags=re.DOTALL)
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    place = ROOT / page
+    prose = re.sub(r"```.*?```", "", place.read_text(), flags=re.DOTALL)
     for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", prose):
-        path = (ROOT / folder / target).resolve() if target else ROOT / folder / "README.md"
+        path = (place.parent / target).resolve() if target else place
         assert path.exists(), target
         if anchor:
             headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
