@@ -108,6 +108,7 @@ def test_who_wants_the_best_so_far_gets_it(tmp_path: Path) -> None:
 
 
 def test_the_third_interrupt_is_not_put_off() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent ignores it
     done: list[int] = []
 
     def interrupted_often() -> None:
