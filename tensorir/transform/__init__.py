@@ -24,6 +24,7 @@ from tensorir.transform.instruments import (
     PrintBeforeAll,
     VerifyAfterEach,
 )
+from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.lift_transform_params import LiftTransformParams
 from tensorir.transform.lower_graph import lower_graph, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
@@ -38,6 +39,7 @@ __all__ = [
     "DeadCodeElimination",
     "FoldConstant",
     "FunctionPass",
+    "LegalizeOps",
     "LiftTransformParams",
     "ModulePass",
     "Pass",
