@@ -6,7 +6,7 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`, `integer_power`,
-`real_functions`; the room `nn`.
+`real_functions`, `sizes`; the room `nn`.
 """
 
 from tensorir.topi import nn
@@ -88,6 +88,7 @@ from tensorir.topi.real_functions import (
     tan,
     tanh,
 )
+from tensorir.topi.sizes import shape_to_tensor
 
 __all__ = [
     "abs",
@@ -148,6 +149,7 @@ __all__ = [
     "right_shift",
     "round",
     "rsqrt",
+    "shape_to_tensor",
     "sigmoid",
     "sign",
     "sin",

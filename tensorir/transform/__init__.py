@@ -5,6 +5,7 @@ from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.define_pass import (
     FunctionPass,
@@ -36,6 +37,7 @@ __all__ = [
     "BindParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "ConvertToDataflow",
     "DeadCodeElimination",
     "FoldConstant",
     "FunctionPass",
