@@ -27,6 +27,7 @@ from tensorir.transform.instruments import (
     PrintBeforeAll,
     VerifyAfterEach,
 )
+from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.lift_transform_params import LiftTransformParams
 from tensorir.transform.lower_graph import lower_graph, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
@@ -45,6 +46,7 @@ __all__ = [
     "FunctionPass",
     "FuseOps",
     "FuseTIR",
+    "LegalizeOps",
     "LiftTransformParams",
     "ModulePass",
     "Pass",
