@@ -19,9 +19,7 @@ from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
 if TYPE_CHECKING:
     from tensorir.relax.expr import GraphCall
 
-DimensionOrder: TypeAlias = (
-    "Callable[[GraphCall, tuple[int, ...]], Mapping[str, Any] | None]"
-)
+DimensionOrder: TypeAlias = "Callable[[GraphCall, tuple[int, ...]], Mapping[str, Any] | None]"
 """Gives the attributes of a call for operands in an order; its result is in the same order.
 
 None if the call needs operands in the natural order."""

@@ -6,7 +6,9 @@ from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
+from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.define_pass import (
     FunctionPass,
     ModulePass,
@@ -41,7 +43,9 @@ __all__ = [
     "BindParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "ConvertLayout",
     "DeadCodeElimination",
+    "DecomposeOps",
     "FoldConstant",
     "FunctionPass",
     "FuseOps",

@@ -38,7 +38,7 @@ class ConvertLayout(ModulePass):
     After:  x1 = R.permute_dims(x, axes=(0, 2, 3, 1))
             y = R.nn.conv2d(x1, w1, data_layout="NHWC", kernel_layout="HWIO")
             z = R.nn.relu(y)
-            z1 = R.permute_dims(z, axes=(0, 3, 1, 2))     # where something needs the order of before
+            z1 = R.permute_dims(z, axes=(0, 3, 1, 2))     # where it is needed
 
     `desired_layouts` has the layouts of data and kernel by operator, `CHANNELS_LAST` by default.
     Element-wise operators follow their operands, and so do those that declare how; any other one
