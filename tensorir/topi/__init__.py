@@ -5,11 +5,24 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `broadcast`, `elementwise`; the room `nn`.
+The modules: `accumulation`, `broadcast`, `elementwise`, `extents`, `matmul`; the room `nn`.
 """
 
 from tensorir.topi import nn
 from tensorir.topi.broadcast import add, equal, multiply, not_equal, subtract
 from tensorir.topi.elementwise import astype, negative
+from tensorir.topi.matmul import batch_matmul, dense, matmul
 
-__all__ = ["add", "astype", "equal", "multiply", "negative", "nn", "not_equal", "subtract"]
+__all__ = [
+    "add",
+    "astype",
+    "batch_matmul",
+    "dense",
+    "equal",
+    "matmul",
+    "multiply",
+    "negative",
+    "nn",
+    "not_equal",
+    "subtract",
+]
