@@ -5,10 +5,11 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `broadcast`, `elementwise`, `extents`, `matmul`; the room `nn`.
+The modules: `accumulation`, `broadcast`, `elementwise`, `extents`, `matmul`; the rooms `image`,
+`nn`, `vision`.
 """
 
-from tensorir.topi import nn
+from tensorir.topi import image, nn, vision
 from tensorir.topi.broadcast import add, equal, multiply, not_equal, subtract
 from tensorir.topi.elementwise import astype, negative
 from tensorir.topi.matmul import batch_matmul, dense, matmul
@@ -19,10 +20,12 @@ __all__ = [
     "batch_matmul",
     "dense",
     "equal",
+    "image",
     "matmul",
     "multiply",
     "negative",
     "nn",
     "not_equal",
     "subtract",
+    "vision",
 ]
