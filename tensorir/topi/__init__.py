@@ -6,10 +6,11 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
-`integer_power`, `joining`, `real_functions`, `rearranging`, `reshaping`, `slicing`; the room `nn`.
+`extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`, `reshaping`,
+`slicing`, `accumulation`; the rooms `image`, `nn`, `vision`.
 """
 
-from tensorir.topi import nn
+from tensorir.topi import image, nn, vision
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -80,6 +81,7 @@ from tensorir.topi.elementwise import (
     trunc,
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
+from tensorir.topi.matmul import matmul
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -159,6 +161,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "image",
     "isfinite",
     "isinf",
     "isnan",
@@ -174,6 +177,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "matmul",
     "maximum",
     "meshgrid",
     "minimum",
@@ -215,6 +219,7 @@ __all__ = [
     "tril",
     "triu",
     "trunc",
+    "vision",
     "unflatten",
     "where",
     "zeros",
