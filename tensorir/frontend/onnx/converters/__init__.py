@@ -1,8 +1,35 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `conversions`, `elementwise`.
+The modules: `activations`, `conversions`, `convolutions`, `creation`, `elementwise`, `images`,
+`indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`, `shapes`.
 """
 
-from tensorir.frontend.onnx.converters import conversions, elementwise
+from tensorir.frontend.onnx.converters import (
+    activations,
+    conversions,
+    convolutions,
+    creation,
+    elementwise,
+    images,
+    indexing,
+    linear_algebra,
+    normalizations,
+    pooling,
+    reductions,
+    shapes,
+)
 
-__all__ = ["conversions", "elementwise"]
+__all__ = [
+    "activations",
+    "conversions",
+    "convolutions",
+    "creation",
+    "elementwise",
+    "images",
+    "indexing",
+    "linear_algebra",
+    "normalizations",
+    "pooling",
+    "reductions",
+    "shapes",
+]
