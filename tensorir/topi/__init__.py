@@ -5,8 +5,8 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`, `integer_power`,
-`real_functions`; the room `nn`.
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`,
+`extents`, `integer_power`, `matmul`, `real_functions`; the room `nn`.
 """
 
 from tensorir.topi import nn
@@ -63,6 +63,7 @@ from tensorir.topi.elementwise import (
     square,
     trunc,
 )
+from tensorir.topi.matmul import batch_matmul, dense, matmul
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -100,6 +101,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "batch_matmul",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -127,6 +129,7 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
+    "dense",
     "log",
     "log1p",
     "log2",
@@ -136,6 +139,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "matmul",
     "maximum",
     "minimum",
     "mod",
