@@ -16,6 +16,7 @@ returns the best `Schedule`. The rooms, in the order in which a search goes thro
 - a `task_scheduler` shares trials among tasks, a `measure_callback` is told of each, and a
   `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
 - `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
+- `networks` tunes whole models, each function as often as it counts;
 - `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
   of logs, and `trials` what was tried, as a table that is explained and drawn.
 
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from search.measure_callback import MeasureCallback
     from search.measuring.measure_candidate import MeasureCandidate
     from search.mutator import Mutator
+    from search.networks.extract_tasks import ExtractedTask, extract_tasks
     from search.postproc import Postproc
     from search.random_search import random_search
     from search.reports.profiler import Profiler
@@ -89,6 +91,7 @@ __all__ = [
     "DatabaseError",
     "DesignSpace",
     "EvaluatorConfig",
+    "ExtractedTask",
     "FeatureExtractor",
     "FoundSchedule",
     "History",
@@ -120,6 +123,7 @@ __all__ = [
     "derived_object",
     "design_spaces",
     "explain",
+    "extract_tasks",
     "feature_extractor",
     "find_schedule",
     "find_schedules",

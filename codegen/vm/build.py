@@ -7,15 +7,15 @@ from typing import Any
 
 from codegen.compile import compile_functions
 from codegen.errors import CodegenError
-from codegen.history import with_history
 from codegen.runtime.module import Module
 from codegen.target import Target, as_target
 from codegen.vm import program as p
 from codegen.vm.constants import ConstantPool
 from codegen.vm.executable import Executable
+from codegen.vm.kernel_schedules import only_reached, with_schedules
 from codegen.vm.translate import Translation
 from tensorir import transform
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import IRModule
 from tensorir.recursion import any_depth
 from tensorir.relax.call_graph import callees_first
 from tensorir.relax.expr import GraphVar
@@ -56,33 +56,9 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
-    reached = transform.DeadCodeElimination(list(mod.graph_funcs()))(_with_internal_kernels(mod))
-    packed = transform.SplitLayoutRewritePreproc()(_with_known_schedules(reached, chosen))
+    scheduled = with_schedules(only_reached(mod), chosen)
+    packed = transform.SplitLayoutRewritePreproc()(scheduled)
     return compile_lowered(transform.lower_graph(packed), chosen, guard_pages=guard_pages)
-
-
-def _with_known_schedules(mod: IRModule, target: Target) -> IRModule:
-    """Return the module with the schedules that are known of its functions.
-
-    They are looked up as functions whose constants may have any layout. Where none is found, the
-    functions stay as they are.
-    """
-    told = transform.AttachAttrLayoutFreeBuffers(constants_only=True)
-    asked = told(transform.simplify_graph(mod))
-    scheduled = with_history(asked, target)
-    assert isinstance(scheduled, IRModule)
-    return mod if scheduled is asked else scheduled
-
-
-def _with_internal_kernels(mod: IRModule) -> IRModule:
-    """Return the module with tensor functions that only its graph functions call."""
-    functions = {
-        name: func.without_attr("global_symbol")
-        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
-        else func
-        for name, func in mod.functions.items()
-    }
-    return IRModule(functions, mod.attrs)
 
 
 def compile_lowered(
