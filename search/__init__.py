@@ -24,8 +24,10 @@ Each sort of part has an abstract class to derive from, and short names for `cre
 first use. docs/search.md draws the data between them.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from codegen.schedules import Schedules, offer_schedules
 from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
@@ -151,3 +153,12 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = names_on_use(__name__)
+
+
+def _default_schedules() -> Schedules:
+    """Return what makes schedules of kernels without a record."""
+    made: Schedules = import_module("search.dispatch.default_schedules").DefaultSchedules()
+    return made
+
+
+offer_schedules(_default_schedules)

@@ -8,6 +8,7 @@ from typing import Any
 from codegen.compile import compile_functions
 from codegen.errors import CodegenError
 from codegen.runtime.module import Module
+from codegen.schedules import Schedules
 from codegen.target import Target, as_target
 from codegen.vm import program as p
 from codegen.vm.constants import ConstantPool
@@ -29,16 +30,20 @@ def vm_build(
     target: str | Mapping[str, Any] | Target | None = None,
     params: Mapping[str | GraphVar, Any] | None = None,
     *,
+    database: Schedules | None = None,
+    default_schedules: bool = True,
     guard_pages: bool = False,
 ) -> Executable:
     """Compile a module with graph functions; `target` defaults to the current one, else this CPU.
 
     `params` are bound to parameters of `main` first. A graph function that calls only kernels, over
     tensors of fixed shapes, becomes one function of machine code; others become steps. Tensor
-    functions that no graph function calls are left out; those of which the current database knows a
-    schedule are built with it, as in `codegen.build`. A schedule may read constants in a layout of
-    its own: they are brought there now, not in each call. With `guard_pages` arguments, results and
-    temporaries of every call end where memory without access begins.
+    functions that no graph function calls are left out. Those of which `database`, or else the
+    current one, knows a schedule are built with it; others get a default schedule, unless
+    `default_schedules` is False, they are small, or somebody has scheduled them. A schedule may
+    read constants in a layout of its own: they are brought there now, not in each call. With
+    `guard_pages` arguments, results and temporaries of every call end where memory without access
+    begins.
 
     Raises CodegenError for a module without graph functions, for one without a compiled form, and
     what verification, binding and lowering raise.
@@ -56,7 +61,7 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
-    scheduled = with_schedules(only_reached(mod), chosen)
+    scheduled = with_schedules(only_reached(mod), chosen, database, make_missing=default_schedules)
     packed = transform.SplitLayoutRewritePreproc()(scheduled)
     return compile_lowered(transform.lower_graph(packed), chosen, guard_pages=guard_pages)
 

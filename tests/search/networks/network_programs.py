@@ -68,4 +68,3 @@ def layers() -> IRModule:
         RELU.format(name="never", n=16),
         LAYERS,
     )
-
