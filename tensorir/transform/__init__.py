@@ -7,6 +7,7 @@ from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
 from tensorir.transform.convert_layout import ConvertLayout
+from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.define_pass import (
@@ -44,6 +45,7 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "ConvertLayout",
+    "ConvertToDataflow",
     "DeadCodeElimination",
     "DecomposeOps",
     "FoldConstant",
