@@ -7,6 +7,8 @@ Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`,
 `extents`, `integer_power`, `matmul`, `real_functions`; the room `nn`.
+The modules: `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`, `integer_power`,
+`real_functions`, `sizes`; the room `nn`.
 """
 
 from tensorir.topi import nn
@@ -89,6 +91,7 @@ from tensorir.topi.real_functions import (
     tan,
     tanh,
 )
+from tensorir.topi.sizes import shape_to_tensor
 
 __all__ = [
     "abs",
@@ -111,6 +114,7 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "dense",
     "divide",
     "equal",
     "erf",
@@ -129,7 +133,6 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
-    "dense",
     "log",
     "log1p",
     "log2",
@@ -152,6 +155,7 @@ __all__ = [
     "right_shift",
     "round",
     "rsqrt",
+    "shape_to_tensor",
     "sigmoid",
     "sign",
     "sin",

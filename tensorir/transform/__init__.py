@@ -7,6 +7,7 @@ from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
 from tensorir.transform.convert_layout import ConvertLayout
+from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.default_pipeline import default_pipeline
@@ -46,6 +47,7 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "ConvertLayout",
+    "ConvertToDataflow",
     "DeadCodeElimination",
     "DecomposeOps",
     "EliminateCommonSubexpr",
