@@ -12,13 +12,13 @@ from serve import digest, seconds_of, serve
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the models, which need torch alone
 
+import torch_models
+
 _calls: dict[str, Any] = {}
 
 
 def prepare(torch_model: str, inputs: str, threads: int, **_: Any) -> dict[str, Any]:
     """Make a model of `benchmarks/torch_models.py`, for the arrays of an `.npz` file."""
-    import torch_models
-
     torch.set_num_threads(threads)
     module = torch_models.model(torch_model).eval()
     arrays = [torch.from_numpy(array) for array in np.load(inputs).values()]

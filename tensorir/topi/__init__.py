@@ -6,9 +6,7 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`,
-`extents`, `integer_power`, `matmul`, `real_functions`; the room `nn`.
-The modules: `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`, `integer_power`,
-`real_functions`, `sizes`; the room `nn`.
+`extents`, `integer_power`, `matmul`, `real_functions`, `sizes`; the room `nn`.
 """
 
 from tensorir.topi import nn

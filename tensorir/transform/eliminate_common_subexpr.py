@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule
@@ -112,7 +112,7 @@ def _leaves(value: object) -> list[object]:
     return [value]
 
 
-def _key(value: object) -> Hashable:
+def _key(value: Any) -> Hashable:
     """Return something that equal values have in common, and few others."""
     if isinstance(value, g.GraphCall):
         return (_key(value.op), *map(_key, value.args))
@@ -127,6 +127,6 @@ def _key(value: object) -> Hashable:
     if isinstance(value, g.Constant):
         data = value.data
         return data.shape, str(data.dtype), data.ravel()[:SAMPLE].tobytes()
-    if isinstance(value, g.GraphVar) or not isinstance(value, g.GraphExpr):
-        return value  # type: ignore[return-value]
-    return type(value)
+    if isinstance(value, g.GraphExpr) and not isinstance(value, g.GraphVar):
+        return type(value).__name__
+    return value

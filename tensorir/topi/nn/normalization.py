@@ -141,12 +141,10 @@ def rms_norm(
 
     def element(*indices: PrimExpr) -> PrimExpr:
         deviation = te.sqrt(square[statistics.kept(indices)] + const(epsilon, dtype))
-        value = cast(dtype, data[indices]) / deviation
-        if weight is None:
-            result: PrimExpr = value
-            return result
-        result: PrimExpr = value * cast(dtype, weight[tuple(indices[a] for a in over)])
-        return result
+        value: PrimExpr = cast(dtype, data[indices]) / deviation
+        if weight is not None:
+            value = value * cast(dtype, weight[tuple(indices[a] for a in over)])
+        return value
 
     return rounded(te.compute(data.shape, element, name="T_rms_norm"), data.dtype)
 
