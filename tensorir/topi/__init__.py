@@ -81,7 +81,7 @@ from tensorir.topi.elementwise import (
     trunc,
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
-from tensorir.topi.matmul import matmul
+from tensorir.topi.matmul import batch_matmul, dense, matmul
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -131,6 +131,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "batch_matmul",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -142,6 +143,7 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "dense",
     "divide",
     "equal",
     "erf",
@@ -219,8 +221,8 @@ __all__ = [
     "tril",
     "triu",
     "trunc",
-    "vision",
     "unflatten",
+    "vision",
     "where",
     "zeros",
     "zeros_like",

@@ -117,10 +117,10 @@ def conv_transpose(
     extra = list(output_padding or [0] * window.rank)
     if output_shape is not None or auto_pad.startswith("SAME"):
         totals = []
-        wanted = list(output_shape or [None] * window.rank)[-window.rank :]
+        wanted = None if output_shape is None else output_shape[-window.rank :]
         for k, extent in enumerate(window.extents):
             reach = (window.taps[k] - 1) * window.dilations[k] + 1
-            if wanted[k] is None:
+            if wanted is None:
                 total = extra[k] + reach - window.strides[k]  # the output is `extent * stride`
             elif isinstance(extent, IntImm):
                 total = window.strides[k] * (extent.value - 1) + extra[k] + reach - wanted[k]

@@ -32,11 +32,11 @@ def counted_from_the_first(
         if len(lengths) == len(sizes):
             ends = np.array(lengths, known.dtype)
             return Constant(np.where(known < 0, known + ends, known))
-    ends = node.integer_tensor(sizes, str(dtype))
+    lasts = node.integer_tensor(sizes, str(dtype))
     if len(sizes) == 1:
-        ends = op.reshape(ends, ())
+        lasts = op.reshape(lasts, ())
     negative = op.less(indices, Constant(np.zeros((), dtype.to_numpy())))
-    return op.where(negative, op.add(indices, ends), indices)
+    return op.where(negative, op.add(indices, lasts), indices)
 
 
 @onnx_operator("Gather")
@@ -117,7 +117,7 @@ def compress(
 
 @onnx_operator("Unique")
 def unique(
-    node: OnnxNode, x: GraphExpr, *, axis: int | None = None, sorted: int = 1  # noqa: A002
+    node: OnnxNode, x: GraphExpr, *, axis: int | None = None, sorted: int = 1
 ) -> list[GraphExpr]:  # fmt: skip
     found = node.emit(
         op.unique(
@@ -131,7 +131,7 @@ def unique(
 @onnx_operator("TopK")
 def top_k(
     node: OnnxNode, x: GraphExpr, k: GraphExpr | None = None, *,
-    axis: int = -1, largest: int = 1, sorted: int = 1,  # noqa: A002
+    axis: int = -1, largest: int = 1, sorted: int = 1,
 ) -> list[GraphExpr]:  # fmt: skip
     if k is None:
         raise IRValueError("k is missing")

@@ -49,7 +49,7 @@ def layer_normalization(
         scale = op.broadcast_to(scale, [node.shape(x)[k] for k in axes])
     if b is not None and len(node.shape(b)) != len(axes):
         b = op.broadcast_to(b, [node.shape(x)[k] for k in axes])
-    result = [op.nn.layer_norm(x, scale, b, axes, epsilon, center=b is not None)]
+    result: list[GraphExpr] = [op.nn.layer_norm(x, scale, b, axes, epsilon, center=b is not None)]
     if len(node.outputs) > 1:
         wide = op.astype(x, "float32") if node.dtype(x).bits < 32 else x
         mean = node.emit(op.mean(wide, axes, True))
