@@ -33,6 +33,7 @@ from tensorir.topi.bits import (
     bitwise_or,
     bitwise_xor,
     left_shift,
+    reinterpret,
     right_shift,
 )
 from tensorir.topi.comparison import (
@@ -194,6 +195,7 @@ __all__ = [
     "permute_dims",
     "power",
     "reciprocal",
+    "reinterpret",
     "repeat",
     "reshape",
     "reverse_sequence",

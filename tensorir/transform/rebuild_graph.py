@@ -94,7 +94,10 @@ class GraphRebuilder:
         name, value = binding.var.name, binding.value
         if isinstance(binding, g.MatchCast):
             return self.builder.match_cast(
-                self.plain(self._variables(value)), self._variables(binding.struct_info), name
+                self.plain(self._variables(value)),
+                self._variables(binding.struct_info),
+                name,
+                output=not isinstance(binding.var, g.DataflowVar),
             )
         if isinstance(value, g.If):
             return self.builder.emit_if(

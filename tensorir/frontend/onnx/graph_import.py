@@ -319,7 +319,11 @@ class GraphImport:
         with self._deeper():
             for inner in function.node:
                 self._node(inner, scope)
-        return tuple(scope.value(name) for name in function.output)
+        # What nobody asks for may be left out by a function that ONNX defines.
+        return tuple(
+            scope.value(name) if k < len(proto.output) and proto.output[k] else None
+            for k, name in enumerate(function.output)
+        )
 
     def _deeper(self) -> _Depth:
         return _Depth(self)
@@ -396,7 +400,8 @@ class GraphImport:
     def _of_contents(self, array: NDArray[Any], dtype: str | None) -> GraphExpr:
         """Return a tensor with contents: a constant, or an expression that gives sizes as one."""
         if array.dtype != object:
-            return Constant(array if dtype is None else array.astype(dtype))
+            converted = dtype is not None and array.dtype.kind in "iu"
+            return Constant(array.astype(dtype) if converted else array)
         flat = self.integer_tensor(list(array.reshape(-1)), dtype or "int64")
         if array.ndim == 1:
             return flat
