@@ -30,6 +30,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax.call_te import outputs_of
 from tensorir.relax.calls import call_pure_packed
+from tensorir.relax.dimension_order import DimensionOrder
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, StringValue, Tuple
 from tensorir.relax.operator import LIBRARY_PREFIX, Operator
 from tensorir.relax.relations import known_by
@@ -41,6 +42,7 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
 )
 from tensorir.rewriting.visit import collect_vars
+from tensorir.te.elementwise import maps_elements
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -102,9 +104,23 @@ class DeclaredOperator(Operator):
 
 
 class FormulaOperator(DeclaredOperator):
-    """An operator that is a formula over te tensors."""
+    """An operator that is a formula over te tensors.
 
-    __slots__ = ()
+    `dimension_order` says how it goes on with dimensions in another order, None if it cannot or if
+    it maps elements.
+    """
+
+    __slots__ = ("dimension_order",)
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        dimension_order: DimensionOrder | None = None,
+        prepare: Prepare | None = None,
+    ) -> None:
+        super().__init__(name, function, prepare)
+        self.dimension_order = dimension_order
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
         """Return the shapes and dtypes of the tensors that the formula gives.
@@ -130,6 +146,14 @@ class FormulaOperator(DeclaredOperator):
             return result
         sizes = [v for v in collect_vars(result) if v not in unknown]
         return known_by(result, sizes)
+
+    def is_elementwise(self, call: GraphCall) -> bool:
+        """Say whether an element of the result is made of the elements at its place in operands.
+
+        Operands may be stretched. The answer is read from the formula.
+        """
+        arguments = self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
+        return maps_elements(outputs_of(self.function, self.formula_arguments(arguments)).tensors)
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the formula: constant numbers that may be, are plain numbers."""
@@ -212,15 +236,20 @@ def library_function(name: str) -> Callable[..., Any] | None:
     return found.run if isinstance(found, LibraryOperator) else None
 
 
-def operator(name: str, prepare: Prepare | None = None) -> Callable[[F], F]:
+def operator(
+    name: str,
+    dimension_order: DimensionOrder | None = None,
+    prepare: Prepare | None = None,
+) -> Callable[[F], F]:
     """Declare an operator by a formula over te tensors; `name` is without `relax.`.
 
-    `prepare` turns what a call is given into what it keeps, before anything is checked: sizes that
-    follow from other arguments, for one.
+    `dimension_order` is a rule of `tensorir.relax.dimension_order`, for one whose attributes count
+    or name dimensions. `prepare` turns what a call is given into what it keeps, before anything is
+    checked: sizes that follow from other arguments, for one.
     """
 
     def declare(function: F) -> F:
-        FormulaOperator(name, function, prepare).added()
+        FormulaOperator(name, function, dimension_order, prepare).added()
         return function
 
     return declare
