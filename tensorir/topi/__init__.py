@@ -5,8 +5,9 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
-`integer_power`, `joining`, `real_functions`, `rearranging`, `reshaping`, `slicing`; the room `nn`.
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
+`reshaping`, `sizes`, `slicing`; the room `nn`.
 """
 
 from tensorir.topi import nn
@@ -56,8 +57,6 @@ from tensorir.topi.creation import (
     one_hot,
     ones,
     ones_like,
-    shape_to_tensor,
-    size,
     tril,
     triu,
     zeros,
@@ -80,6 +79,7 @@ from tensorir.topi.elementwise import (
     trunc,
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
+from tensorir.topi.matmul import batch_matmul, dense, matmul
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -115,6 +115,7 @@ from tensorir.topi.rearranging import (
     tile,
 )
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
 __all__ = [
@@ -129,6 +130,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "batch_matmul",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -140,6 +142,7 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "dense",
     "divide",
     "equal",
     "erf",
@@ -174,6 +177,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "matmul",
     "maximum",
     "meshgrid",
     "minimum",
