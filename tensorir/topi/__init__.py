@@ -5,12 +5,12 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
-`extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`, `reshaping`,
-`slicing`, `accumulation`; the rooms `image`, `nn`, `vision`.
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
+`reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the room `nn`.
 """
 
-from tensorir.topi import image, nn, vision
+from tensorir.topi import nn
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -58,8 +58,6 @@ from tensorir.topi.creation import (
     one_hot,
     ones,
     ones_like,
-    shape_to_tensor,
-    size,
     tril,
     triu,
     zeros,
@@ -117,7 +115,10 @@ from tensorir.topi.rearranging import (
     roll,
     tile,
 )
+from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, prod, sum, variance
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.scan import cumprod, cumsum
+from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
 __all__ = [
@@ -125,7 +126,11 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all",
+    "any",
     "arange",
+    "argmax",
+    "argmin",
     "asin",
     "asinh",
     "astype",
@@ -144,6 +149,8 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "dense",
     "divide",
     "equal",
@@ -164,7 +171,6 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
-    "image",
     "isfinite",
     "isinf",
     "isnan",
@@ -181,8 +187,11 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "matmul",
+    "max",
     "maximum",
+    "mean",
     "meshgrid",
+    "min",
     "minimum",
     "mod",
     "multiply",
@@ -194,6 +203,7 @@ __all__ = [
     "ones_like",
     "permute_dims",
     "power",
+    "prod",
     "reciprocal",
     "reinterpret",
     "repeat",
@@ -217,6 +227,7 @@ __all__ = [
     "stack",
     "strided_slice",
     "subtract",
+    "sum",
     "tan",
     "tanh",
     "tile",
@@ -224,7 +235,7 @@ __all__ = [
     "triu",
     "trunc",
     "unflatten",
-    "vision",
+    "variance",
     "where",
     "zeros",
     "zeros_like",
