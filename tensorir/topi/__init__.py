@@ -10,7 +10,7 @@ The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `c
 `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the room `nn`.
 """
 
-from tensorir.topi import nn
+from tensorir.topi import image, nn, vision
 from tensorir.topi.arithmetic import (
     add,
     atan2,

@@ -47,7 +47,7 @@ from tensorir.topi.nn.convolution_transposed import (
 )
 from tensorir.topi.nn.gating import glu
 from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
-from tensorir.topi.nn.pad import pad
+from tensorir.topi.nn.pad import dynamic_pad, pad
 from tensorir.topi.nn.pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -92,6 +92,7 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "depth_to_space",
+    "dynamic_pad",
     "elu",
     "gelu",
     "gelu_tanh",
