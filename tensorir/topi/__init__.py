@@ -6,8 +6,8 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the room `nn`.
+`elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`, `real_functions`,
+`rearranging`, `reduction`, `reshaping`, `scan`, `scattering`, `sizes`, `slicing`; the room `nn`.
 """
 
 from tensorir.topi import nn
@@ -78,6 +78,7 @@ from tensorir.topi.elementwise import (
     square,
     trunc,
 )
+from tensorir.topi.indexing import gather_elements, gather_nd, index_tensor, take
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
 from tensorir.topi.real_functions import (
@@ -117,6 +118,7 @@ from tensorir.topi.rearranging import (
 from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, prod, sum, variance
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
 from tensorir.topi.scan import cumprod, cumsum
+from tensorir.topi.scattering import index_put, scatter_elements, scatter_nd
 from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
@@ -167,9 +169,13 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "gather_elements",
+    "gather_nd",
     "greater",
     "greater_equal",
     "hypot",
+    "index_put",
+    "index_tensor",
     "isfinite",
     "isinf",
     "isnan",
@@ -211,6 +217,8 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "shape_to_tensor",
     "sigmoid",
     "sign",
@@ -226,6 +234,7 @@ __all__ = [
     "strided_slice",
     "subtract",
     "sum",
+    "take",
     "tan",
     "tanh",
     "tile",
