@@ -45,7 +45,7 @@ def test_unknown_dimensions_stay_unknown() -> None:
         (lambda x: op.add(x, tensor("y", 4)), r"add: shapes \(2, 3\), \(4\) do not go together"),
         (lambda x: op.add(x, op.astype(x, "int8")), "add: operands must be of one dtype"),
         (lambda x: op.astype(x), "astype needs dtype"),
-        (lambda x: op.astype(x, dtype=3), "dtype of astype must be str, got 3"),
+        (lambda x: op.astype(x, dtype=3), "dtype of astype must be a dtype such as 'float32', got 3"),
     ],
 )
 def test_errors_name_operator_argument_and_remedy(
