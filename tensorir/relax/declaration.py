@@ -253,7 +253,9 @@ _HIGHER_ORDER: Final[dict[str, Callable[..., Any]]] = {}
 
 
 def operator(
-    name: str, dimension_order: DimensionOrder | None = None, prepare: Prepare | None = None
+    name: str,
+    dimension_order: DimensionOrder | None = None,
+    prepare: Prepare | None = None,
 ) -> Callable[[F], F]:
     """Declare an operator by a formula over te tensors; `name` is without `relax.`.
 

@@ -10,6 +10,7 @@ from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import cast, const
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
 from tensorir.topi.axes import axes_of, axis_of, is_one, of_sizes, product
 from tensorir.topi.broadcast import element, shape_text
@@ -43,7 +44,7 @@ def broadcast_to(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
     return te.compute(shape, lambda *i: element(x, i), name="T_broadcast_to")
 
 
-@operator("flip")
+@operator("flip", dimension_order=order_of("axis"))
 def flip(data: Tensor, axis: int | Sequence[int]) -> Tensor:
     """Return the elements in the opposite order along axes."""
     axes = axes_of(axis, data.ndim)
