@@ -9,9 +9,12 @@ The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `e
 `extents`, `integer_power`, `matmul`, `real_functions`, `sizes`; the room `nn`.
 The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
 `integer_power`, `joining`, `real_functions`, `rearranging`, `reshaping`, `slicing`; the room `nn`.
+The modules: `accumulation`, `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`,
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
+`reshaping`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
-from tensorir.topi import nn
+from tensorir.topi import image, nn, vision
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -165,6 +168,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "image",
     "isfinite",
     "isinf",
     "isnan",
@@ -223,6 +227,7 @@ __all__ = [
     "triu",
     "trunc",
     "unflatten",
+    "vision",
     "where",
     "zeros",
     "zeros_like",
