@@ -105,6 +105,18 @@ class BlockBuilder:
             self._frame = None
 
     @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the function that is being built in a `with` statement, to build others there.
+
+        They see none of its variables: what they need of it are arguments of their calls.
+        """
+        frame, self._frame = self._frame, None
+        try:
+            yield
+        finally:
+            self._frame = frame
+
+    @contextmanager
     def dataflow(self) -> Iterator[None]:
         """Build a dataflow block in a `with` statement: no effects, no branches."""
         scope = self._scope("dataflow")
