@@ -5,8 +5,9 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`, `integer_power`,
-`real_functions`, `sizes`; the room `nn`.
+The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
+`integer_power`, `joining`, `real_functions`, `rearranging`, `reshaping`, `slicing`;
+the room `nn`.
 """
 
 from tensorir.topi import nn
@@ -47,6 +48,22 @@ from tensorir.topi.comparison import (
     not_equal,
     where,
 )
+from tensorir.topi.creation import (
+    arange,
+    eye,
+    eye_like,
+    full,
+    full_like,
+    one_hot,
+    ones,
+    ones_like,
+    shape_to_tensor,
+    size,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
 from tensorir.topi.elementwise import (
     abs,
     astype,
@@ -63,6 +80,7 @@ from tensorir.topi.elementwise import (
     square,
     trunc,
 )
+from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -88,13 +106,24 @@ from tensorir.topi.real_functions import (
     tan,
     tanh,
 )
-from tensorir.topi.sizes import shape_to_tensor
+from tensorir.topi.rearranging import (
+    broadcast_to,
+    flip,
+    permute_dims,
+    repeat,
+    reverse_sequence,
+    roll,
+    tile,
+)
+from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.slicing import slice_scatter, strided_slice
 
 __all__ = [
     "abs",
     "acos",
     "acosh",
     "add",
+    "arange",
     "asin",
     "asinh",
     "astype",
@@ -105,8 +134,10 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
+    "broadcast_to",
     "ceil",
     "clip",
+    "concat",
     "copysign",
     "cos",
     "cosh",
@@ -115,10 +146,17 @@ __all__ = [
     "erf",
     "exp",
     "exp2",
+    "expand_dims",
     "expm1",
+    "eye",
+    "eye_like",
+    "flatten",
+    "flip",
     "floor",
     "floor_divide",
     "floor_mod",
+    "full",
+    "full_like",
     "greater",
     "greater_equal",
     "hypot",
@@ -138,15 +176,24 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "maximum",
+    "meshgrid",
     "minimum",
     "mod",
     "multiply",
     "negative",
     "nn",
     "not_equal",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "permute_dims",
     "power",
     "reciprocal",
+    "repeat",
+    "reshape",
+    "reverse_sequence",
     "right_shift",
+    "roll",
     "round",
     "rsqrt",
     "shape_to_tensor",
@@ -154,11 +201,23 @@ __all__ = [
     "sign",
     "sin",
     "sinh",
+    "size",
+    "slice_scatter",
+    "split",
     "sqrt",
     "square",
+    "squeeze",
+    "stack",
+    "strided_slice",
     "subtract",
     "tan",
     "tanh",
+    "tile",
+    "tril",
+    "triu",
     "trunc",
+    "unflatten",
     "where",
+    "zeros",
+    "zeros_like",
 ]
