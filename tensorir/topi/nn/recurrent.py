@@ -211,9 +211,7 @@ def _check(projected: Tensor, recurrence: Tensor, gates: int, lengths: Tensor | 
             "the projected input is (time, batch, gates * units), the recurrence (units, gates * "
             f"units), got tensors of {projected.ndim} and {recurrence.ndim} dimension(s)"
         )
-    sizes = [
-        t.shape[-1].value for t in (projected, recurrence) if isinstance(t.shape[-1], IntImm)
-    ]
+    sizes = [t.shape[-1].value for t in (projected, recurrence) if isinstance(t.shape[-1], IntImm)]
     units = recurrence.shape[0]
     if isinstance(units, IntImm) and any(n != gates * units.value for n in sizes):
         raise IRValueError(
