@@ -236,7 +236,6 @@ class _Graph:
         args = [self._calling(arg.name) if isinstance(arg, GlobalVar) else arg for arg in args]
         return function(*[_copied(arg) for arg in args[:kept]], *args[kept:])
 
-
     def _calling(self, name: str) -> Callable[..., Any]:
         return lambda *args: self.call(name, args)
 

@@ -5,9 +5,9 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
-`integer_power`, `joining`, `real_functions`, `rearranging`, `reshaping`, `slicing`;
-the room `nn`.
+The modules: `accumulation`, `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`,
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
+`reshaping`, `slicing`; the room `nn`.
 """
 
 from tensorir.topi import nn
@@ -81,6 +81,7 @@ from tensorir.topi.elementwise import (
     trunc,
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
+from tensorir.topi.matmul import batch_matmul, dense, matmul
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -130,6 +131,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "batch_matmul",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -141,6 +143,7 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "dense",
     "divide",
     "equal",
     "erf",
@@ -175,6 +178,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "matmul",
     "maximum",
     "meshgrid",
     "minimum",

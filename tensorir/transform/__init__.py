@@ -10,6 +10,7 @@ from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
+from tensorir.transform.default_pipeline import default_pipeline
 from tensorir.transform.define_pass import (
     FunctionPass,
     ModulePass,
@@ -18,6 +19,7 @@ from tensorir.transform.define_pass import (
     module_pass,
     prim_func_pass,
 )
+from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.fuse_ops import FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
@@ -48,6 +50,7 @@ __all__ = [
     "ConvertToDataflow",
     "DeadCodeElimination",
     "DecomposeOps",
+    "EliminateCommonSubexpr",
     "FoldConstant",
     "FunctionPass",
     "FuseOps",
@@ -72,6 +75,7 @@ __all__ = [
     "VerifyAfterEach",
     "bind_params",
     "check_memory_plan",
+    "default_pipeline",
     "function_pass",
     "lower_graph",
     "module_pass",
