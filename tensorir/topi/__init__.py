@@ -7,10 +7,10 @@ Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`,
 `elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `slicing`; the room `nn`.
+`reshaping`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
-from tensorir.topi import nn
+from tensorir.topi import image, nn, vision
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -163,6 +163,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "image",
     "isfinite",
     "isinf",
     "isnan",
@@ -221,6 +222,7 @@ __all__ = [
     "triu",
     "trunc",
     "unflatten",
+    "vision",
     "where",
     "zeros",
     "zeros_like",

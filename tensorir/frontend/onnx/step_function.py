@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
-from tensorir.relax.expr import Constant, GraphExpr, GraphVar, MatchCast, PrimValue, ShapeExpr
+from tensorir.relax.expr import GraphExpr, GraphVar, MatchCast, PrimValue, ShapeExpr
 from tensorir.relax.function import Function
 from tensorir.relax.library.loop import call_loop
 from tensorir.relax.relations import Fits, fits, known_by
@@ -122,11 +122,11 @@ def step_function(
     while True:
         try:
             return _read(importing, parent, hint, values, body)
-        except _Wider:
+        except _WiderError:
             continue  # every time an axis or a rank is open that was not
 
 
-class _Wider(Exception):
+class _WiderError(Exception):
     """A step gives values of other shapes than it was read for."""
 
 
@@ -191,7 +191,7 @@ def _read(
     values: Sequence[_Carried],
     body: Body,
 ) -> StepFunction:
-    """Read a step once; raise _Wider if what it gives is more than what it was read for."""
+    """Read a step once; raise _WiderError if what it gives is more than what it was read for."""
     builder = importing.builder
     with builder.aside(), importing.branch():
         name = builder.get_unique_name(hint)
@@ -207,9 +207,10 @@ def _read(
                 raise IRValueError(
                     f"a step that gets {len(params)} value(s) gives {len(outputs.carried)}"
                 )
-            # All are asked: each of them may be wider.
-            if any([v.widen(x.struct_info) for v, x in zip(values, outputs.carried, strict=True)]):
-                raise _Wider
+            given = zip(values, outputs.carried, strict=True)
+            wider = [value.widen(output.struct_info) for value, output in given]
+            if any(wider):
+                raise _WiderError
             go_on = importing.contents(outputs.go_on)
             always = go_on is not None and go_on.dtype != object and bool(go_on.all())
             builder.emit_func_output(

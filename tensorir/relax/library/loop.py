@@ -32,7 +32,7 @@ from tensorir.relax.operator import LIBRARY_PREFIX
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 LOOP: Final = LIBRARY_PREFIX + "loop"
-"""The library function: `(step, dtypes of parts as JSON, shapes, trips, go_on, carried, captured)`."""
+"""The library function: `(step, dtypes as JSON, shapes, trips, go_on, carried, captured)`."""
 _FIRST_ROUNDS: Final = 16
 """Rounds for which there is memory for parts before more is taken."""
 
@@ -53,8 +53,9 @@ def call_loop(
     values for the next round, a part of each stacked output; `k` is an int64 of no dimensions,
     counted from 0. The loop ends after `trips` rounds (None: any number), or where `go_on` or what
     the step says of it is false. `scans` describes the parts, of which a loop without rounds
-    stacks none (extents that are not known are 0 then); `out_sinfo` states the fields of the result, which is checked when it runs. Raises
-    IRTypeError for parts of unknown dtype or rank, IRValueError for another number of results.
+    stacks none (extents that are not known are 0 then); `out_sinfo` states the fields of the
+    result, which is checked when it runs. Raises IRTypeError for parts of unknown dtype or rank,
+    IRValueError for another number of results.
     """
     if len(out_sinfo) != len(carried) + len(scans):
         raise IRValueError(

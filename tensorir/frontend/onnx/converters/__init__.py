@@ -1,8 +1,8 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `control_flow`, `elementwise`.
+The modules: `control_flow`, `conversions`, `elementwise`.
 """
 
-from tensorir.frontend.onnx.converters import control_flow, elementwise
+from tensorir.frontend.onnx.converters import control_flow, conversions, elementwise
 
-__all__ = ["control_flow", "elementwise"]
+__all__ = ["control_flow", "conversions", "elementwise"]
