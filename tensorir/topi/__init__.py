@@ -12,6 +12,8 @@ The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`
 The modules: `accumulation`, `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`,
 `elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
 `reshaping`, `slicing`; the rooms `image`, `nn`, `vision`.
+`extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`, `reshaping`,
+`slicing`, `accumulation`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
