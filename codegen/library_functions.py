@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -22,6 +23,7 @@ from codegen.errors import LibraryFunctionError
 from codegen.runtime.ndarray import from_dlpack
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.packed_call import set_library_caller
+from tensorir.relax.operator import LIBRARY_PREFIX
 
 LibraryFunction: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=LibraryFunction)
@@ -89,10 +91,17 @@ def get_global_func(name: str, allow_missing: bool = False) -> LibraryFunction |
 
     Raises IRValueError for a name that nobody registered; with `allow_missing` returns None.
     """
-    found = _functions.get(name)
+    found = _functions.get(name) or _of_operator(name)
     if found is None and not allow_missing:
         raise IRValueError(missing_text([name]))
     return found
+
+
+def _of_operator(name: str) -> LibraryFunction | None:
+    """Return the function of an operator that NumPy computes; None for any other name."""
+    if not name.startswith(LIBRARY_PREFIX):
+        return None
+    return import_module("tensorir.relax.declaration").library_function(name)  # type: ignore[no-any-return]
 
 
 def missing_text(names: Sequence[str]) -> str:

@@ -7,8 +7,9 @@ The rooms, from the floor up: `nodes` and what their operations mean (`semantics
 (`rewriting`), integer analysis (`arith`), maps of indices (`indices`), what programs touch
 (`memory`), when two are the same (`comparison`), their text (`script`), and what they compute
 (`interp`). Formulas (`te`) write programs, `workloads` are such programs, and `tensor_intrin` has
-those that hardware computes at once. Graph functions are `relax`; `transform` rewrites modules with
-them. docs/programs.md follows one program through the first of these.
+those that hardware computes at once. Graph functions are `relax`, the operators that they call are
+formulas of `topi`, trained models become such functions by `frontend`, and `transform` rewrites
+modules with them. docs/programs.md follows one program through the first of these.
 """
 
 from tensorir import arith

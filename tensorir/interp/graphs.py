@@ -290,9 +290,16 @@ def _copy(source: NDArray[Any], destination: NDArray[Any]) -> tuple[()]:
     return ()
 
 
+def _view(tensor: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if math.prod(shape) != tensor.size:
+        raise IRValueError(f"a view of shape {shape} is taken of {tensor.size} elements")
+    return tensor.reshape(shape)
+
+
 _MEMORY: Final[dict[Operator, Callable[..., Any]]] = {
     calls.ALLOC_TENSOR: _allocate,
     calls.ALLOC_STORAGE: _storage,
     calls.PLACE_TENSOR: _place,
     calls.COPY_INTO: _copy,
+    calls.VIEW: _view,
 }

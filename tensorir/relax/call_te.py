@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tensorir import te
+from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError
 from tensorir.function import PrimFunc
-from tensorir.nodes.dtype import INT64
+from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.nodes.ops import cast
 from tensorir.relax import expr as g
@@ -57,16 +58,35 @@ def kernel_of(
     IRTypeError for an argument or a result of another kind.
     """
     inputs = _Inputs(leaf)
-    positional = [inputs.converted(arg, f"argument {k}") for k, arg in enumerate(args)]
-    named = {key: inputs.converted(arg, f"argument {key}") for key, arg in kwargs.items()}
-    outputs = _tensors(fn(*positional, **named))
+    outputs = _tensors(inputs.applied(fn, args, kwargs))
     sizes = tuple(inputs.undefined())
     func = te.create_prim_func([*inputs.tensors, *outputs, *sizes], index_dtype_override="int64")
     func = func.without_attr("global_symbol").with_attrs(attrs or {})
-    infos = tuple(
-        TensorStructInfo([cast(INT64, n) for n in tensor.shape], tensor.dtype) for tensor in outputs
-    )
+    infos = tuple(TensorStructInfo(*info) for info in _infos(outputs))
     return Kernel(func, tuple(inputs.values), infos, sizes)
+
+
+class Outputs(NamedTuple):
+    """The tensors that a formula gives, their shapes and dtypes, and whether it gives a list."""
+
+    tensors: list[Tensor]
+    infos: list[tuple[list[PrimExpr], DataType]]
+    is_list: bool
+
+
+def outputs_of(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Outputs:
+    """Return what `fn(**kwargs)` gives, for arguments as those of `kernel_of`."""
+    result = _Inputs(lambda value: value).applied(fn, (), kwargs)
+    tensors = _tensors(result)
+    return Outputs(tensors, _infos(tensors), isinstance(result, (list, tuple)))
+
+
+def _infos(outputs: Sequence[Tensor]) -> list[tuple[list[PrimExpr], DataType]]:
+    analyzer = Analyzer()
+    return [
+        ([analyzer.simplify(cast(INT64, n)) for n in tensor.shape], tensor.dtype)
+        for tensor in outputs
+    ]
 
 
 @dataclass
@@ -78,6 +98,14 @@ class _Inputs:
     tensors: list[Tensor] = field(default_factory=list)
     variables: dict[Var, None] = field(default_factory=dict)
     """The integers that shapes and scalar arguments consist of, in the order met."""
+
+    def applied(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Return what a formula gives for these arguments."""
+        positional = [self.converted(arg, f"argument {k}") for k, arg in enumerate(args)]
+        named = {key: self.converted(arg, f"argument {key}") for key, arg in kwargs.items()}
+        return fn(*positional, **named)
 
     def converted(self, value: Any, name: str) -> Any:
         """Return an argument as the formula gets it; `name` is for messages."""

@@ -2,16 +2,20 @@
 
 `call_tir` calls a tensor function: what calls it allocates the outputs and passes them behind the
 arguments ("destination passing style"). `call_dps_packed` calls a library function the same way,
-`call_packed` one that allocates its result itself.
+`call_packed` one that allocates its result itself. `view` is a tensor under another shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, Final, NamedTuple
 
+from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr
+from tensorir.nodes.ops import const
 from tensorir.relax.expr import (
     DataTypeValue,
     ExternFunc,
@@ -55,6 +59,30 @@ def _tensor(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
     return TensorStructInfo(shapes[0].values, dtypes[0].value)
 
 
+def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
+    if len(args) != 2 or not isinstance(args[1], ShapeExpr):
+        raise IRTypeError(
+            "a view is of one tensor, in one shape: R.memory.view(x, R.shape([2, 3]))"
+        )
+    info, shape = args[0].struct_info, args[1].values
+    if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
+        raise IRTypeError(
+            f"a view is of a tensor whose shape and dtype are known, not of {info}; match_cast "
+            "states them"
+        )
+    before, after = _product(info.shape), _product(shape)
+    if Analyzer().can_prove(before != after):
+        raise IRValueError(
+            f"a view has the elements of its tensor, but {info} has {before} of them, and the "
+            f"shape ({', '.join(map(str, shape))}) has {after}"
+        )
+    return TensorStructInfo(shape, info.dtype)
+
+
+def _product(shape: Iterable[PrimExpr]) -> PrimExpr:
+    return prod(shape, start=const(1, INT64))
+
+
 CALL_TIR: Final = Operator.register("relax.call_tir", _stated)
 CALL_TIR_INPLACE: Final = Operator.register("relax.call_tir_inplace", _stated)
 CALL_DPS_PACKED: Final = Operator.register("relax.call_dps_packed", _stated)
@@ -72,6 +100,10 @@ COPY_INTO: Final = Operator.register("relax.memory.copy_into", lambda *_: VOID, 
 CALL_GRAPH_INTO: Final = Operator.register("relax.memory.call_into", lambda *_: VOID, pure=False)
 """A graph function whose result is written to tensors: `(function, tuple of arguments, tuple of
 tensors)`, one tensor for each of its result, those of nested tuples in order."""
+VIEW: Final = Operator.register("relax.memory.view", _view)
+"""A tensor in another shape, `(tensor, shape)`: its elements in row-major order.
+
+As a value it is a tensor like any other; it lies in the memory of the first."""
 
 
 def call_tir(
@@ -206,6 +238,15 @@ def call_graph_into(
 ) -> GraphCall:
     """Return the call of a graph function that writes the tensors of its result to `outputs`."""
     return GraphCall(CALL_GRAPH_INTO, [func, Tuple(args), Tuple(outputs)])
+
+
+def view(tensor: GraphExpr, shape: Iterable[PrimExpr | int]) -> GraphCall:
+    """Return a tensor in another shape, which has as many elements.
+
+    Raises IRTypeError where the shape or dtype of the tensor are unknown, IRValueError where the
+    numbers of elements differ. Of symbolic sizes it is taken on trust if nothing can be proved.
+    """
+    return GraphCall(VIEW, [tensor, ShapeExpr(shape)])
 
 
 def is_static_int(value: GraphExpr) -> bool:

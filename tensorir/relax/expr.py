@@ -53,10 +53,80 @@ class GraphExpr(Node):
     def __getitem__(self, index: int) -> TupleGetItem:
         return TupleGetItem(self, index)
 
+    def __add__(self, other: Any) -> GraphExpr:
+        return _operation("add", self, other)
+
+    def __radd__(self, other: Any) -> GraphExpr:
+        return _operation("add", other, self)
+
+    def __sub__(self, other: Any) -> GraphExpr:
+        return _operation("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> GraphExpr:
+        return _operation("subtract", other, self)
+
+    def __mul__(self, other: Any) -> GraphExpr:
+        return _operation("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> GraphExpr:
+        return _operation("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> GraphExpr:
+        return _operation("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> GraphExpr:
+        return _operation("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> GraphExpr:
+        return _operation("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> GraphExpr:
+        return _operation("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> GraphExpr:
+        return _operation("floor_mod", self, other)
+
+    def __rmod__(self, other: Any) -> GraphExpr:
+        return _operation("floor_mod", other, self)
+
+    def __pow__(self, other: Any) -> GraphExpr:
+        return _operation("power", self, other)
+
+    def __rpow__(self, other: Any) -> GraphExpr:
+        return _operation("power", other, self)
+
+    def __matmul__(self, other: Any) -> GraphExpr:
+        return _operation("matmul", self, other)
+
+    def __lt__(self, other: Any) -> GraphExpr:
+        return _operation("less", self, other)
+
+    def __le__(self, other: Any) -> GraphExpr:
+        return _operation("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> GraphExpr:
+        return _operation("greater", self, other)
+
+    def __ge__(self, other: Any) -> GraphExpr:
+        return _operation("greater_equal", self, other)
+
+    def __neg__(self) -> GraphExpr:
+        return _operation("negative", self)
+
+    def astype(self, dtype: str) -> GraphExpr:
+        """Return the elements converted to another dtype."""
+        return _operation("astype", self, dtype)
+
     def __iter__(self) -> Iterator[TupleGetItem]:
         if not isinstance(self.struct_info, TupleStructInfo):
             raise IRTypeError(f"only a tuple can be unpacked, but this value is {self.struct_info}")
         return iter([TupleGetItem(self, k) for k in range(len(self.struct_info))])
+
+
+def _operation(name: str, *operands: Any) -> GraphExpr:
+    """Return the call of an operator; the declarations of operators are built on this module."""
+    call: GraphExpr = Operator.get(name)(*operands)  # type: ignore[operator]
+    return call
 
 
 class GraphVar(GraphExpr):

@@ -218,6 +218,9 @@ def operator_call(
 ) -> GraphCall:
     """Call an operator: its operands by position, its attributes by name."""
     infos = _infos(_either(sinfo_args, ty_args, ()))
+    if not infos and callable(operator):  # one with a signature, which knows what is what
+        call: GraphCall = operator(*args, **attrs)
+        return call
     known = {name: _attribute(value) for name, value in attrs.items()}
     if operator is calls.CALL_GRAPH_INTO and args and isinstance(args[0], Callee):
         args = (args[0].gvar, *args[1:])

@@ -155,8 +155,9 @@ def _old_outputs(p: ExprPrinter, output: si.StructInfo) -> tuple[str, str]:
 
 
 def _attributes(p: ExprPrinter, n: g.GraphCall) -> list[str]:
-    named = [f"{key}={p.value(value)}" for key, value in n.attrs.items() if is_name(key)]
-    others = {key: value for key, value in n.attrs.items() if not is_name(key)}
+    attrs = n.op.shown_attrs(n.attrs) if isinstance(n.op, Operator) else n.attrs
+    named = [f"{key}={p.value(value)}" for key, value in attrs.items() if is_name(key)]
+    others = {key: value for key, value in attrs.items() if not is_name(key)}
     return [*named, f"**{p.mapping(others)}"] if others else named
 
 

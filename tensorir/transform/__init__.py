@@ -1,11 +1,14 @@
 """Transforms of modules with graph functions, and the contexts in which they run."""
 
+from tensorir.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from tensorir.transform.attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
+from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.define_pass import (
     FunctionPass,
     ModulePass,
@@ -15,6 +18,8 @@ from tensorir.transform.define_pass import (
     prim_func_pass,
 )
 from tensorir.transform.fold_constant import FoldConstant
+from tensorir.transform.fuse_ops import FuseOps
+from tensorir.transform.fuse_tir import FuseTIR
 from tensorir.transform.instruments import (
     PassInstrument,
     PassTimingInstrument,
@@ -24,20 +29,28 @@ from tensorir.transform.instruments import (
     PrintBeforeAll,
     VerifyAfterEach,
 )
+from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.lift_transform_params import LiftTransformParams
 from tensorir.transform.lower_graph import lower_graph, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
+from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
 __all__ = [
+    "AnnotateTIROpPattern",
     "AttachAttrLayoutFreeBuffers",
     "BindParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "ConvertLayout",
     "DeadCodeElimination",
+    "DecomposeOps",
     "FoldConstant",
     "FunctionPass",
+    "FuseOps",
+    "FuseTIR",
+    "LegalizeOps",
     "LiftTransformParams",
     "ModulePass",
     "Pass",
@@ -50,6 +63,7 @@ __all__ = [
     "PrintAfterAll",
     "PrintBefore",
     "PrintBeforeAll",
+    "RewriteDataflowReshape",
     "Sequential",
     "SplitLayoutRewritePreproc",
     "StaticPlanBlockMemory",

@@ -11,8 +11,9 @@ from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
-from tensorir.relax.calls import FRESH, DestinationPassing, destination_passing
+from tensorir.relax.calls import FRESH, VIEW, DestinationPassing, destination_passing
 from tensorir.relax.function import Function
+from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.bindings import BuiltTuples
 from tensorir.transform.dead_code_elimination import without_dead_bindings
@@ -31,9 +32,9 @@ class FoldConstant(FunctionPass):
     After:  gv = R.call_tir(matmul, (x, C transposed), ...)
 
     Calls of tensor functions are folded whose arguments, shapes and integers are all known, and
-    with them tuples, fields and aliases of constants. A program must not grow by it: a call is kept
-    if its outputs take more bytes than twice its arguments and than `small`. Twice leaves room for
-    the padding of a layout; `fill((10000, 10000))` is kept. Also kept are calls of library
+    with them tuples, fields, aliases and views of constants. A program must not grow by it: a call
+    is kept if its outputs take more bytes than twice its arguments and than `small`. Twice leaves
+    room for the padding of a layout; `fill((10000, 10000))` is kept. Also kept are calls of library
     functions, and of tensor functions that call some or that `kernel_runner` cannot run.
     """
 
@@ -71,6 +72,8 @@ class _Folding(GraphRewriter):
         if isinstance(value, g.TupleGetItem):
             field = self._tuples.field(value)
             return field if isinstance(field, g.Constant) else value
+        if isinstance(value, g.GraphCall) and value.op is VIEW:
+            return _viewed(value)
         call = destination_passing(value)
         if call is None or not isinstance(call.callee, GlobalVar):
             return value
@@ -111,3 +114,13 @@ class _Folding(GraphRewriter):
         known = [size for size in sizes if size is not None]
         most = max(self._small, 2 * sum(constant.data.nbytes for constant in constants))
         return len(known) == len(sizes) and sum(known) <= most
+
+
+def _viewed(view: g.GraphCall) -> g.GraphExpr:
+    """Return the constant that a view of a constant is, which shares its data."""
+    tensor, info = view.args[0], view.struct_info
+    assert isinstance(info, TensorStructInfo)
+    shape = info.static_shape
+    if not isinstance(tensor, g.Constant) or shape is None:
+        return view
+    return g.Constant(tensor.data.reshape(shape), info.dtype)

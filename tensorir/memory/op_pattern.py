@@ -1,0 +1,226 @@
+"""The kind of a tensor function, which says what it can be fused with.
+
+The kinds, their numbers and the way they are told apart are those of TVM (`analysis.op_pattern`,
+`AnnotateTIROpPattern`). They are found by the accesses of its blocks: an element-wise function
+reads where it writes, a reduction reads along axes that it does not write along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from enum import IntEnum
+from operator import is_
+from typing import Final
+
+from tensorir.comparison.equal import structural_equal
+from tensorir.function import PrimFunc
+from tensorir.memory.written_parameters import written_parameters
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import BufferLoad, GlobalVar, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import is_const_int
+from tensorir.rewriting.visit import collect_vars, pre_order_visit, walk
+
+
+class OpPattern(IntEnum):
+    """How the elements that a function writes depend on those that it reads."""
+
+    ELEMENTWISE = 0
+    """On those at the same place: `C[i, j] = A[i, j] + B[j]`."""
+    BROADCAST = 1
+    """On those at some of the same indices, in the same order: `C[i, j] = A[j]`."""
+    INJECTIVE = 2
+    """On those at places that are computed: transposes, slices, padding."""
+    REDUCTION = 3
+    """On those along other axes, each of which one element needs: sums."""
+    OUT_ELEMENTWISE_FUSABLE = 4
+    """On many, which are used again: products of matrices, convolutions. What reads the result
+    element by element can be a part of the function."""
+    TUPLE = 7
+    OPAQUE = 8
+    """In a way that is not known, or that must stay as it is."""
+
+
+OP_PATTERN: Final = "op_pattern"
+"""Attribute of a tensor function: its kind, as a number."""
+_FINAL: Final = ("tir.is_scheduled", "tir.no_contraction", "target")
+"""Attributes of functions that are to stay as they are."""
+
+
+def op_pattern(func: PrimFunc) -> OpPattern:
+    """Return the kind of a tensor function.
+
+    Only a function of blocks whose loops are serial is of a kind other than opaque: nothing is
+    scheduled by hand, no library is called, and every parameter is compact and either read or
+    written.
+    """
+    blocks = _leaf_blocks(func)
+    if blocks is None:
+        return OpPattern.OPAQUE
+    written = {func.buffer_map[param] for param in written_parameters(func)}
+    kind = OpPattern.ELEMENTWISE
+    for block in blocks:
+        found = _block_pattern(block)
+        if found is OpPattern.OPAQUE:
+            return found
+        stored = {node.buffer for node in walk(block) if isinstance(node, s.BufferStore)}
+        if (
+            found <= OpPattern.INJECTIVE
+            and kind is OpPattern.REDUCTION
+            and not stored.isdisjoint(written)
+        ):
+            found = OpPattern.OUT_ELEMENTWISE_FUSABLE
+        kind = max(kind, found)
+    return kind
+
+
+def size_variables(func: PrimFunc) -> frozenset[Var] | None:
+    """Return the variables that the shapes of its parameters consist of.
+
+    None if one of them is neither a parameter nor an extent as such, so that arguments do not say
+    what it is.
+    """
+    extents = [extent for buffer in func.buffer_map.values() for extent in buffer.shape]
+    bare = {n.value if isinstance(n, e.Cast) else n for n in extents}
+    used = frozenset(n for extent in extents for n in walk(extent) if isinstance(n, Var))
+    return used if used <= bare | set(func.params) else None
+
+
+# -------------------------------------------------------------------------------------- the program
+
+
+def _leaf_blocks(func: PrimFunc) -> list[s.Block] | None:
+    """Return the blocks that compute, in order; None for a function that is opaque."""
+    body = func.body
+    if not isinstance(body, s.BlockRealize) or not func.attrs.keys().isdisjoint(_FINAL):
+        return None
+    buffers = list(func.buffer_map.values())
+    if len({buffer.data for buffer in buffers}) != len(buffers):
+        return None
+    if not all(map(_is_compact, buffers)) or size_variables(func) is None:
+        return None
+    if any(map(_hides_accesses, walk(body))):
+        return None
+    root = body.block
+    if root_computes(root):
+        return [root]
+    inside = _directly_inside(root)
+    if any(isinstance(node, s.BufferStore) for node in inside):
+        return None
+    blocks = [n.block for n in inside if isinstance(n, s.BlockRealize)]
+    return blocks if blocks and all(map(_is_leaf, blocks)) else None
+
+
+def root_computes(root: s.Block) -> bool:
+    """Say whether the root block of a function is the one that computes: there are no axes."""
+    return isinstance(root.body, s.BufferStore)
+
+
+def _is_compact(buffer: Buffer) -> bool:
+    return not buffer.strides and is_const_int(buffer.elem_offset, 0) and buffer.scope() == "global"
+
+
+def _hides_accesses(node: Node) -> bool:
+    """Say whether a node is a schedule's, or may do more than load and store elements."""
+    if isinstance(node, s.For):
+        return node.kind is not s.ForKind.SERIAL or bool(node.annotations)
+    if isinstance(node, e.Call):
+        return isinstance(node.op, GlobalVar) or any(arg.dtype.is_handle for arg in node.args)
+    if isinstance(node, s.Block):
+        return bool(node.match_buffers)
+    return isinstance(node, (s.Allocate, s.AllocateConst, s.DeclBuffer, s.AttrStmt, s.While))
+
+
+def _directly_inside(block: s.Block) -> list[Node]:
+    """Return the nodes of a block's body, without those inside of blocks in it."""
+    found: list[Node] = []
+
+    def visit(node: Node) -> bool:
+        found.append(node)
+        return not isinstance(node, s.BlockRealize)
+
+    pre_order_visit(block.body, visit)
+    return found
+
+
+def _is_leaf(block: s.Block) -> bool:
+    return not any(isinstance(node, s.BlockRealize) for node in walk(block.body))
+
+
+# --------------------------------------------------------------------------------------- its blocks
+
+
+def _block_pattern(block: s.Block) -> OpPattern:
+    """Return the kind of what one block computes; its init does not count."""
+    stores = [node for node in walk(block.body) if isinstance(node, s.BufferStore)]
+    if not stores or not all(_same_indices(store, stores[0]) for store in stores):
+        return OpPattern.OPAQUE
+    indices = stores[0].indices
+    loads = [node for node in walk(block.body) if isinstance(node, BufferLoad)]
+    kinds = [_access_pattern(load, indices) for load in loads]
+    known = [kind for kind in kinds if kind is not None]
+    if len(known) == len(kinds):
+        highest = max(known, default=OpPattern.ELEMENTWISE)
+        if highest is OpPattern.BROADCAST and OpPattern.ELEMENTWISE in known:
+            return OpPattern.ELEMENTWISE
+        return highest
+    axes = [axis for axis in block.iter_vars if axis.iter_type != e.IterVar.DATA_PAR]
+    if not axes or any(axis.iter_type != e.IterVar.COMM_REDUCE for axis in axes):
+        return OpPattern.OPAQUE
+    steps = {axis.var for axis in axes}
+    spatial = [n for n in indices if isinstance(n, Var)]
+    if all(_reuses(store, spatial) for store in stores):
+        return OpPattern.OUT_ELEMENTWISE_FUSABLE
+    if all(_is_bare(index, steps) for load in loads for index in load.indices):
+        return OpPattern.REDUCTION
+    return OpPattern.OUT_ELEMENTWISE_FUSABLE
+
+
+def _same_indices(a: s.BufferStore, b: s.BufferStore) -> bool:
+    return a is b or (
+        len(a.indices) == len(b.indices)
+        and all(x is y or structural_equal(x, y) for x, y in zip(a.indices, b.indices, strict=True))
+    )
+
+
+def _access_pattern(load: BufferLoad, stored: Sequence[PrimExpr]) -> OpPattern | None:
+    """Return how a load lies to what is stored at some indices, None for a reduction of it."""
+    if len(load.indices) == len(stored) and all(map(is_, load.indices, stored)):
+        return OpPattern.ELEMENTWISE
+    if not all(isinstance(index, Var) for index in stored):
+        return None
+    dims = zip(load.indices, load.buffer.shape, strict=True)
+    left = [index for index, size in dims if not (is_const_int(size, 1) and is_const_int(index, 0))]
+    order = iter(stored)
+    if all(any(index is other for other in order) for index in left):
+        return OpPattern.BROADCAST
+    used = {var for index in load.indices for var in collect_vars(index)}
+    return OpPattern.INJECTIVE if used <= set(stored) else None
+
+
+def _reuses(store: s.BufferStore, spatial: Sequence[Var]) -> bool:
+    """Say whether a store adds a product, both factors of which serve several elements."""
+    total = store.value
+    while isinstance(total, e.Cast):
+        total = total.value
+    if not isinstance(total, e.Add):
+        return False
+    for term, rest in ((total.a, total.b), (total.b, total.a)):
+        while isinstance(term, e.Cast):
+            term = term.value
+        is_sum = isinstance(rest, BufferLoad) and rest.buffer is store.buffer
+        if is_sum and isinstance(term, e.Mul):
+            return all(_serves_several(factor, spatial) for factor in (term.a, term.b))
+    return False
+
+
+def _serves_several(factor: PrimExpr, spatial: Sequence[Var]) -> bool:
+    loads = [node for node in walk(factor) if isinstance(node, BufferLoad)]
+    used = set(collect_vars(factor))
+    return bool(loads) and any(var not in used for var in spatial)
+
+
+def _is_bare(index: PrimExpr, steps: Collection[Var]) -> bool:
+    return index in steps or not any(var in steps for var in collect_vars(index))

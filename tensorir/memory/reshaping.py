@@ -1,0 +1,114 @@
+"""Tensor functions that give a tensor another shape and leave its elements where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorir.arith import Analyzer
+from tensorir.function import PrimFunc
+from tensorir.nodes import expr as e
+from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
+from tensorir.nodes.ops import cast, const, is_const_int
+from tensorir.rewriting.visit import walk
+
+
+def is_reshape(func: PrimFunc) -> bool:
+    """Say whether a function of one input and one output copies it in row-major order.
+
+    Such are reshapes, squeezes, added dimensions, and transposes that move dimensions of extent 1.
+    """
+    if len(func.params) != 2 or not all(param in func.buffer_map for param in func.params):
+        return False
+    source, target = (func.buffer_map[param] for param in func.params)
+    if source.dtype != target.dtype or any(b.strides for b in (source, target)):
+        return False
+    nodes = list(walk(func.body))
+    realizes = [node for node in nodes if isinstance(node, s.BlockRealize)]
+    leaves = [node for node in realizes if isinstance(node.block.body, s.BufferStore)]
+    if len(leaves) != 1 or len(realizes) > 2 or any(node.block.alloc_buffers for node in realizes):
+        return False
+    (realize,) = leaves
+    block, store = realize.block, realize.block.body
+    loops = {node.loop_var: node for node in nodes if isinstance(node, s.For)}
+    if not _runs_all(realize, loops):
+        return False
+    assert isinstance(store, s.BufferStore)
+    load = store.value
+    if not isinstance(load, BufferLoad) or load.buffer is not source or store.buffer is not target:
+        return False
+    axes = [axis.var for axis in block.iter_vars if axis.iter_type == e.IterVar.DATA_PAR]
+    if len(axes) != len(block.iter_vars) or not _covers(store.indices, block, target.shape):
+        return False
+    analyzer = Analyzer()
+    for axis in block.iter_vars:
+        assert axis.dom is not None
+        analyzer.bind(axis.var, Range.from_min_extent(axis.dom.min, axis.dom.extent))
+    read, written = flat(load.indices, source.shape), flat(store.indices, target.shape)
+    size, wanted = flat_size(source.shape), flat_size(target.shape)
+    return analyzer.can_prove_equal(size, wanted) and analyzer.can_prove_equal(read, written)
+
+
+def flat(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
+    """Return the position of an element in row-major order, an int64."""
+    position: PrimExpr = const(0, INT64)
+    for index, extent in zip(indices, shape, strict=True):
+        position = position * cast(INT64, extent) + cast(INT64, index)
+    return position
+
+
+def flat_size(shape: Sequence[PrimExpr]) -> PrimExpr:
+    """Return the number of elements, an int64."""
+    size: PrimExpr = const(1, INT64)
+    for extent in shape:
+        size = size * cast(INT64, extent)
+    return size
+
+
+def unravelled(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Return the indices of the element at a position in row-major order."""
+    indices: list[PrimExpr] = []
+    for extent in reversed(shape):
+        indices.append(position % extent if len(indices) < len(shape) - 1 else position)
+        position = position // extent
+    return indices[::-1]
+
+
+def _runs_all(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bool:
+    """Say whether every axis of a block runs over its domain, by a loop of its own."""
+    if not is_const_int(realize.predicate, 1) or len(loops) != len(realize.iter_values):
+        return False
+    analyzer = Analyzer()
+    found = set()
+    for value, axis in zip(realize.iter_values, realize.block.iter_vars, strict=True):
+        loop = loops.get(value) if isinstance(value, Var) else None
+        if loop is None or axis.dom is None:
+            return False
+        found.add(loop)
+        if not analyzer.can_prove_equal(loop.min, axis.dom.min):
+            return False
+        if not analyzer.can_prove_equal(loop.extent, axis.dom.extent):
+            return False
+    return len(found) == len(loops)
+
+
+def _covers(indices: Sequence[PrimExpr], block: s.Block, shape: Sequence[PrimExpr]) -> bool:
+    """Say whether the instances of a block are the elements of a shape, one each."""
+    domains = {axis.var: axis.dom for axis in block.iter_vars}
+    analyzer = Analyzer()
+    seen: set[Var] = set()
+    for index, extent in zip(indices, shape, strict=True):
+        domain = domains.get(index) if isinstance(index, Var) else None
+        if domain is None:
+            zero = e.IntImm(extent.dtype, 0)
+            if not (analyzer.can_prove_equal(index, zero) and analyzer.can_prove(extent <= 1)):
+                return False
+            continue
+        assert isinstance(index, Var)
+        whole = analyzer.can_prove_equal(domain.extent, extent)
+        if index in seen or not whole or not analyzer.can_prove_equal(domain.min, 0):
+            return False
+        seen.add(index)
+    return True

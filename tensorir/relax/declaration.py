@@ -1,0 +1,297 @@
+"""Operators, each declared once by a Python function.
+
+    @operator("nn.relu")                              # a formula over te tensors
+    def relu(x: Tensor) -> Tensor:
+        return te.compute(x.shape, lambda *i: te.max(x[i], te.const(0, x.dtype)), name="relu")
+
+    @composite("nn.silu")                             # other operators
+    def silu(x: GraphExpr) -> GraphExpr:
+        return x * op.sigmoid(x)
+
+    @library("nonzero", result=lambda x: TensorStructInfo(dtype="int64", ndim=2))
+    def nonzero(x: np.ndarray) -> np.ndarray:         # NumPy, when the model runs
+        return np.stack(np.nonzero(x))
+
+The signature says what a call takes (`tensorir.relax.signature`); what the call gives, and what it
+is lowered to (`transform.LegalizeOps`), follow from the function. A declared operator is called as
+`relax.op.nn.relu(x)`, and as `R.nn.relu(x)` in scripts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeVar
+
+import numpy as np
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.relax.call_te import outputs_of
+from tensorir.relax.calls import call_pure_packed
+from tensorir.relax.dimension_order import DimensionOrder
+from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, StringValue, Tuple
+from tensorir.relax.operator import LIBRARY_PREFIX, Operator
+from tensorir.relax.relations import known_by
+from tensorir.relax.signature import Kind, Signature, immediate
+from tensorir.relax.struct_info import (
+    UNKNOWN_NDIM,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from tensorir.rewriting.visit import collect_vars
+from tensorir.te.elementwise import maps_elements
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class DeclaredOperator(Operator):
+    """An operator with a signature; calling it with values of a graph function gives a call."""
+
+    __slots__ = ("function", "signature")
+    what: ClassVar[str] = "operator"
+
+    def __init__(self, name: str, function: Callable[..., Any], pure: bool = True) -> None:
+        super().__init__(self.prefix + name, self._infer, pure)
+        self.function = function
+        self.signature = Signature(name, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> GraphCall:
+        """Return a call.
+
+        Tensors are values of a graph function, arrays or numbers (of the dtype of the first
+        tensor), shapes are sequences of integers and sizes. Raises IRTypeError for arguments that
+        the operator does not have or that are of another kind, and IRTypeError or IRValueError for
+        operands that do not go together.
+        """
+        operands, attrs = self.signature.bind(args, kwargs)
+        return GraphCall(self, operands, attrs)
+
+    def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the attributes that a script has to name: those that are not the defaults."""
+        return self.signature.shown_attrs(attrs)
+
+    def _infer(
+        self, args: Sequence[GraphExpr], attrs: Mapping[str, Any], sinfo_args: Sequence[StructInfo]
+    ) -> StructInfo:
+        try:
+            return self.result(self.signature.arguments(args, attrs))
+        except (IRTypeError, IRValueError) as error:
+            if str(error).startswith(f"{self.short_name}"):
+                raise
+            raise type(error)(f"{self.short_name}: {error}") from None
+
+    def result(self, arguments: dict[str, Any]) -> StructInfo:
+        """Return what a call with these arguments gives."""
+        raise NotImplementedError
+
+
+class FormulaOperator(DeclaredOperator):
+    """An operator that is a formula over te tensors.
+
+    `dimension_order` says how it goes on with dimensions in another order, None if it cannot or if
+    it maps elements.
+    """
+
+    __slots__ = ("dimension_order",)
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], dimension_order: DimensionOrder | None = None
+    ) -> None:
+        super().__init__(name, function)
+        self.dimension_order = dimension_order
+
+    def result(self, arguments: dict[str, Any]) -> StructInfo:
+        """Return the shapes and dtypes of the tensors that the formula gives.
+
+        Dimensions that are not known are variables while it runs; what depends on them is not known
+        of the result either.
+        """
+        unknown: dict[Var, None] = {}
+        known: dict[str, Any] = {}
+        for name, value in arguments.items():
+            known[name] = _filled(value, unknown)
+            if known[name] is _UNKNOWN:
+                return TensorStructInfo(None, None)
+        try:
+            outputs = outputs_of(self.function, self.formula_arguments(known))
+        except IRValueError:
+            if unknown:
+                return TensorStructInfo(None, None)
+            raise
+        infos = [TensorStructInfo(shape, dtype) for shape, dtype in outputs.infos]
+        result = TupleStructInfo(infos) if outputs.is_list else infos[0]
+        if not unknown:
+            return result
+        sizes = [v for v in collect_vars(result) if v not in unknown]
+        return known_by(result, sizes)
+
+    def is_elementwise(self, call: GraphCall) -> bool:
+        """Say whether an element of the result is made of the elements at its place in operands.
+
+        Operands may be stretched. The answer is read from the formula.
+        """
+        arguments = self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
+        return maps_elements(outputs_of(self.function, self.formula_arguments(arguments)).tensors)
+
+    def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the formula: constant numbers that may be, are plain numbers."""
+        kinds = {p.name: p.kind for p in self.signature.operands}
+        result = dict(arguments)
+        others = [
+            name
+            for name, value in arguments.items()
+            if kinds.get(name) in (Kind.TENSOR, Kind.VALUE, Kind.TENSORS)
+            and value is not None
+            and (isinstance(value, tuple) or immediate(value) is None)
+        ]
+        for name, value in arguments.items():
+            if kinds.get(name) is Kind.VALUE and value is not None and others:
+                number = immediate(value)
+                result[name] = value if number is None else number
+        return result
+
+
+class CompositeOperator(DeclaredOperator):
+    """An operator that stands for an expression of other operators."""
+
+    __slots__ = ("_result",)
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], result: Callable[..., StructInfo] | None
+    ) -> None:
+        super().__init__(name, function)
+        self._result = result
+
+    def result(self, arguments: dict[str, Any]) -> StructInfo:
+        """Return the struct info of the expression."""
+        if self._result is not None:
+            return self._result(**arguments)
+        return self.expression(arguments).struct_info
+
+    def expression(self, arguments: Mapping[str, Any]) -> GraphExpr:
+        """Return the expression that a call with these arguments stands for."""
+        value = self.function(**arguments)
+        return Tuple(value) if isinstance(value, (tuple, list)) else value
+
+
+class LibraryOperator(DeclaredOperator):
+    """An operator that NumPy computes when the model runs, mostly of a shape that data decides."""
+
+    __slots__ = ("_result",)
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], result: Callable[..., StructInfo]
+    ) -> None:
+        super().__init__(name, function)
+        self._result = result
+
+    def result(self, arguments: dict[str, Any]) -> StructInfo:
+        """Return what is known of the result."""
+        return self._result(**arguments)
+
+    def library_call(self, call: GraphCall) -> GraphCall:
+        """Return the call of the library function: operands, then attributes as JSON."""
+        attributes = StringValue(json.dumps(dict(call.attrs)))
+        operands = [arg for arg in call.args if isinstance(arg, GraphExpr)]
+        return call_pure_packed(
+            LIBRARY_PREFIX + self.short_name, attributes, *operands, sinfo_args=call.struct_info
+        )
+
+    def run(self, attributes: str, *operands: Any) -> Any:
+        """Compute the operator for arrays: the library function that `library_call` names."""
+        arguments: dict[str, Any] = {p.name: None for p in self.signature.operands}
+        for p, value in zip(self.signature.operands, operands, strict=False):
+            arguments[p.name] = _array(value)
+        attrs = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in json.loads(attributes).items()
+        }
+        return self.function(**arguments, **attrs)
+
+
+def library_function(name: str) -> Callable[..., Any] | None:
+    """Return the function that a library call of an operator names, None for another name."""
+    operator = name.removeprefix(LIBRARY_PREFIX)
+    if operator == name or not Operator.exists(operator):
+        return None
+    found = Operator.get(operator)
+    return found.run if isinstance(found, LibraryOperator) else None
+
+
+def operator(name: str, dimension_order: DimensionOrder | None = None) -> Callable[[F], F]:
+    """Declare an operator by a formula over te tensors; `name` is without `relax.`.
+
+    `dimension_order` is a rule of `tensorir.relax.dimension_order`, for one whose attributes count
+    or name dimensions.
+    """
+
+    def declare(function: F) -> F:
+        FormulaOperator(name, function, dimension_order).added()
+        return function
+
+    return declare
+
+
+def composite(name: str, result: Callable[..., StructInfo] | None = None) -> Callable[[F], F]:
+    """Declare an operator by an expression of others.
+
+    `result(**arguments)` gives its struct info where writing the expression is long.
+    """
+
+    def declare(function: F) -> F:
+        CompositeOperator(name, function, result).added()
+        return function
+
+    return declare
+
+
+def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
+    """Declare an operator by a function of NumPy arrays; `result(**arguments)` says what it gives.
+
+    The function gets operands as read-only arrays, None for absent ones.
+    """
+
+    def declare(function: F) -> F:
+        LibraryOperator(name, function, result).added()
+        return function
+
+    return declare
+
+
+_UNKNOWN: Final = object()
+
+
+def _filled(value: Any, unknown: dict[Var, None]) -> Any:
+    """Return an argument of known shape: variables stand for unknown dimensions.
+
+    `_UNKNOWN` if not even the rank is known.
+    """
+    if isinstance(value, tuple) and value and isinstance(value[0], GraphExpr):
+        fields = tuple(_filled(v, unknown) for v in value)
+        return _UNKNOWN if any(field is _UNKNOWN for field in fields) else fields
+    info = value.struct_info if isinstance(value, GraphExpr) else None
+    if not isinstance(info, TensorStructInfo):
+        return value
+    if info.dtype is None or info.ndim == UNKNOWN_NDIM:
+        return _UNKNOWN
+    if info.shape is not None:
+        return value
+    sizes = [Var(f"d{k}", "int64") for k in range(info.ndim)]
+    unknown.update(dict.fromkeys(sizes))
+    return GraphVar("x", TensorStructInfo(sizes, info.dtype))
+
+
+def _array(value: Any) -> Any:
+    """Return an operand of a library function as a read-only array."""
+    if isinstance(value, tuple) and not value:
+        return None
+    if isinstance(value, (tuple, list)):
+        return tuple(_array(v) for v in value)
+    if isinstance(value, (int, float, str, PrimExpr)):
+        return value
+    array = np.from_dlpack(value) if not isinstance(value, np.ndarray) else value.view()
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array

@@ -1,0 +1,123 @@
+"""Shapes of operands that are stretched to one another, and element-wise operators of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tensorir import te
+from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.expr import EQ, NE, IntImm, PrimExpr
+from tensorir.nodes.ops import compare, const
+from tensorir.relax.declaration import operator
+from tensorir.te.tensor import Tensor
+
+Value: TypeAlias = "Tensor | PrimExpr"
+"""A tensor, or a number that stands for a tensor of rank 0."""
+
+
+def shape_of(value: Value) -> Sequence[PrimExpr]:
+    """Return the shape of a value; that of a number is empty."""
+    return value.shape if isinstance(value, Tensor) else ()
+
+
+def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Return the shape to which operands are stretched: dimensions of 1, counted from the last.
+
+    Raises IRValueError for dimensions that differ, or of which nobody knows that they do not.
+    """
+    analyzer = Analyzer()
+    rank = max(map(len, shapes), default=0)
+    result: list[PrimExpr] = []
+    for axis in range(-rank, 0):
+        extents = [shape[axis] for shape in shapes if len(shape) >= -axis]
+        long = [n for n in extents if not _is_one(n)]
+        for other in long[1:]:
+            if not analyzer.can_prove_equal(long[0], other):
+                known = isinstance(long[0], IntImm) and isinstance(other, IntImm)
+                raise IRValueError(
+                    f"shapes {', '.join(map(shape_text, shapes))} do not go together"
+                    + (
+                        ""
+                        if known
+                        else f": {other} may differ from {long[0]}; match_cast states it"
+                    )
+                )
+        result.append(long[0] if long else extents[0])
+    return result
+
+
+def element(value: Value, indices: Sequence[PrimExpr]) -> PrimExpr:
+    """Return the element of a stretched operand at indices of the result."""
+    if not isinstance(value, Tensor):
+        return value
+    own = indices[len(indices) - value.ndim :]
+    return value[
+        tuple(const(0, i.dtype) if _is_one(n) else i for i, n in zip(own, value.shape, strict=True))
+    ]
+
+
+def elementwise(name: str, function: Callable[..., PrimExpr], *operands: Value) -> Tensor:
+    """Return the tensor of `function` of the elements of operands, which are stretched."""
+    shape = broadcast_shape(*map(shape_of, operands))
+    return te.compute(
+        shape, lambda *i: function(*(element(value, i) for value in operands)), name=name
+    )
+
+
+def same_dtype(*operands: Value) -> str:
+    """Return the dtype of operands; IRTypeError if they differ."""
+    dtypes = list(dict.fromkeys(str(value.dtype) for value in operands))
+    if len(dtypes) > 1:
+        raise IRTypeError(
+            f"operands must be of one dtype, got {' and '.join(dtypes)}; astype converts"
+        )
+    return dtypes[0]
+
+
+def _is_one(extent: PrimExpr) -> bool:
+    return isinstance(extent, IntImm) and extent.value == 1
+
+
+def shape_text(shape: Sequence[PrimExpr]) -> str:
+    """Return a shape as messages show it."""
+    extents = [str(n.value) if isinstance(n, IntImm) else str(n) for n in shape]
+    return f"({', '.join(extents)})"
+
+
+def _binary(
+    name: str, function: Callable[[PrimExpr, PrimExpr], PrimExpr], a: Value, b: Value
+) -> Tensor:
+    same_dtype(a, b)
+    return elementwise(f"T_{name}", function, a, b)
+
+
+@operator("add")
+def add(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 + x2`, stretched to one another."""
+    return _binary("add", te.add, x1, x2)
+
+
+@operator("subtract")
+def subtract(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 - x2`, stretched to one another."""
+    return _binary("subtract", te.subtract, x1, x2)
+
+
+@operator("multiply")
+def multiply(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 * x2`, stretched to one another."""
+    return _binary("multiply", te.multiply, x1, x2)
+
+
+@operator("not_equal")
+def not_equal(x1: Value, x2: Value) -> Tensor:
+    """Return whether elements differ, as bool."""
+    return _binary("not_equal", lambda a, b: compare(NE, a, b), x1, x2)
+
+
+@operator("equal")
+def equal(x1: Value, x2: Value) -> Tensor:
+    """Return whether elements are equal, as bool."""
+    return _binary("equal", lambda a, b: compare(EQ, a, b), x1, x2)

@@ -1,0 +1,5 @@
+"""Operators of neural networks."""
+
+from tensorir.topi.nn.activation import relu
+
+__all__ = ["relu"]

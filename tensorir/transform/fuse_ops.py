@@ -1,0 +1,313 @@
+"""Calls of tensor functions that can be one are grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.op_pattern import OP_PATTERN, OpPattern, op_pattern
+from tensorir.memory.written_parameters import written_parameters
+from tensorir.nodes.expr import GlobalVar, IntImm, Var
+from tensorir.relax import expr as g
+from tensorir.relax.block_builder import BlockBuilder
+from tensorir.relax.calls import CALL_TIR, FRESH, VIEW, DestinationPassing, destination_passing
+from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.struct_info import ShapeStructInfo, TensorStructInfo
+from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import collect_vars, walk
+from tensorir.transform.bindings import used_vars
+from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.fusion_groups import MAX_GROUP_SIZE, Node, fusion_groups
+from tensorir.transform.pass_context import PassContext
+
+PRIMITIVE: Final = "Primitive"
+"""Attribute of a graph function that is to become one tensor function."""
+NAMED: Final = 8
+"""Functions that the name of a group is made of."""
+
+
+class FuseOps(ModulePass):
+    """Makes graph functions of calls that are to be one tensor function, for `FuseTIR`.
+
+    Before: lv = R.call_tir(matmul, (x, w), ...); lv1 = R.call_tir(relu, (lv,), ...)
+    After:  lv1 = fused_matmul_relu(x, w)
+            and fused_matmul_relu, which is private and has the attribute Primitive
+
+    A call is fused with those that use its result, where everything that is made of that comes
+    together again (`fusion_groups`). The kinds of tensor functions decide (`OpPattern`): they are
+    what `AnnotateTIROpPattern` notes, or are found here. Views between calls that are fused become
+    part of the function; those at its ends stay views. Constants stay outside, as arguments; equal
+    functions are one. With `fuse_opt_level=0` nothing is fused, nor in a `PassContext` of level 0.
+    """
+
+    def __init__(self, fuse_opt_level: int = -1, max_group_size: int = MAX_GROUP_SIZE) -> None:
+        if max_group_size < 1:
+            raise IRValueError(
+                f"a group has at least one call, got max_group_size={max_group_size}"
+            )
+        self.fuse_opt_level = fuse_opt_level
+        self.max_group_size = max_group_size
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with grouped calls, `mod` itself where there are none."""
+        level = ctx.opt_level if self.fuse_opt_level < 0 else self.fuse_opt_level
+        if level == 0:
+            return mod
+        kinds, builder = _Kinds(mod), BlockBuilder(mod)
+        fused = {}
+        for name, func in graph_functions(mod).items():
+            if PRIMITIVE not in func.attrs:
+                fusing = _Fusing(func, kinds, builder, self.max_group_size)
+                fused[name] = fusing(func)
+        for name, func in fused.items():
+            if func is not mod[name]:
+                builder.update_func(name, func)
+        return builder.get()
+
+
+class _Kinds:
+    """The kinds of the tensor functions of a module."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self._mod = mod
+        self._known: dict[str, tuple[OpPattern, frozenset[int]]] = {}
+
+    def of(self, call: DestinationPassing) -> OpPattern:
+        """Return the kind of the function that a call names."""
+        if not isinstance(call.callee, GlobalVar) or not all(map(_is_known_tensor, call.args)):
+            return OpPattern.OPAQUE
+        pattern, written = self._of_function(call.callee.name)
+        return OpPattern.OPAQUE if any(k < len(call.args) for k in written) else pattern
+
+    def _of_function(self, name: str) -> tuple[OpPattern, frozenset[int]]:
+        """Return the kind of a function, and the positions of parameters that it writes."""
+        if name not in self._known:
+            func = self._mod.functions.get(name)
+            if isinstance(func, PrimFunc):
+                written = set(written_parameters(func))
+                positions = frozenset(k for k, p in enumerate(func.params) if p in written)
+                self._known[name] = _stated(func, name), positions
+            else:
+                self._known[name] = OpPattern.OPAQUE, frozenset()
+        return self._known[name]
+
+
+def _stated(func: PrimFunc, name: str) -> OpPattern:
+    stated = func.attrs.get(OP_PATTERN)
+    found = op_pattern(func)
+    if stated is None or found is OpPattern.OPAQUE:
+        return found
+    value = stated.value if isinstance(stated, IntImm) else stated
+    if value not in {int(kind) for kind in OpPattern}:
+        raise IRTypeError(
+            f"the attribute {OP_PATTERN} of {name} must be one of "
+            f"{', '.join(f'{k.value} ({k.name.lower()})' for k in OpPattern)}, got {value!r}"
+        )
+    return OpPattern(value)
+
+
+def _is_known_tensor(value: g.GraphExpr) -> bool:
+    info = value.struct_info
+    return isinstance(info, TensorStructInfo) and None not in (info.shape, info.dtype)
+
+
+class _Fusing(GraphRewriter):
+    """Rewrites one function."""
+
+    def __init__(self, func: Function, kinds: _Kinds, builder: BlockBuilder, limit: int) -> None:
+        super().__init__()
+        self._kinds = kinds
+        self._builder = builder
+        self._limit = limit
+        self._uses: dict[g.GraphVar, int] = {}
+        for var in used_vars(func.body):
+            self._uses[var] = self._uses.get(var, 0) + 1
+
+    def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
+        """Rebuild a block: each run of bindings without effects and branches is a graph."""
+        made: list[g.Binding] = []
+        run: list[g.VarBinding] = []
+        for binding in node.bindings:
+            if isinstance(binding, g.VarBinding) and self._is_value(binding.value):
+                run.append(binding)
+                continue
+            made += self._fused(run)
+            run = []
+            made += self.binding(binding)
+        made += self._fused(run)
+        same = len(made) == len(node.bindings) and all(
+            a is b for a, b in zip(made, node.bindings, strict=True)
+        )
+        return node if same else node.with_(bindings=made)
+
+    def _is_value(self, value: g.GraphExpr) -> bool:
+        """Say whether a value may be computed later than it is."""
+        if isinstance(value, g.GraphCall):
+            return destination_passing(value) is not None or value.op is VIEW
+        return isinstance(value, (g.GraphVar, g.Tuple, g.TupleGetItem, g.Constant))
+
+    def _fused(self, run: Sequence[g.VarBinding]) -> list[g.Binding]:
+        """Return the bindings that stand for a run."""
+        if len(run) < 2:
+            return list(run)
+        position = {binding.var: k for k, binding in enumerate(run)}
+        used = [list(used_vars(binding.value)) for binding in run]
+        inside: dict[g.GraphVar, int] = {}
+        for variables in used:
+            for var in variables:
+                inside[var] = inside.get(var, 0) + 1
+        nodes = [
+            Node(
+                self._pattern(binding.value),
+                [position[var] for var in variables if var in position],
+                self._uses.get(binding.var, 0) != inside.get(binding.var, 0),
+            )
+            for binding, variables in zip(run, used, strict=True)
+        ]
+        members: dict[int, list[int]] = {}
+        for k, number in enumerate(fusion_groups(nodes, self._limit)):
+            members.setdefault(number, []).append(k)
+        result: list[g.Binding | None] = list(run)
+        for group in members.values():
+            inner = _without_ends(group, nodes, [_is_free(run[k].value) for k in group])
+            calls = [k for k in inner if not _is_free(run[k].value)]
+            if len(calls) < 2:
+                continue
+            for k in inner:
+                result[k] = None
+            result[inner[-1]] = self._call([run[k] for k in inner])
+        return [binding for binding in result if binding is not None]
+
+    def _pattern(self, value: g.GraphExpr) -> OpPattern:
+        if isinstance(value, g.TupleGetItem):
+            return OpPattern.INJECTIVE
+        if not isinstance(value, g.GraphCall):
+            return OpPattern.OPAQUE
+        if value.op is VIEW:
+            return OpPattern.INJECTIVE
+        call = destination_passing(value)
+        if call is None or value.op is not CALL_TIR or any(k != FRESH for k in call.inplace):
+            return OpPattern.OPAQUE
+        return self._kinds.of(call)
+
+    def _call(self, bindings: Sequence[g.VarBinding]) -> g.VarBinding:
+        """Return the binding of the result of a group, a call of its function."""
+        group = _grouped(bindings)
+        gvar = self._builder.add_func(group.func, _name(bindings))
+        last = bindings[-1]
+        call = g.GraphCall(gvar, group.args, struct_info=last.value.struct_info)
+        return last.with_(value=call)
+
+
+def _is_free(value: g.GraphExpr) -> bool:
+    """Say whether a value takes no kernel: a view or a field of a tuple."""
+    return isinstance(value, g.TupleGetItem) or (
+        isinstance(value, g.GraphCall) and value.op is VIEW
+    )
+
+
+def _without_ends(group: Sequence[int], nodes: Sequence[Node], free: Sequence[bool]) -> list[int]:
+    """Return the members of a group without what is free and has no producer or no user in it."""
+    kept = dict(zip(group, free, strict=True))
+    changed = True
+    while changed:
+        changed = False
+        used = {source for k in kept for source in nodes[k].inputs}
+        for k, is_free in list(kept.items()):
+            if is_free and (k not in used or not any(s in kept for s in nodes[k].inputs)):
+                del kept[k]
+                changed = True
+    return list(kept)
+
+
+# --------------------------------------------------------------------------------- the new function
+
+
+class _Group:
+    def __init__(self, func: Function, args: Sequence[g.GraphExpr]) -> None:
+        self.func = func
+        self.args = args
+
+
+def _grouped(bindings: Sequence[g.VarBinding]) -> _Group:
+    """Return the function of bindings that lead to the last of them, and what it is called with."""
+    inside = _Inside({binding.var for binding in bindings})
+    *before, last = [binding for old in bindings for binding in inside.binding(old)]
+    result = g.GraphVar(last.var.name, last.value.struct_info)
+    block = g.DataflowBlock([*before, g.VarBinding(result, last.value)])
+    args = list(inside.params)
+    params = list(inside.params.values())
+    missing = _undefined_sizes(params, block)
+    if missing:
+        params.append(g.GraphVar("sizes", ShapeStructInfo(missing)))
+        args.append(g.ShapeExpr(missing))
+    func = Function(params, g.SeqExpr([block], result), attrs={PRIMITIVE: True})
+    return _Group(renew_defs(func), args)
+
+
+def _undefined_sizes(params: Sequence[g.GraphVar], block: g.DataflowBlock) -> list[Var]:
+    """Return the symbolic sizes in a block that no shape of a parameter says."""
+    defined: set[Var] = set()
+    for param in params:
+        info = param.struct_info
+        assert isinstance(info, TensorStructInfo)
+        defined.update(n for n in info.shape or () if isinstance(n, Var))
+    used: dict[Var, None] = {}
+    for info in (
+        *(param.struct_info for param in params),
+        *(binding.var.struct_info for binding in block.bindings),
+    ):
+        used.update(dict.fromkeys(collect_vars(info)))
+    for node in walk(block):
+        if isinstance(node, g.ShapeExpr):
+            used.update(dict.fromkeys(collect_vars(node)))
+    return [var for var in used if var not in defined]
+
+
+class _Inside(GraphRewriter):
+    """Rewrites bindings as those of a function of their own; what is outside are its parameters."""
+
+    def __init__(self, inside: set[g.GraphVar]) -> None:
+        super().__init__()
+        self._inside = inside
+        self.params: dict[g.GraphExpr, g.GraphVar] = {}
+        """What a parameter stands for, and the parameter, in order of first use."""
+        self._constants = 0
+
+    def binding(self, node: g.Binding) -> Sequence[g.Binding]:
+        """Return a binding, to a variable that only the function sees."""
+        value = self(node.value)
+        var = g.DataflowVar(node.var.name, value.struct_info)
+        self.replaced[node.var] = var
+        return (g.VarBinding(var, value),)
+
+    def rewrite_GraphVar(self, node: g.GraphVar) -> g.GraphExpr:  # noqa: N802
+        """Return what stands for a variable: a parameter where it is bound outside."""
+        if node in self._inside:
+            return self.replaced[node]
+        return self._param(node, node.name)
+
+    def rewrite_Constant(self, node: g.Constant) -> g.GraphExpr:  # noqa: N802
+        """Return the parameter that stands for a constant."""
+        if node not in self.params:
+            self._constants += 1
+        return self._param(node, f"param_{self._constants - 1}")
+
+    def _param(self, node: g.GraphExpr, name: str) -> g.GraphVar:
+        if node not in self.params:
+            self.params[node] = g.GraphVar(name, node.struct_info)
+        return self.params[node]
+
+
+def _name(bindings: Sequence[g.VarBinding]) -> str:
+    names = []
+    for binding in bindings:
+        call = destination_passing(binding.value)
+        if call is not None and isinstance(call.callee, GlobalVar):
+            names.append(call.callee.name.removeprefix("fused_"))
+    if len(names) > NAMED:
+        names[NAMED:] = [f"and_{len(names) - NAMED}_more"]
+    return "_".join(["fused", *names])

@@ -1,0 +1,192 @@
+"""Which calls of a graph become one function.
+
+The rule is that of Relay and TVM (Chen et al., "TVM: An Automated End-to-End Optimizing Compiler
+for Deep Learning", 2018, section 3; `relax.transform.FuseOps`): a call is fused into its immediate
+post-dominator, which is where all that is made of its result comes together, if everything on the
+way there may be fused. So a group has one result, and nothing outside of it lies between its calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tensorir.memory.op_pattern import OpPattern
+
+MAX_GROUP_SIZE: Final = 256
+"""Calls that one function may be made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A call in a graph: its kind, and the nodes before it whose results it takes."""
+
+    pattern: OpPattern
+    inputs: Sequence[int]
+    escapes: bool
+    """True if something outside of the graph needs the result."""
+
+
+def fusion_groups(nodes: Sequence[Node], limit: int = MAX_GROUP_SIZE) -> list[int]:
+    """Return for each node the number of its group, that of nodes that stay alone included.
+
+    Nodes are given in order, inputs first. The time is about that of sorting them; groups of more
+    than `limit` nodes are not made.
+    """
+    return _Grouping(nodes, limit).groups()
+
+
+@dataclass(slots=True)
+class _Dominator:
+    """The immediate post-dominator of a node, None where results do not come together."""
+
+    parent: int | None
+    depth: int
+    pattern: OpPattern
+    """The highest kind of the calls that take the result on the way there."""
+
+
+@dataclass(slots=True)
+class _Group:
+    parent: _Group | None
+    pattern: OpPattern
+    size: int
+    has_anchor: bool
+    """True if one of the calls is a product of matrices or the like."""
+    first: int
+
+    def root(self) -> _Group:
+        """Return what stands for the whole group."""
+        node = self
+        while node.parent is not None:
+            if node.parent.parent is not None:
+                node.parent = node.parent.parent
+            node = node.parent
+        return node
+
+
+class _Grouping:
+    def __init__(self, nodes: Sequence[Node], limit: int) -> None:
+        self._nodes = nodes
+        self._limit = limit
+        self._users: list[list[int]] = [[] for _ in nodes]
+        for k, node in enumerate(nodes):
+            for source in dict.fromkeys(node.inputs):
+                self._users[source].append(k)
+        self._groups = [
+            _Group(None, n.pattern, 1, n.pattern is OpPattern.OUT_ELEMENTWISE_FUSABLE, k)
+            for k, n in enumerate(nodes)
+        ]
+        self._dominators = self._post_dominators()
+
+    def groups(self) -> list[int]:
+        """Return the number of each node's group."""
+        for phase in (0, 1):
+            for k in range(len(self._nodes)):
+                self._try(k, phase)
+        return [group.root().first for group in self._groups]
+
+    # ------------------------------------------------------------------------------------ dominance
+
+    def _post_dominators(self) -> list[_Dominator]:
+        found = [_Dominator(None, 1, OpPattern.OPAQUE) for _ in self._nodes]
+        for k in range(len(self._nodes) - 1, -1, -1):
+            users = self._users[k]
+            if self._nodes[k].escapes or not users:
+                continue
+            parent: int | None = users[0]
+            pattern = max(self._nodes[user].pattern for user in users)
+            for user in users[1:]:
+                parent, pattern = _common(found, parent, user, pattern)
+            depth = 1 if parent is None else found[parent].depth + 1
+            found[k] = _Dominator(parent, depth, pattern)
+        return found
+
+    # --------------------------------------------------------------------------------------- fusing
+
+    def _try(self, k: int, phase: int) -> None:
+        """Fuse a node into its post-dominator where that may be."""
+        group = self._groups[k]
+        dominator = self._dominators[k]
+        sink = dominator.parent
+        if sink is None or group.pattern >= OpPattern.TUPLE:
+            return
+        if group.pattern is OpPattern.REDUCTION or group.root() is self._groups[sink].root():
+            return
+        allowed = _rule(group.pattern, dominator.pattern, phase)
+        if allowed is None:
+            return
+        between = self._between(k, sink, allowed)
+        if between is not None:
+            self._merge([k, *between], sink)
+
+    def _between(
+        self, source: int, sink: int, allowed: Callable[[OpPattern, bool], bool]
+    ) -> list[int] | None:
+        """Return the nodes on paths from a node to a later one; None if one is not allowed."""
+        found: dict[int, None] = {}
+        waiting = [source]
+        while waiting:
+            for user in self._users[waiting.pop()]:
+                if user in found:
+                    continue
+                if not allowed(self._groups[user].root().pattern, user == sink):
+                    return None
+                if user == sink:
+                    continue
+                found[user] = None
+                if len(found) > self._limit:
+                    return None
+                waiting.append(user)
+        return list(found)
+
+    def _merge(self, nodes: Sequence[int], sink: int) -> None:
+        target = self._groups[sink].root()
+        others = {id(root): root for k in nodes if (root := self._groups[k].root()) is not target}
+        if target.size + sum(group.size for group in others.values()) > self._limit:
+            return
+        if sum(group.has_anchor for group in (target, *others.values())) > 1:
+            return
+        for group in others.values():
+            group.parent = target
+            target.size += group.size
+            target.pattern = max(target.pattern, group.pattern)
+            target.has_anchor = target.has_anchor or group.has_anchor
+
+
+def _rule(
+    pattern: OpPattern, on_the_way: OpPattern, phase: int
+) -> Callable[[OpPattern, bool], bool] | None:
+    """Return what may lie on the way to the post-dominator, and be it; None for no fusion."""
+    if pattern is OpPattern.OUT_ELEMENTWISE_FUSABLE:
+        if phase or on_the_way is not OpPattern.ELEMENTWISE:
+            return None
+        return lambda other, is_sink: other <= OpPattern.BROADCAST
+    if pattern <= OpPattern.BROADCAST:
+        if on_the_way > OpPattern.REDUCTION:
+            return None
+        return _into_elements_or_reductions
+    if phase:
+        return lambda other, is_sink: other <= OpPattern.INJECTIVE
+    return None
+
+
+def _into_elements_or_reductions(other: OpPattern, is_sink: bool) -> bool:
+    if is_sink:
+        return other <= OpPattern.OUT_ELEMENTWISE_FUSABLE
+    return other <= OpPattern.INJECTIVE
+
+
+def _common(
+    found: Sequence[_Dominator], a: int | None, b: int | None, pattern: OpPattern
+) -> tuple[int | None, OpPattern]:
+    """Return the nearest node that post-dominates both, and the highest kind up to there."""
+    while a != b:
+        if a is None or b is None:
+            return None, OpPattern.OPAQUE
+        if found[a].depth < found[b].depth:
+            a, b = b, a
+        pattern = max(pattern, found[a].pattern)
+        a = found[a].parent
+    return a, pattern

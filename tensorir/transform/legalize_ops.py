@@ -1,0 +1,72 @@
+"""Operators become calls of tensor functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from tensorir.function import IRModule
+from tensorir.relax import expr as g
+from tensorir.relax.block_builder import BlockBuilder
+from tensorir.relax.declaration import DeclaredOperator, FormulaOperator, LibraryOperator
+from tensorir.relax.function import graph_functions
+from tensorir.relax.struct_info import TupleStructInfo
+from tensorir.transform.decompose_ops import Decomposing, has_operators
+from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.pass_context import PassContext
+
+Legalize: TypeAlias = "Callable[[BlockBuilder, g.GraphCall], g.GraphExpr]"
+"""Gives what stands for the call of an operator: the call itself if it is to stay."""
+
+
+class LegalizeOps(ModulePass):
+    """Replaces operators by what computes them.
+
+    Before: lv = R.add(x, y)
+    After:  lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((2, 3), "float32"))
+
+    A formula becomes a tensor function, which equal calls share; an operator that stands for others
+    becomes those; one that NumPy computes becomes the call of a library function. `custom` maps
+    names of operators (without `relax.`) to functions that come first. IRTypeError for operands of
+    unknown shape: `match_cast` states it.
+    """
+
+    def __init__(self, custom: Mapping[str, Legalize] | None = None) -> None:
+        self.custom = dict(custom or {})
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module without operators; `mod` itself if there are none."""
+        if not any(map(has_operators, graph_functions(mod).values())):
+            return mod
+        return _Legalizing(mod, self.custom).rebuilt()
+
+
+class _Legalizing(Decomposing):
+    def __init__(self, mod: IRModule, custom: Mapping[str, Legalize]) -> None:
+        super().__init__(mod)
+        self._custom = custom
+
+    def value(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return what stands for a value; expressions of operators are legalized part by part."""
+        if not isinstance(value, g.GraphCall) or not isinstance(value.op, DeclaredOperator):
+            return value
+        op = value.op
+        if op.short_name in self._custom:
+            instead = self._custom[op.short_name](self.builder, value)
+            if instead is not value:
+                return self.emitted(instead)
+        if isinstance(op, LibraryOperator):
+            return op.library_call(value)
+        return (
+            self._kernel_call(op, value)
+            if isinstance(op, FormulaOperator)
+            else super().value(value)
+        )
+
+    def _kernel_call(self, op: FormulaOperator, call: g.GraphCall) -> g.GraphExpr:
+        arguments = op.formula_arguments(op.signature.arguments(call.args, call.attrs))  # type: ignore[arg-type]
+        name = op.short_name.rpartition(".")[2]
+        result = self.builder.call_te(op.function, primfunc_name_hint=name, **arguments)
+        info = call.struct_info
+        is_alone = isinstance(info, TupleStructInfo) and len(info) == 1
+        return g.Tuple([result]) if is_alone else result

@@ -1,0 +1,114 @@
+"""Building the graph functions of a module anew, with a builder at hand.
+
+A `GraphRewriter` puts nodes in the place of nodes. Where the new value needs bindings or tensor
+functions of its own, a `GraphRebuilder` emits the whole function again through a `BlockBuilder`.
+"""
+
+from __future__ import annotations
+
+from tensorir.function import IRModule
+from tensorir.relax import expr as g
+from tensorir.relax.block_builder import BlockBuilder
+from tensorir.relax.call_graph import callees_first
+from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.visit import GraphRewriter
+
+
+class GraphRebuilder:
+    """Emits each binding of each graph function again; override `value` to emit something else.
+
+    `builder` adds tensor functions and emits bindings in front of the one that is being made.
+    """
+
+    def __init__(self, mod: IRModule) -> None:
+        self._mod = mod
+        others = {n: f for n, f in mod.functions.items() if not isinstance(f, Function)}
+        self.builder = BlockBuilder(IRModule(others, mod.attrs))
+        self._variables = _Variables()
+
+    def rebuilt(self) -> IRModule:
+        """Return the module of the functions that were built, in their order."""
+        graphs = graph_functions(self._mod)
+        for name in callees_first(graphs):
+            self._function(name, graphs[name])
+        made = self.builder.get()
+        order = [*self._mod.functions, *(n for n in made.functions if n not in self._mod.functions)]
+        return IRModule({name: made.functions[name] for name in order}, self._mod.attrs)
+
+    def value(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return what a variable is bound to in place of a value, whose parts are new already."""
+        return value
+
+    def plain(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return what stands for a result, a condition or the value of a cast."""
+        return value
+
+    def emitted(self, expr: g.GraphExpr) -> g.GraphExpr:
+        """Return an expression whose nested parts are emitted, each by way of `value`."""
+        memo: dict[g.GraphExpr, g.GraphExpr] = {}
+        return self._of_parts(expr, memo)
+
+    def _of_parts(self, expr: g.GraphExpr, memo: dict[g.GraphExpr, g.GraphExpr]) -> g.GraphExpr:
+        if isinstance(expr, g.Tuple):
+            return g.Tuple([self._part(e, memo) for e in expr.elements])
+        if isinstance(expr, g.TupleGetItem):
+            return g.TupleGetItem(self._part(expr.tuple_value, memo), expr.index)
+        if isinstance(expr, g.GraphCall):
+            args = [self._part(a, memo) if isinstance(a, g.GraphExpr) else a for a in expr.args]
+            same = all(a is b for a, b in zip(args, expr.args, strict=True))
+            return self.value(expr if same else expr.with_(args=args))
+        return expr
+
+    def _part(self, expr: g.GraphExpr, memo: dict[g.GraphExpr, g.GraphExpr]) -> g.GraphExpr:
+        """Return a leaf, or a tuple of leaves, for a part of an expression."""
+        if isinstance(expr, g.LEAVES):
+            return expr
+        if expr not in memo:
+            value = self._of_parts(expr, memo)
+            memo[expr] = (
+                value if isinstance(value, (*g.LEAVES, g.Tuple)) else self.builder.emit(value)
+            )
+        return memo[expr]
+
+    # -------------------------------------------------------------------------- functions, bindings
+
+    def _function(self, name: str, func: Function) -> None:
+        private = "global_symbol" not in func.attrs
+        with self.builder.function(name, func.params, func.attrs, func.is_pure, private):
+            self.builder.emit_func_output(self._suite(func.body))
+
+    def _suite(self, suite: g.SeqExpr) -> g.GraphExpr:
+        for block in suite.blocks:
+            if isinstance(block, g.DataflowBlock):
+                with self.builder.dataflow():
+                    self._bindings(block)
+            else:
+                self._bindings(block)
+        return self.plain(self._variables(suite.body))
+
+    def _bindings(self, block: g.BindingBlock) -> None:
+        for binding in block.bindings:
+            self._variables.replaced[binding.var] = self._bound(binding)
+
+    def _bound(self, binding: g.Binding) -> g.GraphVar:
+        name, value = binding.var.name, binding.value
+        if isinstance(binding, g.MatchCast):
+            return self.builder.match_cast(
+                self.plain(self._variables(value)), self._variables(binding.struct_info), name
+            )
+        if isinstance(value, g.If):
+            return self.builder.emit_if(
+                self.plain(self._variables(value.cond)),
+                lambda: self._suite(value.true_branch),
+                lambda: self._suite(value.false_branch),
+                name,
+            )
+        new = self.value(self._variables(value))
+        inner = (
+            isinstance(binding.var, g.DataflowVar) or not self.builder.current_block_is_dataflow()
+        )
+        return self.builder.emit(new, name) if inner else self.builder.emit_output(new, name)
+
+
+class _Variables(GraphRewriter):
+    """Puts new variables in the place of old ones."""

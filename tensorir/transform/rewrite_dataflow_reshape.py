@@ -1,0 +1,107 @@
+"""Calls that only give a tensor another shape become views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorir.arith import Analyzer
+from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.reshaping import is_reshape
+from tensorir.nodes.expr import GlobalVar, PrimExpr
+from tensorir.relax import expr as g
+from tensorir.relax.calls import CALL_TIR, VIEW, destination_passing, view
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import GraphRewriter
+from tensorir.transform.define_pass import ModulePass, map_functions
+from tensorir.transform.pass_context import PassContext
+
+
+class RewriteDataflowReshape(ModulePass):
+    """Takes tensors in another shape as they lie in memory, without a kernel.
+
+    Before: lv = R.call_tir(reshape, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
+    After:  lv = R.memory.view(x, R.shape([2, 3]))
+
+    These are calls of tensor functions that copy their one argument in row-major order, which is
+    proved by the indices they read and write: reshapes, squeezes, new dimensions, transposes that
+    move dimensions of extent 1. A view of a view is one of the tensor behind it; a view in the
+    shape that its tensor has is that tensor.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with views."""
+        known: dict[str, bool] = {}
+
+        def reshapes(name: str) -> bool:
+            if name not in known:
+                func = mod.functions.get(name)
+                known[name] = isinstance(func, PrimFunc) and is_reshape(func)
+            return known[name]
+
+        return map_functions(mod, lambda func: _Views(reshapes)(func))
+
+
+class _Views(GraphRewriter):
+    def __init__(self, reshapes: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._reshapes = reshapes
+        self._sources: dict[g.GraphVar, g.GraphExpr] = {}
+        """The tensors of which variables are views."""
+
+    def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
+        """Rebuild a block; a view of a variable that is seen there only is one there only."""
+        result = super().rewrite_BindingBlock(node)
+        for binding in node.bindings:
+            if isinstance(self._sources.get(binding.var), g.DataflowVar):
+                del self._sources[binding.var]
+        return result
+
+    def binding(self, node: g.Binding) -> Sequence[g.Binding]:
+        """Return a binding, one to a view for a call that reshapes."""
+        (new,) = super().binding(node)
+        if not isinstance(new, g.VarBinding):
+            return (new,)
+        made = self._view(new.value)
+        if made is None:
+            return (new,)
+        source, shape = made
+        info = source.struct_info
+        assert isinstance(info, TensorStructInfo)
+        if _same_shape(info, shape):
+            return (new.changed(value=source),)
+        self._sources[new.var] = source
+        value = new.value
+        if isinstance(value, g.GraphCall) and value.op is VIEW and value.args[0] is source:
+            return (new,)
+        return (new.with_(value=view(source, shape)),)
+
+    def _view(self, value: g.GraphExpr) -> tuple[g.GraphExpr, Sequence[PrimExpr]] | None:
+        """Return the tensor and the shape that a value is a view of, None if it is none."""
+        if not isinstance(value, g.GraphCall):
+            return None
+        if value.op is VIEW:
+            tensor = value.args[0]
+            assert isinstance(tensor, g.GraphExpr)
+        else:
+            call = destination_passing(value)
+            if call is None or value.op is not CALL_TIR or len(call.args) != 1:
+                return None
+            if not isinstance(call.callee, GlobalVar) or not self._reshapes(call.callee.name):
+                return None
+            tensor = call.args[0]
+        info, given = value.struct_info, tensor.struct_info
+        assert isinstance(info, TensorStructInfo)
+        assert info.shape is not None
+        if not isinstance(given, TensorStructInfo) or given.shape is None or given.dtype is None:
+            return None
+        source = self._sources.get(tensor, tensor) if isinstance(tensor, g.GraphVar) else tensor
+        return source, info.shape
+
+
+def _same_shape(info: TensorStructInfo, shape: Sequence[PrimExpr]) -> bool:
+    analyzer = Analyzer()
+    return (
+        info.shape is not None
+        and len(info.shape) == len(shape)
+        and all(analyzer.can_prove_equal(a, b) for a, b in zip(info.shape, shape, strict=True))
+    )

@@ -1,0 +1,113 @@
+"""Operators: what a call takes, what it gives, and what it is lowered to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import codegen
+from tensorir import IRModule, IRTypeError, IRValueError, assert_structural_equal, parse, relax
+from tensorir.relax import op
+from tensorir.relax.declaration import operator
+from tensorir.relax.operator import Operator
+from tensorir.te import Tensor, compute
+from tensorir.transform import LegalizeOps
+
+
+def tensor(name: str, *shape: int, dtype: str = "float32") -> relax.Var:
+    return relax.Var(name, relax.TensorStructInfo(shape, dtype))
+
+
+def test_a_call_knows_shape_and_dtype_of_its_result() -> None:
+    call = op.add(tensor("x", 2, 3), tensor("y", 3))
+    assert str(call.struct_info) == 'R.Tensor((2, 3), dtype="float32")'
+
+
+def test_numbers_have_the_dtype_of_the_tensor_beside_them() -> None:
+    call = tensor("x", 2, dtype="int64") + 1
+    assert str(call.args[1]) == 'R.const(1, "int64")'
+
+
+def test_unknown_dimensions_stay_unknown() -> None:
+    x = relax.Var("x", relax.TensorStructInfo(dtype="float32", ndim=2))
+    assert str(op.nn.relu(x).struct_info) == 'R.Tensor(dtype="float32", ndim=2)'
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: op.add(x), "add needs x2, a tensor or a number: add"),
+        (lambda x: op.add(x, x, 1), "add got 3 arguments by position: add"),
+        (lambda x: op.add(x, y=x), "add has no argument y: add"),
+        (lambda x: op.add(x, x2="a"), "x2 of add must be a tensor or a number, got str 'a'"),
+        (lambda x: op.add(x, tensor("y", 4)), r"add: shapes \(2, 3\), \(4\) do not go together"),
+        (lambda x: op.add(x, op.astype(x, "int8")), "add: operands must be of one dtype"),
+        (lambda x: op.astype(x), "astype needs dtype"),
+        (lambda x: op.astype(x, dtype=3), "dtype of astype must be str, got 3"),
+    ],
+)
+def test_errors_name_operator_argument_and_remedy(
+    call: Callable[[relax.Var], object], message: str
+) -> None:
+    with pytest.raises((IRTypeError, IRValueError), match=message):
+        call(tensor("x", 2, 3))
+
+
+def test_a_name_that_no_operator_has() -> None:
+    with pytest.raises(AttributeError, match=r"there is no operator relax\.nn\.rellu"):
+        _ = op.nn.rellu
+
+
+BEFORE = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, "n"), "float32")):
+        with R.dataflow():
+            y = R.nn.silu(R.add(x, 1.0))
+            z = R.nonzero(y)
+            R.output(y, z)
+        return (y, z)
+"""
+
+
+def test_legalize_ops() -> None:
+    mod = parse(BEFORE)
+    assert isinstance(mod, IRModule)
+    assert_structural_equal(parse(mod.script()), mod)
+    after = LegalizeOps()(mod)
+    calls = [line.strip().partition(" = ")[2] for line in after.script().splitlines()]
+    assert [c.partition(", out_sinfo")[0] for c in calls if c.startswith("R.call")] == [
+        "R.call_tir(cls.add, (x,)",
+        "R.call_tir(cls.sigmoid, (lv,)",
+        "R.call_tir(cls.multiply, (lv, lv1)",
+        'R.call_pure_packed("tensorir.op.nonzero", R.str("{}"), y, '
+        'sinfo_args=(R.Tensor(dtype="int64", ndim=2),))',
+    ]
+    vm = codegen.VirtualMachine(codegen.vm_build(after, "llvm"), codegen.cpu())
+    x = np.array([[0, 1, -1], [2, 3, -1]], "float32")
+    y, z = vm["main"](x)
+    np.testing.assert_allclose(y.numpy(), (x + 1) / (1 + np.exp(-x - 1)), rtol=1e-6)
+    np.testing.assert_array_equal(z.numpy(), np.stack(np.nonzero(x + 1)))
+
+
+def test_an_operator_of_ones_own_is_one_function() -> None:
+    @operator("test.reversed")
+    def reversed_(x: Tensor, axis: int = 0) -> Tensor:
+        last = x.shape[axis] - 1
+        return compute(x.shape, lambda *i: x[(*i[:axis], last - i[axis], *i[axis + 1 :])])
+
+    try:
+        mod = parse("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32")):
+    return R.test.reversed(x, axis=1)
+""")
+        built = codegen.vm_build(LegalizeOps()(IRModule({"main": mod})), "llvm")
+        x = np.arange(6, dtype="float32").reshape(2, 3)
+        result = codegen.VirtualMachine(built, codegen.cpu())["main"](x)
+        np.testing.assert_array_equal(result.numpy(), x[:, ::-1])
+    finally:
+        del Operator.table["relax.test.reversed"]
