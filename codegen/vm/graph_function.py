@@ -363,4 +363,5 @@ def _registers_read(program: p.Program) -> set[int]:
 
 def _in_operand(operand: p.Operand) -> list[int]:
     parts = p.parts_of(operand)
-    return [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]
+    found = [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]
+    return found + [x.memory for x in parts if isinstance(x, p.View) and x.memory != p.NONE]

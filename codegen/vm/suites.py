@@ -12,7 +12,7 @@ from codegen.vm.layout import FrameLayout, Held, Known, Place, Storage, Value, t
 from codegen.vm.segments import Address, Root
 from tensorir.memory.alignment import aligned
 from tensorir.relax import struct_info as si
-from tensorir.relax.relations import Fits, fits
+from tensorir.relax.relations import Fits, fits, is_base_of
 from tensorir.rewriting.visit import collect_vars
 
 
@@ -124,8 +124,7 @@ class SuiteWriter:
         if isinstance(value, Held):
             return value.register
         if isinstance(value, Place):
-            root = value.address.root
-            return self._view(value) if root.info is None else root.register
+            return value.address.root.register if self._is_whole(value) else self._view(value)
         if isinstance(value, Known) and isinstance(value.operand, p.Register):
             return value.operand.number
         register = self._layout.register()
@@ -135,6 +134,12 @@ class SuiteWriter:
         else:
             self._step(p.Assemble(register, operand))
         return register
+
+    @staticmethod
+    def _is_whole(place: Place) -> bool:
+        """Say whether a tensor is the array that the register of its root holds."""
+        info = place.address.root.info
+        return info is not None and (info is place.info or is_base_of(info, place.info))
 
     def _view(self, place: Place) -> int:
         """Return the register of a tensor in shared memory: made for the frame where it can be."""
@@ -151,7 +156,8 @@ class SuiteWriter:
         register = self._views.get(key)
         if register is None:
             register = layout.register()
-            if layout.is_entered(root.nbytes, place.address.offset, *info.shape):
+            is_of_frame = root.info is None  # other roots are arrays that calls are given
+            if is_of_frame and layout.is_entered(root.nbytes, place.address.offset, *info.shape):
                 self._views[key] = register
                 self._prepared.append((register, view))
             else:

@@ -30,12 +30,13 @@ from codegen.vm.suites import Suite, SuiteWriter
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
+from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
-from tensorir.relax.relations import Fits, fits, is_base_of
+from tensorir.relax.relations import Fits, fits
 from tensorir.relax.written_values import written_values
 from tensorir.rewriting.visit import collect_vars
 from tensorir.transform.aliases import Aliases, HandedOn, memories
@@ -147,7 +148,7 @@ class Translation(SuiteWriter):
             return p.Pack(tuple(self._returned(v, (*path, k), roots) for k, v in enumerate(value)))
         if isinstance(value, Place):
             source, root = value.address.root, roots.get(path)
-            if source in self._own:
+            if source in self._own and self._is_whole(value):
                 self._own.discard(source)
                 return p.Register(source.register)
             if root is not None and root.info is not None:
@@ -233,6 +234,8 @@ class Translation(SuiteWriter):
             assert isinstance(info, si.TensorStructInfo)
             root = self._results.get(call)
             return self._memory(var.name, info) if root is None else Place(Address(root), info)
+        if call.op is calls.VIEW:
+            return self._viewed(call)
         if call.op is calls.COPY_INTO:
             source, destination = (self._place(a) for a in call.args)
             self._copy(source, destination)
@@ -281,6 +284,16 @@ class Translation(SuiteWriter):
             self._fail("a tensor is at a number of bytes, R.prim_value(...), in its storage")
         start = storage.start
         return Place(Address(start.root, ops.add(start.offset, offset.value)), info)
+
+    def _viewed(self, call: g.GraphCall) -> Value:
+        source, info = self._place(call.args[0]), call.struct_info
+        assert isinstance(info, si.TensorStructInfo)
+        if not calls.same_elements(source.info, info):
+            before, after = (_elements(part) for part in (source.info, info))
+            self._require(
+                Place(source.address, before), after, f"the view of {tensor_text(source.info)}"
+            )
+        return Place(source.address, info)
 
     def _place(self, expr: g.GraphExpr | GlobalVar) -> Place:
         assert not isinstance(expr, GlobalVar)
@@ -467,9 +480,20 @@ def _computed_results(func: Function, roots: Mapping[Path, Root]) -> dict[g.Grap
         made = [memory.call for memory in memories(places)]
         if len(made) == 1 and isinstance(made[0], g.GraphCall) and made[0].op is calls.ALLOC_TENSOR:
             assert root.info is not None
-            if is_base_of(root.info, made[0].struct_info):
+            info = made[0].struct_info
+            assert isinstance(info, si.TensorStructInfo)
+            if calls.same_elements(root.info, info):
                 found.setdefault(made[0], root)
     return found
+
+
+def _elements(info: si.TensorStructInfo) -> si.TensorStructInfo:
+    """Return a tensor of one dimension for the elements of a tensor."""
+    assert info.shape is not None
+    count: PrimExpr = ops.const(1, INT64)
+    for extent in info.shape:
+        count = ops.mul(count, extent)
+    return si.TensorStructInfo([count], info.dtype)
 
 
 def _written(binding: g.Binding) -> g.GraphVar:

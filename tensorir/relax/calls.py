@@ -249,6 +249,13 @@ def view(tensor: GraphExpr, shape: Iterable[PrimExpr | int]) -> GraphCall:
     return GraphCall(VIEW, [tensor, ShapeExpr(shape)])
 
 
+def same_elements(a: TensorStructInfo, b: TensorStructInfo) -> bool:
+    """Say whether tensors are surely of one dtype, and of as many elements."""
+    if a.dtype is None or a.dtype != b.dtype or a.shape is None or b.shape is None:
+        return False
+    return Analyzer().can_prove_equal(_product(a.shape), _product(b.shape))
+
+
 def is_static_int(value: GraphExpr) -> bool:
     """Say whether a value is an integer that is known."""
     return isinstance(value, PrimValue) and isinstance(value.value, IntImm)

@@ -12,7 +12,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.written_parameters import written_parameters
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
-from tensorir.relax.calls import called_graph
+from tensorir.relax.calls import VIEW, called_graph
 from tensorir.relax.function import Function
 from tensorir.rewriting.visit import walk
 
@@ -71,4 +71,6 @@ class _Values:
             return [whole.elements[value.index]] if isinstance(whole, g.Tuple) else [whole]
         if isinstance(value, g.If):
             return [value.true_branch.body, value.false_branch.body]
+        if isinstance(value, g.GraphCall) and value.op is VIEW:
+            return [value.args[0]]
         return []

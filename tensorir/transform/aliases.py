@@ -1,7 +1,8 @@
 """Aliases: the memory that the values of a graph function may lie in.
 
-Tuples, fields, aliases, `match_cast` and `if` make several variables stand for the same memory. A
-value lies in a set of memories (several after an `if`), a tuple has such a set for each field.
+Tuples, fields, aliases, views, `match_cast` and `if` make several variables stand for the same
+memory. A value lies in a set of memories (several after an `if`), a tuple has such a set for each
+field.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tensorir.relax.calls import (
     CALL_PURE_PACKED,
     COPY_INTO,
     PLACE_TENSOR,
+    VIEW,
     CalledGraph,
     called_graph,
     destination_passing,
@@ -124,6 +126,8 @@ class Aliases:
             return _everywhere(info, lambda _: {Memory(Owner.FUNCTION, call)})
         if call.op in (ALLOC_STORAGE, COPY_INTO):
             return NOWHERE
+        if call.op is VIEW:
+            return self.of(call.args[0])
         graph = called_graph(call)
         if graph is not None:
             return self._result_of_graph(graph, info)

@@ -17,8 +17,10 @@ from tensorir.relax.calls import (
     called_graph,
     copy_into,
     destination_passing,
+    view,
 )
 from tensorir.relax.function import Function
+from tensorir.relax.relations import is_base_of
 from tensorir.relax.struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.aliases import Memory, Owner, Places, memories
@@ -106,15 +108,23 @@ class _Lowering(GraphRewriter):
         return plain
 
     def _tensor(self, memory: Memory, var: g.GraphVar, bindings: list[g.Binding]) -> g.GraphVar:
-        """Return the variable of a memory: `var`, which is allocated, or one that is there."""
+        """Return the variable of a memory: `var`, which is allocated, or one that is there.
+
+        One that is there is of other extents, perhaps, and `var` is then a view of it.
+        """
         place = self._decided.place(memory)
         found = self._tensors.get(place)
+        info = var.struct_info
+        assert isinstance(info, TensorStructInfo)
         if found is None:
-            found = self._tensors[place] = var
-            info = var.struct_info
-            assert isinstance(info, TensorStructInfo)
+            self._tensors[place] = var
             bindings.append(_allocation(var, info))
-        return found
+            return var
+        if is_base_of(found.struct_info, info):
+            return found
+        assert info.shape is not None
+        bindings.append(g.VarBinding(var, view(found, info.shape)))
+        return var
 
     # ---------------------------------------------------------------------------------------- calls
 

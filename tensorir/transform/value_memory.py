@@ -16,9 +16,14 @@ from tensorir.function import IRModule
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.call_graph import callees_first
-from tensorir.relax.calls import FRESH, DestinationPassing, called_graph, destination_passing
+from tensorir.relax.calls import (
+    FRESH,
+    DestinationPassing,
+    called_graph,
+    destination_passing,
+    same_elements,
+)
 from tensorir.relax.function import Function, graph_functions
-from tensorir.relax.relations import is_base_of
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, leaves
 from tensorir.transform.aliases import (
     Aliases,
@@ -124,7 +129,7 @@ class ValueMemory:
         made, tensor = self._made.get(source, (None, None))
         if made is not branch or tensor is None or source in self.aliases.kept:
             return False
-        if not (is_base_of(info, tensor) and is_base_of(tensor, info)):
+        if not same_elements(info, tensor):
             return False
         self._place[source] = memory
         return True
