@@ -213,10 +213,26 @@ class LibraryOperator(DeclaredOperator):
 def library_function(name: str) -> Callable[..., Any] | None:
     """Return the function that a library call of an operator names, None for another name."""
     operator = name.removeprefix(LIBRARY_PREFIX)
-    if operator == name or not Operator.exists(operator):
+    known = operator != name and Operator.exists(operator)
+    if name in _HIGHER_ORDER:
+        return _HIGHER_ORDER[name]
+    if not known:
         return None
     found = Operator.get(operator)
     return found.run if isinstance(found, LibraryOperator) else None
+
+
+def higher_order(name: str) -> Callable[[F], F]:
+    """Make a function known that takes graph functions: no operator, but called as a library's."""
+
+    def declare(function: F) -> F:
+        _HIGHER_ORDER[LIBRARY_PREFIX + name] = function
+        return function
+
+    return declare
+
+
+_HIGHER_ORDER: Final[dict[str, Callable[..., Any]]] = {}
 
 
 def operator(name: str, dimension_order: DimensionOrder | None = None) -> Callable[[F], F]:
