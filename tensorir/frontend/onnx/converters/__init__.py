@@ -1,15 +1,12 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `control_flow`, `conversions`, `elementwise`.
+The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`, `elementwise`,
+`images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`, `shapes`.
 """
 
-from tensorir.frontend.onnx.converters import control_flow, conversions, elementwise
-
-__all__ = ["control_flow", "conversions", "elementwise"]
-The modules: `activations`, `conversions`, `convolutions`, `creation`, `elementwise`, `images`,
-`indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`, `shapes`.
 from tensorir.frontend.onnx.converters import (
     activations,
+    control_flow,
     conversions,
     convolutions,
     creation,
@@ -22,8 +19,10 @@ from tensorir.frontend.onnx.converters import (
     reductions,
     shapes,
 )
+
 __all__ = [
     "activations",
+    "control_flow",
     "conversions",
     "convolutions",
     "creation",
