@@ -11,6 +11,7 @@ from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.define_pass import FunctionPass
@@ -127,6 +128,4 @@ def _key(value: object) -> Hashable:
     if isinstance(value, g.Constant):
         data = value.data
         return data.shape, str(data.dtype), data.ravel()[:SAMPLE].tobytes()
-    if isinstance(value, g.GraphVar) or not isinstance(value, g.GraphExpr):
-        return value  # type: ignore[return-value]
-    return type(value)
+    return id(value) if isinstance(value, (g.GraphVar, Operator)) else type(value).__name__
