@@ -48,6 +48,11 @@ def without_history() -> Iterator[None]:
         _consulted.reset(token)
 
 
+def is_consulted() -> bool:
+    """Say whether builds schedule programs; not so inside of `without_history`."""
+    return _consulted.get()
+
+
 def with_history(program: Compilable, target: Target) -> Compilable:
     """Return a program with the schedules that are known of its functions.
 

@@ -16,6 +16,7 @@ returns the best `Schedule`. The rooms, in the order in which a search goes thro
 - a `task_scheduler` shares trials among tasks, a `measure_callback` is told of each, and a
   `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
 - `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
+- `networks` tunes whole models, each function as often as it counts;
 - `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
   of logs, and `trials` what was tried, as a table that is explained and drawn.
 
@@ -23,8 +24,10 @@ Each sort of part has an abstract class to derive from, and short names for `cre
 first use. docs/search.md draws the data between them.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from codegen.schedules import Schedules, offer_schedules
 from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from search.measure_callback import MeasureCallback
     from search.measuring.measure_candidate import MeasureCandidate
     from search.mutator import Mutator
+    from search.networks.extract_tasks import ExtractedTask, extract_tasks
     from search.postproc import Postproc
     from search.random_search import random_search
     from search.reports.profiler import Profiler
@@ -89,6 +93,7 @@ __all__ = [
     "DatabaseError",
     "DesignSpace",
     "EvaluatorConfig",
+    "ExtractedTask",
     "FeatureExtractor",
     "FoundSchedule",
     "History",
@@ -120,6 +125,7 @@ __all__ = [
     "derived_object",
     "design_spaces",
     "explain",
+    "extract_tasks",
     "feature_extractor",
     "find_schedule",
     "find_schedules",
@@ -147,3 +153,12 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = names_on_use(__name__)
+
+
+def _default_schedules() -> Schedules:
+    """Return what makes schedules of kernels without a record."""
+    made: Schedules = import_module("search.dispatch.default_schedules").DefaultSchedules()
+    return made
+
+
+offer_schedules(_default_schedules)

@@ -7,15 +7,16 @@ from typing import Any
 
 from codegen.compile import compile_functions
 from codegen.errors import CodegenError
-from codegen.history import with_history
 from codegen.runtime.module import Module
+from codegen.schedules import Schedules
 from codegen.target import Target, as_target
 from codegen.vm import program as p
 from codegen.vm.constants import ConstantPool
 from codegen.vm.executable import Executable
+from codegen.vm.kernel_schedules import only_reached, with_schedules
 from codegen.vm.translate import Translation
 from tensorir import transform
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import IRModule
 from tensorir.recursion import any_depth
 from tensorir.relax.call_graph import callees_first
 from tensorir.relax.expr import GraphVar
@@ -29,16 +30,20 @@ def vm_build(
     target: str | Mapping[str, Any] | Target | None = None,
     params: Mapping[str | GraphVar, Any] | None = None,
     *,
+    database: Schedules | None = None,
+    default_schedules: bool = True,
     guard_pages: bool = False,
 ) -> Executable:
     """Compile a module with graph functions; `target` defaults to the current one, else this CPU.
 
     `params` are bound to parameters of `main` first. A graph function that calls only kernels, over
     tensors of fixed shapes, becomes one function of machine code; others become steps. Tensor
-    functions that no graph function calls are left out; those of which the current database knows a
-    schedule are built with it, as in `codegen.build`. A schedule may read constants in a layout of
-    its own: they are brought there now, not in each call. With `guard_pages` arguments, results and
-    temporaries of every call end where memory without access begins.
+    functions that no graph function calls are left out. Those of which `database`, or else the
+    current one, knows a schedule are built with it; others get a default schedule, unless
+    `default_schedules` is False, they are small, or somebody has scheduled them. A schedule may
+    read constants in a layout of its own: they are brought there now, not in each call. With
+    `guard_pages` arguments, results and temporaries of every call end where memory without access
+    begins.
 
     Raises CodegenError for a module without graph functions, for one without a compiled form, and
     what verification, binding and lowering raise.
@@ -56,33 +61,9 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
-    reached = transform.DeadCodeElimination(list(mod.graph_funcs()))(_with_internal_kernels(mod))
-    packed = transform.SplitLayoutRewritePreproc()(_with_known_schedules(reached, chosen))
+    scheduled = with_schedules(only_reached(mod), chosen, database, make_missing=default_schedules)
+    packed = transform.SplitLayoutRewritePreproc()(scheduled)
     return compile_lowered(transform.lower_graph(packed), chosen, guard_pages=guard_pages)
-
-
-def _with_known_schedules(mod: IRModule, target: Target) -> IRModule:
-    """Return the module with the schedules that are known of its functions.
-
-    They are looked up as functions whose constants may have any layout. Where none is found, the
-    functions stay as they are.
-    """
-    told = transform.AttachAttrLayoutFreeBuffers(constants_only=True)
-    asked = told(transform.simplify_graph(mod))
-    scheduled = with_history(asked, target)
-    assert isinstance(scheduled, IRModule)
-    return mod if scheduled is asked else scheduled
-
-
-def _with_internal_kernels(mod: IRModule) -> IRModule:
-    """Return the module with tensor functions that only its graph functions call."""
-    functions = {
-        name: func.without_attr("global_symbol")
-        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
-        else func
-        for name, func in mod.functions.items()
-    }
-    return IRModule(functions, mod.attrs)
 
 
 def compile_lowered(

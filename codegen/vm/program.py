@@ -166,12 +166,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class CallLibrary:
-    """A library function on the values of registers; what it returns has to match `result`."""
+    """A library function on the values of registers; what it returns has to match `result`.
+
+    `graphs` are graph functions by their positions among the arguments; the registers are those of
+    the others.
+    """
 
     function: str
     arguments: tuple[int, ...]
     result: Pattern | None
     binding: str
+    graphs: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class Translation(SuiteWriter):
         if call.op is calls.CALL_PURE_PACKED:
             return self._library(call.args[0], call.args[1:], call)  # type: ignore[arg-type]
         if isinstance(call.op, g.ExternFunc):
-            return self._library(call.op, call.args, call)  # type: ignore[arg-type]
+            return self._library(call.op, call.args, call)
         if isinstance(call.op, GlobalVar):
             callee = self._mod.functions.get(call.op.name)
             if isinstance(callee, PrimFunc):
@@ -314,9 +314,11 @@ class Translation(SuiteWriter):
         return ()
 
     def _library(
-        self, function: g.ExternFunc, args: Sequence[g.GraphExpr], call: g.GraphCall
+        self, function: g.ExternFunc, args: Sequence[g.GraphExpr | GlobalVar], call: g.GraphCall
     ) -> Value:
-        registers = tuple(self._hold(self._value(arg)) for arg in args)
+        graphs = tuple((k, a.name) for k, a in enumerate(args) if isinstance(a, GlobalVar))
+        values = (arg for arg in args if not isinstance(arg, GlobalVar))
+        registers = tuple(self._hold(self._value(arg)) for arg in values)
         pattern: p.Pattern | None = None
         value: Value = ()
         place = f"{self._name}: {self._binding} = {function.symbol}"
@@ -324,7 +326,7 @@ class Translation(SuiteWriter):
         if not si.is_void(call.struct_info):
             pattern, value = self._layout.expect(self._binding, call.struct_info)
             self._own.update(v.address.root for v in places_of(value))
-        self._step(p.CallLibrary(function.symbol, registers, pattern, place))
+        self._step(p.CallLibrary(function.symbol, registers, pattern, place, graphs))
         return value
 
     def _graph_call(self, var: g.GraphVar, name: str, callee: Function, call: g.GraphCall) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from itertools import takewhile
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from search.builder import Builder
     from search.database.records import TuningRecord, Workload
     from search.runner import Runner
-    from tensorir.function import IRModule
+    from tensorir.function import IRModule, PrimFunc
 
 
 class Entered(ABC):
@@ -303,6 +303,18 @@ class Database(Entered):
     def as_database(self) -> Database:
         """Return the database itself."""
         return self
+
+    def schedules_of(
+        self, functions: Mapping[str, PrimFunc], target: Target
+    ) -> dict[str, PrimFunc]:
+        """Return the scheduled forms of those functions that a schedule is found of, by name.
+
+        A function without records gets the schedule of a program with shorter loops, if there are
+        records of one; a `History` has other options.
+        """
+        history = import_module("search.dispatch.history").History(self, include_compatible=True)
+        found: dict[str, PrimFunc] = history.schedules_of(functions, target)
+        return found
 
 
 PyDatabase = Database

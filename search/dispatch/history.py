@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TypedDict, Unpack
 
 from codegen import Target
@@ -75,6 +76,13 @@ class History(Entered):
         )
         say_if_missing(self.database, mod, target, workload_name, found)
         return found
+
+    def schedules_of(
+        self, functions: Mapping[str, PrimFunc], target: Target
+    ) -> dict[str, PrimFunc]:
+        """Return the scheduled forms of those functions that a schedule is found of, by name."""
+        found = {name: _found(name, func, self, target) for name, func in functions.items()}
+        return {name: schedule[1] for name, schedule in found.items() if schedule is not None}
 
 
 class _Remembered(Sampler):

@@ -233,7 +233,11 @@ class _Graph:
                 f"{self._calls[-1]} calls {name}, but the library has {sorted(self._library)}"
             )
         kept = len(args) - written
+        args = [self._calling(arg.name) if isinstance(arg, GlobalVar) else arg for arg in args]
         return function(*[_copied(arg) for arg in args[:kept]], *args[kept:])
+
+    def _calling(self, name: str) -> Callable[..., Any]:
+        return lambda *args: self.call(name, args)
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: DataType) -> NDArray[Any]:

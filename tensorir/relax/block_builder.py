@@ -219,6 +219,10 @@ class BlockBuilder:
         """Return the value that a variable is bound to; None for a parameter."""
         return self._open("lookup_binding").values.get(var)
 
+    def is_visible(self, value: GraphExpr) -> bool:
+        """Say whether a value can be used here: a variable of a branch only inside of it."""
+        return self._open("is_visible").is_visible(value)
+
     # ---------------------------------------------------------------------------------- expressions
 
     def call_te(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from tensorir.function import BaseFunc, IRModule, PrimFunc
@@ -11,17 +12,42 @@ from tensorir.relax.function import Function, graph_functions
 from tensorir.rewriting.visit import walk
 
 
+def call_sites(func: BaseFunc | None) -> Counter[str]:
+    """Return how often a function names each other one, in their order; unknown kinds name none.
+
+    Each place counts once, whether it runs or not.
+    """
+    found: Counter[str] = Counter()
+    if isinstance(func, (Function, PrimFunc)):
+        for node in walk(func.body):
+            if isinstance(node, Call):
+                node = node.op  # type: ignore[assignment]
+            if isinstance(node, GlobalVar):
+                found[node.name] += 1
+    return found
+
+
 def callees(func: BaseFunc | None) -> list[str]:
     """Return the functions that a function names, each once, in order; none of an unknown kind."""
-    if not isinstance(func, (Function, PrimFunc)):
-        return []
-    found: dict[str, None] = {}
-    for node in walk(func.body):
-        if isinstance(node, (Call, GraphCall)):
-            node = node.op  # type: ignore[assignment]
-        if isinstance(node, GlobalVar):
-            found[node.name] = None
-    return list(found)
+    return list(call_sites(func))
+
+
+def run_counts(functions: Mapping[str, BaseFunc]) -> Counter[str]:
+    """Return how often each function runs when each that no other one names runs once.
+
+    Calls count through those of graph functions, and both branches of an `If` do. A call that
+    closes a cycle does not: how often a loop runs is not known.
+    """
+    sites = {name: call_sites(func) for name, func in functions.items()}
+    order = callees_first(functions)
+    places = {name: place for place, name in enumerate(order)}
+    runs: Counter[str] = Counter()
+    for name in reversed(order):
+        runs[name] = runs[name] or 1
+        for callee, count in sites[name].items():
+            if places.get(callee, places[name]) < places[name]:
+                runs[callee] += runs[name] * count
+    return runs
 
 
 def called(functions: Mapping[str, BaseFunc]) -> set[str]:
@@ -32,15 +58,15 @@ def called(functions: Mapping[str, BaseFunc]) -> set[str]:
 def reached(functions: Mapping[str, BaseFunc], names: Iterable[str]) -> list[str]:
     """Return these functions and those that they call, through others too, unknown ones included.
 
-    A function comes before those that are reached through it only.
+    A function is followed by those that it calls, in their order, as far as they are new.
     """
     found: dict[str, None] = {}
-    waiting = [*names]
+    waiting = [*names][::-1]
     while waiting:
         name = waiting.pop()
         if name not in found:
             found[name] = None
-            waiting += callees(functions.get(name))
+            waiting += callees(functions.get(name))[::-1]
     return list(found)
 
 

@@ -67,8 +67,9 @@ def kernel_of(
 
 
 class Outputs(NamedTuple):
-    """The shapes and dtypes of what a formula gives, and whether it gives a list."""
+    """The tensors that a formula gives, their shapes and dtypes, and whether it gives a list."""
 
+    tensors: list[Tensor]
     infos: list[tuple[list[PrimExpr], DataType]]
     is_list: bool
 
@@ -76,7 +77,8 @@ class Outputs(NamedTuple):
 def outputs_of(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Outputs:
     """Return what `fn(**kwargs)` gives, for arguments as those of `kernel_of`."""
     result = _Inputs(lambda value: value).applied(fn, (), kwargs)
-    return Outputs(_infos(_tensors(result)), isinstance(result, (list, tuple)))
+    tensors = _tensors(result)
+    return Outputs(tensors, _infos(tensors), isinstance(result, (list, tuple)))
 
 
 def _infos(outputs: Sequence[Tensor]) -> list[tuple[list[PrimExpr], DataType]]:

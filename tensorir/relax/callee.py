@@ -49,6 +49,8 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.Stru
     if isinstance(op, Operator):
         if op is CALL_TIR or op is CALL_TIR_INPLACE:
             check_call_tir(call, _tensor_function(call, functions, place), place)
+        else:
+            _check_function_arguments(call, functions, place)
         return op.infer(call.args, call.attrs, call.sinfo_args)  # type: ignore[arg-type]
     if isinstance(op, GlobalVar):
         return _result_of_named(call, op.name, _named(op, functions, place), place)
@@ -58,6 +60,7 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.Stru
             result = _result_of_named(call, op.name, known, place)
             return call.sinfo_args[0] if call.sinfo_args else result
     written_last(call)  # raises for a call that cannot be
+    _check_function_arguments(call, functions, place)
     return call.sinfo_args[0] if call.sinfo_args else call.struct_info
 
 
@@ -117,9 +120,16 @@ def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None
     """Say whether a call only gives a value, so that it may be dropped, repeated or moved.
 
     A graph function is called pure if it is declared so and nothing that it calls has effects;
-    those `entered` count as pure, because they are asked for already.
+    those `entered` count as pure, because they are asked for already. A library function may call
+    the graph functions that it is given.
     """
     op, entered = call.op, set() if entered is None else entered
+    if op not in (CALL_TIR, CALL_TIR_INPLACE):
+        given = (arg for arg in call.args if isinstance(arg, GlobalVar))
+        if not all(
+            is_pure_call(GraphCall(f, (), struct_info=si.OBJECT), functions, entered) for f in given
+        ):
+            return False
     if isinstance(op, Operator):
         return op.pure
     known: BaseFunc | si.StructInfo = si.VOID
@@ -194,6 +204,20 @@ def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimF
             f"call it as it is: {gvar.name}(...)"
         )
     return func
+
+
+def _check_function_arguments(call: GraphCall, functions: Functions, place: str) -> None:
+    """Check that functions given to a library function are graph functions, else IRTypeError."""
+    for arg in call.args:
+        if not isinstance(arg, GlobalVar):
+            continue
+        func = _named(arg, functions, place)
+        if not isinstance(func, (Function, si.FuncStructInfo)):
+            raise IRTypeError(
+                _at(place)
+                + f'"{arg.name}" is a tensor function, and a library function is given graph '
+                "functions; write one that calls it by R.call_tir"
+            )
 
 
 def _result_of_named(

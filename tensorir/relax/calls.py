@@ -168,22 +168,29 @@ def call_dps_packed(
 
 def call_packed(
     func: str | ExternFunc,
-    *args: GraphExpr,
+    *args: GraphExpr | GlobalVar,
     sinfo_args: StructInfo | Sequence[StructInfo] = (),
     num_outputs: int | None = None,
 ) -> GraphCall:
     """Return the call of a library function that returns its result; it may have effects.
 
-    With `num_outputs` it does nothing but write to so many last arguments.
+    With `num_outputs` it does nothing but write to so many last arguments. Graph functions may be
+    arguments, as of `call_pure_packed`.
     """
     attrs = None if num_outputs is None else {NUM_OUTPUTS: num_outputs}
     return GraphCall(_extern(func), args, attrs, _infos(sinfo_args))
 
 
 def call_pure_packed(
-    func: str | ExternFunc, *args: GraphExpr, sinfo_args: StructInfo | Sequence[StructInfo] = ()
+    func: str | ExternFunc,
+    *args: GraphExpr | GlobalVar,
+    sinfo_args: StructInfo | Sequence[StructInfo] = (),
 ) -> GraphCall:
-    """Return the call of a library function that returns its result and has no effect."""
+    """Return the call of a library function that returns its result and has no effect.
+
+    A graph function of the module may be an argument: the library function is given a function
+    that calls it.
+    """
     return GraphCall(CALL_PURE_PACKED, [_extern(func), *args], None, _infos(sinfo_args))
 
 

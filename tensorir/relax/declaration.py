@@ -29,6 +29,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax.call_te import outputs_of
 from tensorir.relax.calls import call_pure_packed
+from tensorir.relax.dimension_order import DimensionOrder
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, StringValue, Tuple
 from tensorir.relax.operator import LIBRARY_PREFIX, Operator
 from tensorir.relax.relations import known_by
@@ -40,6 +41,7 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
 )
 from tensorir.rewriting.visit import collect_vars
+from tensorir.te.elementwise import maps_elements
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,9 +88,19 @@ class DeclaredOperator(Operator):
 
 
 class FormulaOperator(DeclaredOperator):
-    """An operator that is a formula over te tensors."""
+    """An operator that is a formula over te tensors.
 
-    __slots__ = ()
+    `dimension_order` says how it goes on with dimensions in another order, None if it cannot or if
+    it maps elements.
+    """
+
+    __slots__ = ("dimension_order",)
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], dimension_order: DimensionOrder | None = None
+    ) -> None:
+        super().__init__(name, function)
+        self.dimension_order = dimension_order
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
         """Return the shapes and dtypes of the tensors that the formula gives.
@@ -114,6 +126,14 @@ class FormulaOperator(DeclaredOperator):
             return result
         sizes = [v for v in collect_vars(result) if v not in unknown]
         return known_by(result, sizes)
+
+    def is_elementwise(self, call: GraphCall) -> bool:
+        """Say whether an element of the result is made of the elements at its place in operands.
+
+        Operands may be stretched. The answer is read from the formula.
+        """
+        arguments = self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
+        return maps_elements(outputs_of(self.function, self.formula_arguments(arguments)).tensors)
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the formula: constant numbers that may be, are plain numbers."""
@@ -193,17 +213,37 @@ class LibraryOperator(DeclaredOperator):
 def library_function(name: str) -> Callable[..., Any] | None:
     """Return the function that a library call of an operator names, None for another name."""
     operator = name.removeprefix(LIBRARY_PREFIX)
-    if operator == name or not Operator.exists(operator):
+    known = operator != name and Operator.exists(operator)
+    if name in _HIGHER_ORDER:
+        return _HIGHER_ORDER[name]
+    if not known:
         return None
     found = Operator.get(operator)
     return found.run if isinstance(found, LibraryOperator) else None
 
 
-def operator(name: str) -> Callable[[F], F]:
-    """Declare an operator by a formula over te tensors; `name` is without `relax.`."""
+def higher_order(name: str) -> Callable[[F], F]:
+    """Make a function known that takes graph functions: no operator, but called as a library's."""
 
     def declare(function: F) -> F:
-        FormulaOperator(name, function).added()
+        _HIGHER_ORDER[LIBRARY_PREFIX + name] = function
+        return function
+
+    return declare
+
+
+_HIGHER_ORDER: Final[dict[str, Callable[..., Any]]] = {}
+
+
+def operator(name: str, dimension_order: DimensionOrder | None = None) -> Callable[[F], F]:
+    """Declare an operator by a formula over te tensors; `name` is without `relax.`.
+
+    `dimension_order` is a rule of `tensorir.relax.dimension_order`, for one whose attributes count
+    or name dimensions.
+    """
+
+    def declare(function: F) -> F:
+        FormulaOperator(name, function, dimension_order).added()
         return function
 
     return declare

@@ -3,10 +3,12 @@
 An annotation decides what a parameter is:
 
     Tensor, GraphExpr, ndarray    an operand: a tensor
-    Tensor | PrimExpr             an operand; a constant number is passed as a number
+    Tensor | PrimExpr             an operand; a constant number is passed as a number. A plain one
+                                  has the dtype of the first tensor among such operands, or of all
     Sequence[Tensor]              an operand: a tuple of tensors
     Sequence[PrimExpr]            an operand: a shape, of numbers or symbolic sizes
     PrimExpr                      an operand: a number, perhaps symbolic
+    DTypeName                     an attribute: the name of a dtype
     anything else                 an attribute: int, float, bool, str, Literal, sequences of them
 
 `| None` makes it optional. Operands are the arguments of a `GraphCall` (an empty tuple stands for
@@ -20,11 +22,23 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, StringImm
 from tensorir.relax.expr import (
     Constant,
@@ -38,6 +52,9 @@ from tensorir.relax.expr import (
 )
 from tensorir.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo, is_void
 from tensorir.te.tensor import Tensor
+
+DTypeName: TypeAlias = Annotated[str, DataType]
+"""The annotation of an attribute that is a dtype."""
 
 ABSENT: Final = Tuple(())
 """What stands for an optional operand that is not given, where another one follows."""
@@ -75,7 +92,7 @@ class Signature:
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.name = name
-        hints = get_type_hints(function)
+        hints = get_type_hints(function, include_extras=True)
         self.parameters = tuple(
             _parameter(name, p, hints[p.name])
             for p in inspect.signature(function).parameters.values()
@@ -91,7 +108,8 @@ class Signature:
         Raises IRTypeError for what is missing, superfluous or of another kind.
         """
         given = self._by_name(args, kwargs)
-        dtype = _common_dtype(given.values())
+        beside = [given[p.name] for p in self.operands if p.kind is Kind.VALUE and p.name in given]
+        dtype = _common_dtype(beside) or _common_dtype(given.values())
         operands: list[GraphExpr] = []
         for p in self.operands:
             value = given.get(p.name, None if p.required else p.default)
@@ -241,7 +259,7 @@ def _is_absent(value: Any) -> bool:
 
 
 def _common_dtype(values: Any) -> str | None:
-    """Return the dtype of the first tensor among the arguments, which plain numbers take over."""
+    """Return the dtype of the first tensor among the values, which plain numbers take over."""
     for value in values:
         if isinstance(value, (tuple, list)):
             found = _common_dtype(value)
@@ -357,6 +375,8 @@ def _converted(hint: Any, value: Any) -> Any:
         return next(iter([*same, *(v for v in exact if v is not _NO)]), _NO)
     if origin is Literal:
         return value if value in get_args(hint) else _NO
+    if origin is Annotated:
+        return _dtype_name(value)
     if origin is Sequence or origin is tuple:
         if not isinstance(value, tuple):
             return _NO
@@ -375,12 +395,21 @@ def _converted(hint: Any, value: Any) -> Any:
     return value if hint is NoneType and value is None else _NO
 
 
+def _dtype_name(value: Any) -> Any:
+    try:
+        return str(DataType(value)) if isinstance(value, str) else _NO
+    except ValueError:
+        return _NO
+
+
 def _words(hint: Any) -> str:
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return " or ".join(map(_words, get_args(hint)))
     if origin is Literal:
         return "one of " + ", ".join(map(repr, get_args(hint)))
+    if origin is Annotated:
+        return "a dtype such as 'float32'"
     if origin is Sequence:
         return f"a list of {_words(get_args(hint)[0])}"
     return "None" if hint is NoneType else str(getattr(hint, "__name__", hint))

@@ -6,7 +6,10 @@ from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.transform.convert_layout import ConvertLayout
+from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
+from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.default_pipeline import default_pipeline
 from tensorir.transform.define_pass import (
     FunctionPass,
@@ -43,7 +46,10 @@ __all__ = [
     "BindParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "ConvertLayout",
+    "ConvertToDataflow",
     "DeadCodeElimination",
+    "DecomposeOps",
     "EliminateCommonSubexpr",
     "FoldConstant",
     "FunctionPass",

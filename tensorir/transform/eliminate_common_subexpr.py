@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule
@@ -11,7 +11,6 @@ from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
-from tensorir.relax.operator import Operator
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.define_pass import FunctionPass
@@ -113,7 +112,7 @@ def _leaves(value: object) -> list[object]:
     return [value]
 
 
-def _key(value: object) -> Hashable:
+def _key(value: Any) -> Hashable:
     """Return something that equal values have in common, and few others."""
     if isinstance(value, g.GraphCall):
         return (_key(value.op), *map(_key, value.args))
@@ -128,4 +127,6 @@ def _key(value: object) -> Hashable:
     if isinstance(value, g.Constant):
         data = value.data
         return data.shape, str(data.dtype), data.ravel()[:SAMPLE].tobytes()
-    return id(value) if isinstance(value, (g.GraphVar, Operator)) else type(value).__name__
+    if isinstance(value, g.GraphExpr) and not isinstance(value, g.GraphVar):
+        return type(value).__name__
+    return value

@@ -8,18 +8,12 @@ from typing import TypeAlias
 from tensorir.function import IRModule
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
-from tensorir.relax.declaration import (
-    CompositeOperator,
-    DeclaredOperator,
-    FormulaOperator,
-    LibraryOperator,
-)
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.declaration import DeclaredOperator, FormulaOperator, LibraryOperator
+from tensorir.relax.function import graph_functions
 from tensorir.relax.struct_info import TupleStructInfo
-from tensorir.rewriting.visit import walk
+from tensorir.transform.decompose_ops import Decomposing, has_operators
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.pass_context import PassContext
-from tensorir.transform.rebuild_graph import GraphRebuilder
 
 Legalize: TypeAlias = "Callable[[BlockBuilder, g.GraphCall], g.GraphExpr]"
 """Gives what stands for the call of an operator: the call itself if it is to stay."""
@@ -42,19 +36,12 @@ class LegalizeOps(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module without operators; `mod` itself if there are none."""
-        if not any(map(_has_operators, graph_functions(mod).values())):
+        if not any(map(has_operators, graph_functions(mod).values())):
             return mod
         return _Legalizing(mod, self.custom).rebuilt()
 
 
-def _has_operators(func: Function) -> bool:
-    return any(
-        isinstance(node, g.GraphCall) and isinstance(node.op, DeclaredOperator)
-        for node in walk(func.body)
-    )
-
-
-class _Legalizing(GraphRebuilder):
+class _Legalizing(Decomposing):
     def __init__(self, mod: IRModule, custom: Mapping[str, Legalize]) -> None:
         super().__init__(mod)
         self._custom = custom
@@ -68,12 +55,13 @@ class _Legalizing(GraphRebuilder):
             instead = self._custom[op.short_name](self.builder, value)
             if instead is not value:
                 return self.emitted(instead)
-        if isinstance(op, CompositeOperator):
-            return self.emitted(op.expression(op.signature.arguments(value.args, value.attrs)))  # type: ignore[arg-type]
         if isinstance(op, LibraryOperator):
             return op.library_call(value)
-        assert isinstance(op, FormulaOperator)
-        return self._kernel_call(op, value)
+        return (
+            self._kernel_call(op, value)
+            if isinstance(op, FormulaOperator)
+            else super().value(value)
+        )
 
     def _kernel_call(self, op: FormulaOperator, call: g.GraphCall) -> g.GraphExpr:
         arguments = op.formula_arguments(op.signature.arguments(call.args, call.attrs))  # type: ignore[arg-type]

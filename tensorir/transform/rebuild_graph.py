@@ -39,6 +39,10 @@ class GraphRebuilder:
         """Return what a variable is bound to in place of a value, whose parts are new already."""
         return value
 
+    def plain(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return what stands for a result, a condition or the value of a cast."""
+        return value
+
     def emitted(self, expr: g.GraphExpr) -> g.GraphExpr:
         """Return an expression whose nested parts are emitted, each by way of `value`."""
         memo: dict[g.GraphExpr, g.GraphExpr] = {}
@@ -80,7 +84,7 @@ class GraphRebuilder:
                     self._bindings(block)
             else:
                 self._bindings(block)
-        return self._variables(suite.body)
+        return self.plain(self._variables(suite.body))
 
     def _bindings(self, block: g.BindingBlock) -> None:
         for binding in block.bindings:
@@ -90,11 +94,11 @@ class GraphRebuilder:
         name, value = binding.var.name, binding.value
         if isinstance(binding, g.MatchCast):
             return self.builder.match_cast(
-                self._variables(value), self._variables(binding.struct_info), name
+                self.plain(self._variables(value)), self._variables(binding.struct_info), name
             )
         if isinstance(value, g.If):
             return self.builder.emit_if(
-                self._variables(value.cond),
+                self.plain(self._variables(value.cond)),
                 lambda: self._suite(value.true_branch),
                 lambda: self._suite(value.false_branch),
                 name,

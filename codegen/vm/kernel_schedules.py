@@ -1,0 +1,110 @@
+"""The kernels of a module with graph functions: how their schedules are looked up, or made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from codegen.errors import CodegenError
+from codegen.history import can_be_scheduled, is_consulted, with_history
+from codegen.schedules import Schedules, default_schedules
+from codegen.target import Target
+from tensorir import transform
+from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import For, ForKind, Stmt
+from tensorir.rewriting.visit import children, statements
+
+_SMALL: Final = 4096
+"""A kernel of fewer iterations takes some microseconds as it is, and a tenth of a second to be
+scheduled."""
+
+
+def as_looked_up(mod: IRModule) -> IRModule:
+    """Return a module with its tensor functions as `vm_build` asks for their schedules.
+
+    Left out is what no graph function reaches. Graph functions are simplified, so that it is known
+    which arguments are constants; the functions that take those are told that they may have any
+    layout. A search that is to answer a build tunes the functions of this module. One without graph
+    functions stays as it is.
+    """
+    return _told(only_reached(mod)) if mod.graph_funcs() else mod
+
+
+def only_reached(mod: IRModule) -> IRModule:
+    """Return a module with its graph functions and what they reach, by which alone it is called."""
+    functions = {
+        name: func.without_attr("global_symbol")
+        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
+        else func
+        for name, func in mod.functions.items()
+    }
+    graphs = list(mod.graph_funcs())
+    return transform.DeadCodeElimination(graphs)(IRModule(functions, mod.attrs))
+
+
+def with_schedules(
+    mod: IRModule,
+    target: Target,
+    database: Schedules | None = None,
+    *,
+    make_missing: bool = True,
+) -> IRModule:
+    """Return a module with schedules of its functions.
+
+    They are those that `database` has, without one those of the current history; with
+    `make_missing` the default schedules of other functions that take longer than a few
+    microseconds and that nobody has scheduled by hand. Functions are looked up as ones whose
+    constants may have any layout. Where nothing is found, they stay as they are.
+
+    CodegenError for a database that knows no schedules.
+    """
+    if database is not None and not isinstance(database, Schedules):
+        raise CodegenError(
+            f"database has schedules of kernels, got {type(database).__name__}; open the directory "
+            "of a search by search.database.JSONDatabase(work_dir=...)"
+        )
+    asked = _told(mod)
+    scheduled = asked
+    if database is not None:
+        functions = {n: f for n, f in asked.prim_funcs().items() if can_be_scheduled(f)}
+        scheduled = _with(asked, database.schedules_of(functions, target))
+    else:
+        known = with_history(asked, target)
+        assert isinstance(known, IRModule)
+        scheduled = known
+    if make_missing and is_consulted():
+        missing = {n: f for n, f in scheduled.prim_funcs().items() if _is_left_to_us(f)}
+        if missing:
+            scheduled = _with(scheduled, default_schedules().schedules_of(missing, target))
+    return mod if scheduled is asked else scheduled
+
+
+def _told(mod: IRModule) -> IRModule:
+    told = transform.AttachAttrLayoutFreeBuffers(constants_only=True)
+    return told(transform.simplify_graph(mod))
+
+
+def _with(mod: IRModule, found: Mapping[str, PrimFunc]) -> IRModule:
+    return IRModule({**mod.functions, **found}, mod.attrs) if found else mod
+
+
+def _is_left_to_us(func: PrimFunc) -> bool:
+    """Say whether a function is as it was made, and runs long enough to matter."""
+    if not can_be_scheduled(func):
+        return False
+    loops = [node for node in statements(func.body) if isinstance(node, For)]
+    if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
+        return False
+    return _iterations(func.body) >= _SMALL
+
+
+def _iterations(node: Node) -> float:
+    """Return how many innermost statements run; infinitely many where a size is not known."""
+    inside = [child for child in children(node) if isinstance(child, Stmt)]
+    count = sum(map(_iterations, inside)) if inside else 1.0
+    if isinstance(node, For):
+        count *= node.extent.value if isinstance(node.extent, IntImm) else math.inf
+    return count

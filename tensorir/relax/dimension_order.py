@@ -1,0 +1,73 @@
+"""How operators go on with tensors whose dimensions are held in another order.
+
+An operator that counts or names dimensions in its attributes declares which:
+
+    @operator("concat", dimension_order=axes("axis"))
+    @operator("nn.max_pool2d", dimension_order=layout("layout"))
+
+`transform.ConvertLayout` then computes it in the order in which it finds its operands. `order` has
+the dimensions in the order in which they are held: `(0, 2, 3, 1)` for channels last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
+
+if TYPE_CHECKING:
+    from tensorir.relax.expr import GraphCall
+
+DimensionOrder: TypeAlias = "Callable[[GraphCall, tuple[int, ...]], Mapping[str, Any] | None]"
+"""Gives the attributes of a call for operands in an order; its result is in the same order.
+
+None if the call needs operands in the natural order."""
+
+
+def axes(name: str) -> DimensionOrder:
+    """Return the rule of an operator with an attribute of one or several dimensions.
+
+    The rank of the result must be that of the first operand.
+    """
+
+    def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
+        given = call.attrs[name]
+        if given is None or not _keeps_rank(call, len(order)):
+            return None
+        if isinstance(given, int):
+            return {name: order.index(given % len(order))}
+        return {name: tuple(sorted(order.index(axis % len(order)) for axis in given))}
+
+    return rule
+
+
+def per_dimension(name: str) -> DimensionOrder:
+    """Return the rule of an operator with an attribute of as many numbers for each dimension."""
+
+    def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
+        given = call.attrs[name]
+        count = len(given) // len(order)
+        if count * len(order) != len(given) or not _keeps_rank(call, len(order)):
+            return None
+        return {name: tuple(v for k in order for v in given[k * count : (k + 1) * count])}
+
+    return rule
+
+
+def layout(name: str) -> DimensionOrder:
+    """Return the rule of an operator with an attribute of letters such as `NCHW`."""
+
+    def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
+        given = call.attrs[name]
+        if len(given) != len(order):
+            return None
+        return {name: "".join(given[k] for k in order)}
+
+    return rule
+
+
+def _keeps_rank(call: GraphCall, rank: int) -> bool:
+    info = call.struct_info
+    fields = info.elements if isinstance(info, TupleStructInfo) else (info,)
+    return all(isinstance(field, TensorStructInfo) and field.ndim == rank for field in fields)

@@ -1,0 +1,226 @@
+"""Convolutions, and what lies between them, with another order of dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorir.errors import IRValueError
+from tensorir.function import IRModule
+from tensorir.relax import expr as g
+from tensorir.relax import op
+from tensorir.relax.declaration import FormulaOperator
+from tensorir.relax.function import graph_functions
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.rewriting.visit import walk
+from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.pass_context import PassContext
+from tensorir.transform.rebuild_graph import GraphRebuilder
+
+Order: TypeAlias = "tuple[int, ...]"
+"""The dimensions of a tensor, in the order in which it is held."""
+
+CHANNELS_LAST: Final = {
+    "nn.conv1d": ("NWC", "WIO"),
+    "nn.conv2d": ("NHWC", "HWIO"),
+    "nn.conv3d": ("NDHWC", "DHWIO"),
+}
+"""Layouts of data and kernel in which the lanes of a vector are neighbours in memory."""
+
+
+class ConvertLayout(ModulePass):
+    """Brings convolutions into other layouts, and lets what follows them follow.
+
+    Before: y = R.nn.conv2d(x, w)
+            z = R.nn.relu(y)
+    After:  x1 = R.permute_dims(x, axes=(0, 2, 3, 1))
+            y = R.nn.conv2d(x1, w1, data_layout="NHWC", kernel_layout="HWIO")
+            z = R.nn.relu(y)
+            z1 = R.permute_dims(z, axes=(0, 3, 1, 2))     # where it is needed
+
+    `desired_layouts` has the layouts of data and kernel by operator, `CHANNELS_LAST` by default.
+    Element-wise operators follow their operands, and so do those that declare how; any other one
+    gets its operands in the order of before. Constants are brought into their order here.
+    """
+
+    def __init__(self, desired_layouts: Mapping[str, Sequence[str]] = CHANNELS_LAST) -> None:
+        self.desired = {
+            name.removeprefix("relax."): (layouts[0], layouts[1])
+            for name, layouts in desired_layouts.items()
+        }
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with converted functions; `mod` if no operator is to be converted."""
+        functions = graph_functions(mod).values()
+        calls = (node for func in functions for node in walk(func.body))
+        wanted = any(
+            isinstance(node, g.GraphCall)
+            and isinstance(node.op, FormulaOperator)
+            and node.op.short_name in self.desired
+            for node in calls
+        )
+        return _Converting(mod, self.desired).rebuilt() if wanted else mod
+
+
+class _Converting(GraphRebuilder):
+    """Emits functions again; variables may hold their tensor with its dimensions in an order."""
+
+    def __init__(self, mod: IRModule, desired: Mapping[str, tuple[str, str]]) -> None:
+        super().__init__(mod)
+        self._desired = desired
+        self._order_of_value: dict[g.GraphExpr, Order] = {}
+        self._natural: dict[g.GraphVar, g.GraphExpr] = {}
+
+    def value(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return what a variable is bound to in place of a value over variables in any order."""
+        if isinstance(value, g.TupleGetItem):
+            order = self._order(value.tuple_value)
+            return value if order is None else self._held(value, order)
+        if not isinstance(value, g.GraphCall) or not isinstance(value.op, FormulaOperator):
+            return self.plain(value)
+        if value.op.short_name in self._desired:
+            return self._anchored(value, value.op)
+        orders = [order for arg in _tensors(value) if (order := self._order(arg)) is not None]
+        followed = self._following(value, value.op, orders[0]) if orders else None
+        return self.plain(value) if followed is None else followed
+
+    def plain(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return a value with all parts in their natural order."""
+        if isinstance(value, g.GraphVar):
+            order = self._order(value)
+            if order is None:
+                return value
+            if value not in self._natural or not self.builder.is_visible(self._natural[value]):
+                self._natural[value] = self.builder.emit(_permuted(value, _inverse(order)))
+            return self._natural[value]
+        if isinstance(value, g.Tuple):
+            return value.changed(elements=tuple(map(self.plain, value.elements)))
+        if isinstance(value, g.TupleGetItem):
+            return value.changed(tuple_value=self.plain(value.tuple_value))
+        if isinstance(value, g.GraphCall):
+            return value.changed(
+                args=tuple(self.plain(a) if isinstance(a, g.GraphExpr) else a for a in value.args)
+            )
+        return value
+
+    # -------------------------------------------------------------------------------------- holding
+
+    def _held(self, value: g.GraphExpr, order: Order) -> g.GraphExpr:
+        """Return a value, remembering the order of its dimensions."""
+        if order != tuple(range(len(order))):
+            self._order_of_value[value] = order
+        return value
+
+    def _order(self, value: g.GraphExpr) -> Order | None:
+        """Return the order of a variable's dimensions, None for the natural one."""
+        bound = self.builder.lookup_binding(value) if isinstance(value, g.GraphVar) else None
+        return None if bound is None else self._order_of_value.get(bound)
+
+    def _in_order(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
+        """Return an operand that is stretched to tensors in an order; None if it cannot be."""
+        held = self._order(value)
+        if held == order:
+            return value
+        info = self.plain(value).struct_info
+        if not isinstance(info, TensorStructInfo) or not 0 <= info.ndim <= len(order):
+            return None
+        if info.ndim == 0:
+            return value
+        return self._permuted(self._of_rank(self.plain(value), len(order)), order)
+
+    def _of_rank(self, value: g.GraphExpr, rank: int) -> g.GraphExpr:
+        info = value.struct_info
+        assert isinstance(info, TensorStructInfo)
+        missing = rank - info.ndim
+        if missing == 0:
+            return value
+        if isinstance(value, g.Constant):
+            return g.Constant(value.data.reshape((1,) * missing + value.data.shape), info.dtype)
+        return self.builder.emit(op.expand_dims(value, axis=list(range(missing))))
+
+    def _permuted(self, value: g.GraphExpr, order: Order) -> g.GraphExpr:
+        if order == tuple(range(len(order))):
+            return value
+        permuted = _permuted(value, order)
+        return permuted if isinstance(permuted, g.Constant) else self.builder.emit(permuted)
+
+    # ------------------------------------------------------------------------------------ operators
+
+    def _anchored(self, call: g.GraphCall, operator: FormulaOperator) -> g.GraphExpr:
+        """Return an operator in the layout that is wanted of it."""
+        data, kernel = self._desired[operator.short_name]
+        attrs = dict(call.attrs)
+        order = _order_between(attrs["data_layout"], data)
+        x = self._in_order(call.args[0], order)  # type: ignore[arg-type]
+        assert x is not None
+        weight = self.plain(call.args[1])  # type: ignore[arg-type]
+        weight = self._permuted(weight, _order_between(attrs["kernel_layout"], kernel))
+        if attrs.get("out_layout") not in (None, attrs["data_layout"]):
+            return self.plain(call)
+        attrs |= {"data_layout": data, "kernel_layout": kernel, "out_layout": None}
+        return self._held(g.GraphCall(operator, [x, weight, *call.args[2:]], attrs), order)
+
+    def _following(
+        self, call: g.GraphCall, operator: FormulaOperator, order: Order
+    ) -> g.GraphExpr | None:
+        """Return an operator of operands in an order; None if it needs the natural one."""
+        info = call.struct_info
+        if operator.dimension_order is not None:
+            first = call.args[0]
+            assert isinstance(first, g.GraphExpr)
+            attrs = operator.dimension_order(call, order)
+            if attrs is None:
+                return None
+            new = _with_first(call, self._together(first, order), attrs)
+            return None if new is None else self._held(new, order)
+        if not isinstance(info, TensorStructInfo) or info.ndim != len(order):
+            return None
+        if not operator.is_elementwise(call):
+            return None
+        args = [self._in_order(arg, order) for arg in call.args]  # type: ignore[arg-type]
+        if any(arg is None for arg in args):
+            return None
+        return self._held(g.GraphCall(operator, args, call.attrs), order)  # type: ignore[arg-type]
+
+    def _together(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
+        """Return a tensor, or a tuple of tensors of one rank, in an order."""
+        if not isinstance(value, g.Tuple):
+            return self._in_order(value, order)
+        fields = [self._in_order(field, order) for field in value.elements]
+        known = [field for field in fields if field is not None]
+        return g.Tuple(known) if len(known) == len(fields) else None
+
+
+def _with_first(
+    call: g.GraphCall, first: g.GraphExpr | None, attrs: Mapping[str, Any]
+) -> g.GraphCall | None:
+    if first is None:
+        return None
+    return g.GraphCall(call.op, [first, *call.args[1:]], {**call.attrs, **attrs})
+
+
+def _tensors(call: g.GraphCall) -> list[g.GraphExpr]:
+    """Return the tensors that a call takes, those of tuples too."""
+    values = [arg for arg in call.args if isinstance(arg, g.GraphExpr)]
+    return [v for arg in values for v in (arg.elements if isinstance(arg, g.Tuple) else (arg,))]
+
+
+def _order_between(source: str, destination: str) -> Order:
+    """Return where the dimensions of a layout come from in another one."""
+    if sorted(source) != sorted(destination):
+        raise IRValueError(f"layout {source} cannot become {destination}: it has other dimensions")
+    return tuple(source.index(letter) for letter in destination)
+
+
+def _inverse(order: Order) -> Order:
+    return tuple(order.index(k) for k in range(len(order)))
+
+
+def _permuted(value: g.GraphExpr, order: Order) -> g.GraphExpr:
+    if isinstance(value, g.Constant):
+        info = value.struct_info
+        assert isinstance(info, TensorStructInfo)
+        return g.Constant(np.ascontiguousarray(value.data.transpose(order)), info.dtype)
+    return op.permute_dims(value, axes=order)
