@@ -5,13 +5,7 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`,
-`extents`, `integer_power`, `matmul`, `real_functions`, `sizes`; the room `nn`.
 The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
-`integer_power`, `joining`, `real_functions`, `rearranging`, `reshaping`, `slicing`; the room `nn`.
-The modules: `accumulation`, `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `slicing`; the rooms `image`, `nn`, `vision`.
 `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`, `reshaping`,
 `slicing`, `accumulation`; the rooms `image`, `nn`, `vision`.
 """
@@ -123,7 +117,6 @@ from tensorir.topi.rearranging import (
     tile,
 )
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
-from tensorir.topi.sizes import shape_to_tensor
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
 __all__ = [
