@@ -5,9 +5,9 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `slicing`; the rooms `image`, `nn`, `vision`.
+The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
+`extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`, `reshaping`,
+`slicing`, `accumulation`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision

@@ -466,37 +466,31 @@ class GraphImport:
         self._contents[value] = array
         return result
 
-    def agreed(self, operands: Sequence[GraphExpr]) -> list[GraphExpr]:
-        """Return operands whose sizes are equal after stretching; see `OnnxNode.agreed`."""
-        shapes = [
-            list(v.struct_info.shape)
-            for v in operands
-            if isinstance(v.struct_info, TensorStructInfo) and v.struct_info.shape is not None
-        ]
-        if len(shapes) != len(operands):
-            return list(operands)
-        rank = max(map(len, shapes), default=0)
-        changed = [False] * len(shapes)
-        for axis in range(-rank, 0):
-            own = [
-                k
-                for k, shape in enumerate(shapes)
-                if len(shape) >= -axis and not _is(shape[axis], 1)
-            ]
-            numbers = [shapes[k][axis] for k in own if isinstance(shapes[k][axis], IntImm)]
-            if not own:
-                continue
-            common = numbers[0] if numbers else shapes[own[0]][axis]
-            for k in own:
-                extent = shapes[k][axis]
+    def agreed_sizes(
+        self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[GraphExpr]:
+        """Return operands with sizes that are taken to be equal; see `OnnxNode.agreed_sizes`."""
+        shapes = []
+        for value in operands:
+            info = value.struct_info
+            if not isinstance(info, TensorStructInfo) or info.shape is None:
+                return list(operands)  # the operator says what it lacks
+            shapes.append(list(info.shape))
+        changed = set()
+        for group in places:
+            extents = [shapes[k][axis] for k, axis in group]
+            for (k, axis), extent in zip(group, extents, strict=True):
+                common = next((n for n in extents if isinstance(n, IntImm)), extents[0])
                 if isinstance(extent, IntImm) or self._analyzer.can_prove_equal(extent, common):
                     continue
-                shapes[k][axis], changed[k] = common, True
+                shapes[k][axis] = common
+                changed.add(k)
         result = []
-        for value, shape, differs in zip(operands, shapes, changed, strict=True):
-            assert isinstance(value.struct_info, TensorStructInfo)
-            info = TensorStructInfo(shape, value.struct_info.dtype)
-            result.append(self.builder.match_cast(value, info) if differs else value)
+        for k, value in enumerate(operands):
+            info = value.struct_info
+            assert isinstance(info, TensorStructInfo)
+            checked = TensorStructInfo(shapes[k], info.dtype)
+            result.append(self.builder.match_cast(value, checked) if k in changed else value)
         return result
 
 
@@ -525,10 +519,6 @@ def _identifier(name: str) -> str:
     """Return a name of a variable."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     return f"_{word}" if word[0].isdigit() else word
-
-
-def _is(extent: PrimExpr, number: int) -> bool:
-    return isinstance(extent, IntImm) and extent.value == number
 
 
 def _stated_ranks(graph: Any) -> dict[str, int]:

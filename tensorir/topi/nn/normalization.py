@@ -142,9 +142,9 @@ def rms_norm(
     def element(*indices: PrimExpr) -> PrimExpr:
         deviation = te.sqrt(square[statistics.kept(indices)] + const(epsilon, dtype))
         value: PrimExpr = cast(dtype, data[indices]) / deviation
-        if weight is None:
-            return value
-        return value * cast(dtype, weight[tuple(indices[a] for a in over)])
+        if weight is not None:
+            value = value * cast(dtype, weight[tuple(indices[a] for a in over)])
+        return value
 
     return rounded(te.compute(data.shape, element, name="T_rms_norm"), data.dtype)
 

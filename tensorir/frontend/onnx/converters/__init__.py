@@ -1,8 +1,37 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `control_flow`, `conversions`, `elementwise`.
+The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`, `elementwise`,
+`images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`, `shapes`.
 """
 
-from tensorir.frontend.onnx.converters import control_flow, conversions, elementwise
+from tensorir.frontend.onnx.converters import (
+    activations,
+    control_flow,
+    conversions,
+    convolutions,
+    creation,
+    elementwise,
+    images,
+    indexing,
+    linear_algebra,
+    normalizations,
+    pooling,
+    reductions,
+    shapes,
+)
 
-__all__ = ["control_flow", "conversions", "elementwise"]
+__all__ = [
+    "activations",
+    "control_flow",
+    "conversions",
+    "convolutions",
+    "creation",
+    "elementwise",
+    "images",
+    "indexing",
+    "linear_algebra",
+    "normalizations",
+    "pooling",
+    "reductions",
+    "shapes",
+]

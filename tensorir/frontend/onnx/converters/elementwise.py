@@ -203,9 +203,8 @@ def constant(
 ) -> GraphExpr:
     if value is not None:
         return value
-    for given, dtype in (
-        (value_float, "float32"), (value_floats, "float32"), (value_int, "int64"), (value_ints, "int64"),
-    ):  # fmt: skip
+    floats, integers = (value_float, value_floats), (value_int, value_ints)
+    for given, dtype in [*((v, "float32") for v in floats), *((v, "int64") for v in integers)]:
         if given is not None:
             return Constant(np.array(given, dtype))
     raise IRTypeError("a constant has one value")

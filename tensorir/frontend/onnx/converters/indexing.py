@@ -32,11 +32,11 @@ def counted_from_the_first(
         if len(lengths) == len(sizes):
             ends = np.array(lengths, known.dtype)
             return Constant(np.where(known < 0, known + ends, known))
-    ends = node.integer_tensor(sizes, str(dtype))
+    lasts = node.integer_tensor(sizes, str(dtype))
     if len(sizes) == 1:
-        ends = op.reshape(ends, ())
+        lasts = op.reshape(lasts, ())
     negative = op.less(indices, Constant(np.zeros((), dtype.to_numpy())))
-    return op.where(negative, op.add(indices, ends), indices)
+    return op.where(negative, op.add(indices, lasts), indices)
 
 
 @onnx_operator("Gather")

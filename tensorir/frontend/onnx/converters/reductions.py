@@ -79,9 +79,7 @@ def _extremum(node: OnnxNode, x: GraphExpr, reduction: _Reduction, kind: str) ->
     return reduction(kind, x)
 
 
-def _register(
-    name: str, function: Callable[[OnnxNode, GraphExpr, _Reduction], GraphExpr]
-) -> None:
+def _register(name: str, function: Callable[[OnnxNode, GraphExpr, _Reduction], GraphExpr]) -> None:
     def convert(
         node: OnnxNode,
         x: GraphExpr,

@@ -163,7 +163,8 @@ def split(
         parts.append(Analyzer().simplify(whole - length * (count - 1)))
     if len(parts) == 1:
         return [x]
-    result, start = [], 0
+    result: list[GraphExpr] = []
+    start: int | PrimExpr = 0
     for part in parts:
         end = Analyzer().simplify(start + part)
         result.append(op.strided_slice(x, [place], [start], [end], assume_inbound=True))
