@@ -8,9 +8,6 @@ Tensor(relu, shape=(2, 3), dtype=float32)
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
 `elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
 `reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
-The modules: `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`, `elementwise`,
-`extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`, `reshaping`,
-`slicing`, `accumulation`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision

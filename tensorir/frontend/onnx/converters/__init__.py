@@ -3,8 +3,6 @@
 The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
 `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`,
 `shapes`.
-The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`, `elementwise`,
-`images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`, `shapes`.
 """
 
 from tensorir.frontend.onnx.converters import (
