@@ -5,12 +5,13 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`, `real_functions`,
-`rearranging`, `reduction`, `reshaping`, `scan`, `scattering`, `sizes`, `slicing`; the room `nn`.
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
+`creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`,
+`real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`, `sizes`, `slicing`;
+the rooms `image`, `nn`, `vision`.
 """
 
-from tensorir.topi import nn
+from tensorir.topi import image, nn, vision
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -48,6 +49,7 @@ from tensorir.topi.comparison import (
     not_equal,
     where,
 )
+from tensorir.topi.contraction import contract
 from tensorir.topi.creation import (
     arange,
     eye,
@@ -73,6 +75,7 @@ from tensorir.topi.elementwise import (
     isnan,
     negative,
     reciprocal,
+    reinterpret,
     round,
     sign,
     square,
@@ -147,6 +150,7 @@ __all__ = [
     "ceil",
     "clip",
     "concat",
+    "contract",
     "copysign",
     "cos",
     "cosh",
@@ -174,6 +178,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "image",
     "index_put",
     "index_tensor",
     "isfinite",
@@ -210,6 +215,7 @@ __all__ = [
     "power",
     "prod",
     "reciprocal",
+    "reinterpret",
     "repeat",
     "reshape",
     "reverse_sequence",
@@ -243,6 +249,7 @@ __all__ = [
     "trunc",
     "unflatten",
     "variance",
+    "vision",
     "where",
     "zeros",
     "zeros_like",

@@ -1,5 +1,8 @@
-"""Operators that stand for others; the modules: `activations`, `shapes`, `statistics`."""
+"""Operators that stand for others.
 
-from tensorir.relax.composites import activations, shapes, statistics
+The modules: `activations`, `arithmetic`, `einsum`, `shapes`, `statistics`.
+"""
 
-__all__ = ["activations", "shapes", "statistics"]
+from tensorir.relax.composites import activations, arithmetic, einsum, shapes, statistics
+
+__all__ = ["activations", "arithmetic", "einsum", "shapes", "statistics"]
