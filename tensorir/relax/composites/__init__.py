@@ -1,5 +1,5 @@
-"""Operators that stand for expressions of other operators; the modules: `activations`, `shapes`."""
+"""Operators that stand for others; the modules: `activations`, `shapes`, `statistics`."""
 
-from tensorir.relax.composites import activations, shapes
+from tensorir.relax.composites import activations, shapes, statistics
 
-__all__ = ["activations", "shapes"]
+__all__ = ["activations", "shapes", "statistics"]
