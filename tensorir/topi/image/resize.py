@@ -17,7 +17,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
-from tensorir.topi.axes import axis_of
+from tensorir.topi.extents import axis_of
 from tensorir.topi.image.coordinates import Coordinates, Rounding, Transformation
 from tensorir.topi.nn.spatial import SPATIAL, Layout
 

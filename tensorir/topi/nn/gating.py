@@ -10,8 +10,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
-from tensorir.topi.axes import axis_of
-from tensorir.topi.extents import check_floats, simplified
+from tensorir.topi.extents import axis_of, check_floats, simplified
 
 
 @operator("nn.glu", dimension_order=order_of("axis"))

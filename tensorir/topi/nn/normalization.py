@@ -17,8 +17,15 @@ from tensorir.relax.dimension_order import axes as order_of
 from tensorir.relax.expr import GraphCall
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.axes import axes_of, axis_of, product
-from tensorir.topi.extents import check_equal, check_floats, check_rank, known_extent
+from tensorir.topi.extents import (
+    axes_of,
+    axis_of,
+    check_equal,
+    check_floats,
+    check_rank,
+    known_extent,
+    product,
+)
 
 
 def _order_of_axis(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:

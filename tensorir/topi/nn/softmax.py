@@ -11,8 +11,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.axes import axis_of
-from tensorir.topi.extents import check_floats
+from tensorir.topi.extents import axis_of, check_floats
 from tensorir.topi.nn.pooling import argmax_reducer
 
 
