@@ -3,3 +3,9 @@
 from tensorir.relax.composites import activations, shapes, statistics
 
 __all__ = ["activations", "shapes", "statistics"]
+"""Operators that stand for expressions of other operators.
+The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `shapes`.
+"""
+from tensorir.relax.composites import activations, attention, linear, normalization, shapes
+
+__all__ = ["activations", "attention", "linear", "normalization", "shapes"]
