@@ -1,5 +1,8 @@
-"""Operators that stand for expressions of other operators; the modules: `activations`, `shapes`."""
+"""Operators that stand for expressions of other operators.
 
-from tensorir.relax.composites import activations, shapes
+The modules: `activations`, `recurrent`, `shapes`.
+"""
 
-__all__ = ["activations", "shapes"]
+from tensorir.relax.composites import activations, recurrent, shapes
+
+__all__ = ["activations", "recurrent", "shapes"]

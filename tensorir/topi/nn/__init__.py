@@ -1,7 +1,7 @@
 """Operators of neural networks.
 
 The modules: `activation`, `adaptive_pooling`, `columns`, `convolution`, `convolution_transposed`,
-`gating`, `normalization`, `pad`, `pooling`, `rearrange`, `softmax`, `spatial`.
+`gating`, `normalization`, `pad`, `pooling`, `rearrange`, `recurrent`, `softmax`, `spatial`.
 """
 
 from tensorir.topi.nn.activation import (
@@ -69,6 +69,7 @@ from tensorir.topi.nn.rearrange import (
     pixel_unshuffle,
     space_to_depth,
 )
+from tensorir.topi.nn.recurrent import gru_steps, lstm_steps, rnn_steps
 from tensorir.topi.nn.softmax import hardmax, log_softmax, softmax
 
 __all__ = [
@@ -97,6 +98,7 @@ __all__ = [
     "gelu_tanh",
     "glu",
     "group_norm",
+    "gru_steps",
     "hardmax",
     "hardshrink",
     "hardsigmoid",
@@ -112,6 +114,7 @@ __all__ = [
     "lp_pool2d",
     "lp_pool3d",
     "lrn",
+    "lstm_steps",
     "max_pool1d",
     "max_pool1d_with_argmax",
     "max_pool2d",
@@ -126,6 +129,7 @@ __all__ = [
     "relu",
     "relu6",
     "rms_norm",
+    "rnn_steps",
     "selu",
     "shrink",
     "silu",

@@ -1,7 +1,8 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`, `elementwise`,
-`images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`, `shapes`.
+The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `recurrent`,
+`reductions`, `shapes`.
 """
 
 from tensorir.frontend.onnx.converters import (
@@ -16,6 +17,7 @@ from tensorir.frontend.onnx.converters import (
     linear_algebra,
     normalizations,
     pooling,
+    recurrent,
     reductions,
     shapes,
 )
@@ -32,6 +34,7 @@ __all__ = [
     "linear_algebra",
     "normalizations",
     "pooling",
+    "recurrent",
     "reductions",
     "shapes",
 ]
