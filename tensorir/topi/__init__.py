@@ -82,6 +82,7 @@ from tensorir.topi.elementwise import (
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -144,6 +145,7 @@ __all__ = [
     "cos",
     "cosh",
     "dense",
+    "dequantize",
     "divide",
     "equal",
     "erf",
@@ -193,6 +195,7 @@ __all__ = [
     "ones_like",
     "permute_dims",
     "power",
+    "quantize",
     "reciprocal",
     "repeat",
     "reshape",

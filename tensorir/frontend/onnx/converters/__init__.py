@@ -1,8 +1,8 @@
 """Converters of ONNX operators, one module each family.
 
 The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
-`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `recurrent`,
-`reductions`, `shapes`.
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`,
+`quantization`, `recurrent`, `reductions`, `shapes`.
 """
 
 from tensorir.frontend.onnx.converters import (
@@ -17,6 +17,7 @@ from tensorir.frontend.onnx.converters import (
     linear_algebra,
     normalizations,
     pooling,
+    quantization,
     recurrent,
     reductions,
     shapes,
@@ -34,6 +35,7 @@ __all__ = [
     "linear_algebra",
     "normalizations",
     "pooling",
+    "quantization",
     "recurrent",
     "reductions",
     "shapes",
