@@ -116,8 +116,8 @@ class FormulaOperator(DeclaredOperator):
         self,
         name: str,
         function: Callable[..., Any],
-        prepare: Prepare | None = None,
         dimension_order: DimensionOrder | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
         super().__init__(name, function, prepare)
         self.dimension_order = dimension_order
@@ -253,17 +253,19 @@ _HIGHER_ORDER: Final[dict[str, Callable[..., Any]]] = {}
 
 
 def operator(
-    name: str, prepare: Prepare | None = None, dimension_order: DimensionOrder | None = None
+    name: str,
+    dimension_order: DimensionOrder | None = None,
+    prepare: Prepare | None = None,
 ) -> Callable[[F], F]:
     """Declare an operator by a formula over te tensors; `name` is without `relax.`.
 
-    `prepare` turns what a call is given into what it keeps, before anything is checked: sizes that
-    follow from other arguments, for one. `dimension_order` is a rule of
-    `tensorir.relax.dimension_order`, for one whose attributes count or name dimensions.
+    `dimension_order` is a rule of `tensorir.relax.dimension_order`, for one whose attributes count
+    or name dimensions. `prepare` turns what a call is given into what it keeps, before anything is
+    checked: sizes that follow from other arguments, for one.
     """
 
     def declare(function: F) -> F:
-        FormulaOperator(name, function, prepare, dimension_order).added()
+        FormulaOperator(name, function, dimension_order, prepare).added()
         return function
 
     return declare

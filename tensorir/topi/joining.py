@@ -11,13 +11,14 @@ from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import const
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes
 from tensorir.te.tensor import Tensor
-from tensorir.topi.axes import axis_of, number_of, of_sizes
 from tensorir.topi.broadcast import same_dtype, shape_text
+from tensorir.topi.extents import axis_of, is_number, of_sizes
 from tensorir.topi.reshaping import expand_dims
 
 
-@operator("concat")
+@operator("concat", dimension_order=axes("axis"))
 def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Return tensors one behind the other along an axis; all else of their shapes is equal."""
     if not tensors:
@@ -43,7 +44,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     def element(*i: PrimExpr) -> PrimExpr:
         value: PrimExpr | None = None
         for tensor, begin in zip(tensors, begins[:-1], strict=True):
-            if number_of(tensor.shape[k]) == 0 and len(tensors) > 1:
+            if is_number(tensor.shape[k], 0) and len(tensors) > 1:
                 continue
             own = tensor[(*i[:k], i[k] - begin, *i[k + 1 :])]
             value = own if value is None else te.if_then_else(i[k] >= begin, own, value)
@@ -63,7 +64,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     return concat([expand_dims(t, k) for t in tensors], k)
 
 
-@operator("split")
+@operator("split", dimension_order=axes("axis"))
 def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Return parts along an axis: as many of equal length, or those between indices.
 

@@ -3,6 +3,8 @@
 The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
 `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`,
 `quantization`, `recurrent`, `reductions`, `shapes`.
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`,
+`shapes`.
 """
 
 from tensorir.frontend.onnx.converters import (
