@@ -81,6 +81,7 @@ from tensorir.topi.elementwise import (
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -152,6 +153,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "dense",
+    "dequantize",
     "divide",
     "equal",
     "erf",
@@ -205,6 +207,7 @@ __all__ = [
     "permute_dims",
     "power",
     "prod",
+    "quantize",
     "reciprocal",
     "repeat",
     "reshape",

@@ -9,3 +9,6 @@ The modules: `activations`, `attention`, `linear`, `normalization`, `operand_sha
 from tensorir.relax.composites import activations, attention, linear, normalization, shapes
 
 __all__ = ["activations", "attention", "linear", "normalization", "shapes"]
+The modules: `activations`, `quantized`, `recurrent`, `shapes`.
+from tensorir.relax.composites import activations, quantized, recurrent, shapes
+__all__ = ["activations", "quantized", "recurrent", "shapes"]
