@@ -11,7 +11,7 @@ The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `c
 `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the room `nn`.
 """
 
-from tensorir.topi import image, nn, vision
+from tensorir.topi import nn
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -34,6 +34,7 @@ from tensorir.topi.bits import (
     bitwise_or,
     bitwise_xor,
     left_shift,
+    reinterpret,
     right_shift,
 )
 from tensorir.topi.comparison import (
@@ -173,7 +174,6 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
-    "image",
     "isfinite",
     "isinf",
     "isnan",
@@ -209,6 +209,7 @@ __all__ = [
     "prod",
     "quantize",
     "reciprocal",
+    "reinterpret",
     "repeat",
     "reshape",
     "reverse_sequence",
