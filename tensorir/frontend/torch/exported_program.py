@@ -264,8 +264,17 @@ class _Import:
             elif name not in TABLE:
                 return node.target(*args, **kwargs)  # Python's arithmetic of sizes
             else:
-                schema = node.target._schema
-                value = TABLE[name](schema, args, kwargs, self._expected(example))
+                value = TABLE[name](
+                    node.target._schema,
+                    args,
+                    kwargs,
+                    self._expected(example),
+                    self._builder.match_cast,
+                )
+            if isinstance(example, torch.SymInt) and isinstance(value, GraphExpr):
+                size = self._sizes.new(example.node.expr)
+                self._builder.match_cast(value, PrimStructInfo("int64", size), node.name)
+                return size
             if isinstance(value, GraphExpr):
                 return self._emitted(value, example, node.name)
             return value

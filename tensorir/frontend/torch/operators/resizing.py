@@ -97,9 +97,7 @@ def _declare_interpolated(name: str, method: str) -> None:
         return _resized(input, result, method, align_corners, scale_factors)
 
     @aten(f"upsample_{name}.default")
-    def to_size(
-        self: Any, align_corners: bool, result: TensorStructInfo, **scales: Any
-    ) -> Any:
+    def to_size(self: Any, align_corners: bool, result: TensorStructInfo, **scales: Any) -> Any:
         return _resized(self, result, method, align_corners, _factors(scales))
 
 
