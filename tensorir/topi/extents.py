@@ -1,35 +1,11 @@
-"""Extents of dimensions: axes counted from the end, and extents that have to be equal."""
+"""Checks of what a formula is given: ranks, dtypes, and extents that have to be equal."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from functools import reduce
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
-from tensorir.nodes.ops import mul
 from tensorir.te.tensor import Tensor
-
-
-def axis_of(axis: int, rank: int) -> int:
-    """Return an axis counted from 0; a negative one counts from the end.
-
-    IRValueError for one that a tensor of this rank does not have.
-    """
-    if not -rank <= axis < rank:
-        raise IRValueError(
-            f"axis {axis} is out of bounds for rank {rank}; axes are {-rank}..{rank - 1}"
-        )
-    return axis % rank
-
-
-def axes_of(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return axes counted from 0, in increasing order; IRValueError for one that is given twice."""
-    found = sorted(axis_of(a, rank) for a in ((axes,) if isinstance(axes, int) else axes))
-    if len(set(found)) < len(found):
-        raise IRValueError(f"axes {tuple(axes)} name an axis twice")  # type: ignore[arg-type]
-    return tuple(found)
 
 
 def check_rank(name: str, tensor: Tensor, rank: int) -> None:
@@ -60,11 +36,6 @@ def known_extent(extent: PrimExpr, what: str) -> int:
     if not isinstance(extent, IntImm):
         raise IRValueError(f"{what} must be a known number, got {extent}; match_cast states it")
     return extent.value
-
-
-def product(extents: Sequence[PrimExpr]) -> PrimExpr | int:
-    """Return the product of extents, 1 without any."""
-    return reduce(mul, extents) if extents else 1
 
 
 def simplified(extent: PrimExpr) -> PrimExpr:
