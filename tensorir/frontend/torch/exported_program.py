@@ -255,7 +255,8 @@ class _Import:
         name = str(node.target)
         try:
             if isinstance(example, _SYMBOLIC) and name not in TABLE:
-                return self._sizes(example)
+                is_float = isinstance(example, torch.SymFloat)
+                return self._sizes.as_float(example) if is_float else self._sizes(example)
             args, kwargs = self._argument(node.args), self._argument(node.kwargs)
             if node.target is operator.getitem:
                 value = args[0][args[1]]
