@@ -5,9 +5,9 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `axes`, `bits`, `broadcast`, `comparison`, `creation`,
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
 `elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `slicing`; the rooms `image`, `nn`, `vision`.
+`reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -57,8 +57,6 @@ from tensorir.topi.creation import (
     one_hot,
     ones,
     ones_like,
-    shape_to_tensor,
-    size,
     tril,
     triu,
     zeros,
@@ -117,6 +115,7 @@ from tensorir.topi.rearranging import (
     tile,
 )
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
 __all__ = [

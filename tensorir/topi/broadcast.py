@@ -11,7 +11,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import const
 from tensorir.te.tensor import Tensor
-from tensorir.topi.axes import is_one
+from tensorir.topi.extents import is_number
 
 Value: TypeAlias = "Tensor | PrimExpr"
 """A tensor, or a number that stands for a tensor of rank 0."""
@@ -32,7 +32,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
     result: list[PrimExpr] = []
     for axis in range(-rank, 0):
         extents = [shape[axis] for shape in shapes if len(shape) >= -axis]
-        long = [n for n in extents if not is_one(n)]
+        long = [n for n in extents if not is_number(n, 1)]
         for other in long[1:]:
             if not analyzer.can_prove_equal(long[0], other):
                 known = isinstance(long[0], IntImm) and isinstance(other, IntImm)
@@ -54,7 +54,10 @@ def element(value: Value, indices: Sequence[PrimExpr]) -> PrimExpr:
         return value
     own = indices[len(indices) - value.ndim :]
     return value[
-        tuple(const(0, i.dtype) if is_one(n) else i for i, n in zip(own, value.shape, strict=True))
+        tuple(
+            const(0, i.dtype) if is_number(n, 1) else i
+            for i, n in zip(own, value.shape, strict=True)
+        )
     ]
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from tensorir import te
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import INT64, DataType
-from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import cast, const, select
 from tensorir.relax.declaration import operator
 from tensorir.relax.expr import const_of
 from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
-from tensorir.topi.axes import axis_of, of_sizes, product
 from tensorir.topi.broadcast import Value, element
+from tensorir.topi.extents import axis_of, of_sizes
 
 
 def _typed_fill(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -162,23 +162,3 @@ def one_hot(
         lambda *i: select(cast(INT64, indices[(*i[:k], *i[k + 1 :])]) == i[k], on_value, off_value),
         name="T_one_hot",
     )
-
-
-@operator("shape_to_tensor")
-def shape_to_tensor(shape: Sequence[PrimExpr]) -> Tensor:
-    """Return the sizes of a shape as int64 elements."""
-
-    def size(i: PrimExpr) -> PrimExpr:
-        value: PrimExpr = cast(INT64, shape[-1]) if shape else const(0, INT64)
-        for k in reversed(range(len(shape) - 1)):
-            value = select(i == k, cast(INT64, shape[k]), value)
-        return value
-
-    return te.compute((IntImm(INT64, len(shape)),), size, name="shape_to_tensor")
-
-
-@operator("size")
-def size(x: Tensor) -> Tensor:
-    """Return the number of elements, an int64."""
-    count = product(x.shape)
-    return te.compute((), lambda: count, name="T_size")

@@ -13,8 +13,8 @@ from tensorir.nodes.ops import const
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes
 from tensorir.te.tensor import Tensor
-from tensorir.topi.axes import axis_of, number_of, of_sizes
 from tensorir.topi.broadcast import same_dtype, shape_text
+from tensorir.topi.extents import axis_of, is_number, of_sizes
 from tensorir.topi.reshaping import expand_dims
 
 
@@ -44,7 +44,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     def element(*i: PrimExpr) -> PrimExpr:
         value: PrimExpr | None = None
         for tensor, begin in zip(tensors, begins[:-1], strict=True):
-            if number_of(tensor.shape[k]) == 0 and len(tensors) > 1:
+            if is_number(tensor.shape[k], 0) and len(tensors) > 1:
                 continue
             own = tensor[(*i[:k], i[k] - begin, *i[k + 1 :])]
             value = own if value is None else te.if_then_else(i[k] >= begin, own, value)

@@ -12,15 +12,15 @@ from tensorir.nodes.ops import cast, const
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
-from tensorir.topi.axes import axes_of, axis_of, is_one, of_sizes, product
 from tensorir.topi.broadcast import element, shape_text
+from tensorir.topi.extents import axes_of, axis_of, each_axis_of, is_number, of_sizes, product
 from tensorir.topi.reshaping import reshaped
 
 
 @operator("permute_dims")
 def permute_dims(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """Return `x` with its dimensions in the order `axes`; in the opposite order for None."""
-    order = tuple(reversed(range(x.ndim))) if axes is None else axes_of(axes, x.ndim, "axes")
+    order = tuple(reversed(range(x.ndim))) if axes is None else each_axis_of(axes, x.ndim)
     if len(order) != x.ndim:
         raise IRValueError(f"axes {order} are not all those of {x.ndim} dimension(s)")
     places = {axis: k for k, axis in enumerate(order)}
@@ -37,7 +37,7 @@ def broadcast_to(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
     analyzer = of_sizes(x.shape, shape)
     pairs = zip(reversed(x.shape), reversed(shape), strict=False)
     fits = x.ndim <= len(shape) and not any(
-        not is_one(own) and analyzer.can_prove(own != new) for own, new in pairs
+        not is_number(own, 1) and analyzer.can_prove(own != new) for own, new in pairs
     )
     if not fits:
         raise IRValueError(f"{shape_text(x.shape)} cannot be stretched to {shape_text(shape)}")
@@ -82,7 +82,7 @@ def roll(
     if axis is None:
         flat = reshaped(data, _flat(data), "T_reshape")
         return reshaped(roll(flat, shift, 0), data.shape, "T_reshape")
-    axes = axes_of(axis, data.ndim)
+    axes = each_axis_of((axis,) if isinstance(axis, int) else axis, data.ndim)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     if len(shifts) != len(axes):
         raise IRValueError(f"{len(shifts)} shifts are given for {len(axes)} axes")
@@ -114,7 +114,7 @@ def tile(data: Tensor, repeats: Sequence[PrimExpr]) -> Tensor:
     def copied(*indices: PrimExpr) -> PrimExpr:
         return data[
             tuple(
-                i if is_one(count) else te.floormod(i, n)
+                i if is_number(count, 1) else te.floormod(i, n)
                 for i, n, count in list(zip(indices, own, counts, strict=True))[front:]
             )
         ]

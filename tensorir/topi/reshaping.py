@@ -16,8 +16,8 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.expr import GraphExpr, PrimValue, ShapeExpr, Tuple
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.te.tensor import Tensor
-from tensorir.topi.axes import axes_of, axis_of, in_order, is_one, of_sizes, product
 from tensorir.topi.broadcast import shape_text
+from tensorir.topi.extents import axes_of, axis_of, in_order, is_number, of_sizes, product
 
 
 def _target(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -127,11 +127,11 @@ def expand_dims(x: Tensor, axis: int | Sequence[int]) -> Tensor:
 def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Return `x` without the dimensions `axis`, which are 1; without all that are, for None."""
     if axis is None:
-        gone: tuple[int, ...] = tuple(k for k, n in enumerate(x.shape) if is_one(n))
+        gone: tuple[int, ...] = tuple(k for k, n in enumerate(x.shape) if is_number(n, 1))
     else:
         gone = axes_of(axis, x.ndim)
     for k in gone:
-        if isinstance(x.shape[k], IntImm) and not is_one(x.shape[k]):
+        if isinstance(x.shape[k], IntImm) and not is_number(x.shape[k], 1):
             raise IRValueError(f"dimension {k} of {shape_text(x.shape)} is not 1")
     shape = [n for k, n in enumerate(x.shape) if k not in gone]
 
@@ -149,7 +149,7 @@ def reshaped(x: Tensor, shape: Sequence[PrimExpr], name: str) -> Tensor:
     def element(*indices: PrimExpr) -> PrimExpr:
         analyzer = Analyzer()
         for index, extent in zip(indices, shape, strict=True):
-            if isinstance(index, Var) and not _is_zero(extent):
+            if isinstance(index, Var) and not is_number(extent, 0):
                 analyzer.bind(index, Range(extent))
         own: list[PrimExpr] = []
         for group in groups:
@@ -204,18 +204,14 @@ def _coordinates(
     """Return the indices of the element at a position in row-major order."""
     found: list[PrimExpr] = []
     for k in reversed(range(len(shape))):
-        if is_one(shape[k]) or _is_zero(shape[k]):
+        if is_number(shape[k], 1) or is_number(shape[k], 0):
             found.append(const(0, INT64))
-        elif all(is_one(n) for n in shape[:k]):
+        elif all(is_number(n, 1) for n in shape[:k]):
             found.append(analyzer.simplify(position))
         else:
             found.append(analyzer.simplify(te.floormod(position, shape[k])))
             position = te.floordiv(position, shape[k])
     return found[::-1]
-
-
-def _is_zero(extent: PrimExpr) -> bool:
-    return isinstance(extent, IntImm) and extent.value == 0
 
 
 @operator("unflatten")

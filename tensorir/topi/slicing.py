@@ -13,8 +13,8 @@ from tensorir.nodes.expr import EQ, IntImm, PrimExpr
 from tensorir.nodes.ops import all_of, as_expr, cast, compare, const, select
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
-from tensorir.topi.axes import axes_of, axis_of, of_sizes
 from tensorir.topi.broadcast import same_dtype, shape_text
+from tensorir.topi.extents import axis_of, each_axis_of, of_sizes
 
 
 class Part(NamedTuple):
@@ -84,7 +84,7 @@ def _parts(
     strides: Sequence[int | PrimExpr] | None,
     assume_inbound: bool,
 ) -> dict[int, Part]:
-    own = axes_of(tuple(axes), x.ndim, "axes")
+    own = each_axis_of(axes, x.ndim)
     steps: Sequence[int | PrimExpr] = [1] * len(own) if strides is None else strides
     if not len(own) == len(begin) == len(end) == len(steps):
         raise IRValueError(

@@ -16,7 +16,7 @@ from tensorir.nodes.ops import add, as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
-from tensorir.topi.axes import axis_of
+from tensorir.topi.extents import axis_of
 from tensorir.topi.image.coordinates import Coordinates, Rounding, Transformation
 from tensorir.topi.nn.spatial import SPATIAL, Layout
 

@@ -11,10 +11,9 @@ from tensorir.nodes.ops import const
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import map_widened
-from tensorir.topi.axes import axis_of
 from tensorir.topi.broadcast import broadcast_shape, element, same_dtype
 from tensorir.topi.elementwise import map_elements
-from tensorir.topi.extents import check_equal, check_floats, check_rank
+from tensorir.topi.extents import axis_of, check_equal, check_floats, check_rank
 
 
 def _of_floats(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:

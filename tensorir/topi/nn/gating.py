@@ -9,8 +9,7 @@ from tensorir.nodes.ops import cast, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
-from tensorir.topi.axes import axis_of
-from tensorir.topi.extents import check_floats, simplified
+from tensorir.topi.extents import axis_of, check_floats, simplified
 
 
 @operator("nn.glu")

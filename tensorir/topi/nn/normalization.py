@@ -14,8 +14,15 @@ from tensorir.nodes.ops import as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.axes import axes_of, axis_of, product
-from tensorir.topi.extents import check_equal, check_floats, check_rank, known_extent
+from tensorir.topi.extents import (
+    axes_of,
+    axis_of,
+    check_equal,
+    check_floats,
+    check_rank,
+    known_extent,
+    product,
+)
 
 
 @operator("nn.layer_norm")

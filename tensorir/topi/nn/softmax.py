@@ -10,8 +10,7 @@ from tensorir.nodes.ops import cast, compare, const
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.axes import axis_of
-from tensorir.topi.extents import check_floats
+from tensorir.topi.extents import axis_of, check_floats
 from tensorir.topi.nn.pooling import argmax_reducer
 
 
