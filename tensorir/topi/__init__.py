@@ -7,7 +7,7 @@ Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
 `elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
+`reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -114,7 +114,9 @@ from tensorir.topi.rearranging import (
     roll,
     tile,
 )
+from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, prod, sum, variance
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.scan import cumprod, cumsum
 from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
@@ -123,7 +125,11 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all",
+    "any",
     "arange",
+    "argmax",
+    "argmin",
     "asin",
     "asinh",
     "astype",
@@ -142,6 +148,8 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "dense",
     "divide",
     "equal",
@@ -179,8 +187,11 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "matmul",
+    "max",
     "maximum",
+    "mean",
     "meshgrid",
+    "min",
     "minimum",
     "mod",
     "multiply",
@@ -192,6 +203,7 @@ __all__ = [
     "ones_like",
     "permute_dims",
     "power",
+    "prod",
     "reciprocal",
     "repeat",
     "reshape",
@@ -214,6 +226,7 @@ __all__ = [
     "stack",
     "strided_slice",
     "subtract",
+    "sum",
     "tan",
     "tanh",
     "tile",
@@ -221,6 +234,7 @@ __all__ = [
     "triu",
     "trunc",
     "unflatten",
+    "variance",
     "vision",
     "where",
     "zeros",

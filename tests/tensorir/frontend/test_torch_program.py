@@ -40,7 +40,7 @@ def test_a_program_becomes_a_graph_function() -> None:
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return torch.relu(x + y) * 2
 
-    mod = imported(Net(), (X, X))
+    mod = imported(Net(), (X, X + 1))
     assert (
         mod.script().partition("\n\n")[2]
         == """@I.ir_module
@@ -53,8 +53,7 @@ class Module:
             mul: R.Tensor((2, 4), dtype="float32") = R.multiply(relu, R.const(2.0, "float32"))
             gv: R.Tuple(R.Tensor((2, 4), dtype="float32")) = (mul,)
             R.output(gv)
-        return gv
-"""
+        return gv"""
     )
 
 
