@@ -9,6 +9,7 @@ The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `c
 `elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
 `reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the room `nn`.
+`reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import nn
