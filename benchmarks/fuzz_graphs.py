@@ -39,7 +39,9 @@ def check(seed: int, *, guard_pages: bool = True) -> None:
     for name, function in LIBRARY.items():
         codegen.register_func(name, function, override=True)
     failing = seed % 5 == 0
-    graph = random_graph(seed, 4 + seed % 17, packed=seed % 2 == 0, failing=failing)
+    graph = random_graph(
+        seed, 4 + seed % 17, packed=seed % 2 == 0, failing=failing, chained=seed % 3 == 0
+    )
     executable = codegen.vm_build(graph.mod, "llvm", guard_pages=guard_pages)
     machine = codegen.VirtualMachine(executable, codegen.cpu())
     KEPT.clear()

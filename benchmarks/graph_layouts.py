@@ -34,7 +34,7 @@ import numpy as np
 
 import codegen
 import search as ms
-from benchmarks.models import Side, in_turns, print_table
+from benchmarks.linear_layers import Side, in_turns, print_table
 from benchmarks.peers.serve import seconds_of
 from search.database import Database
 from search.graph_tuner import blocked_kernels, tune_layouts

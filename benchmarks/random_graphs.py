@@ -20,9 +20,20 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.random_arguments import random_arguments
-from benchmarks.random_kernels import BOOL_KERNELS, IN_PLACE, LIBRARY, kernel, kernel_name
+from benchmarks.random_kernels import (
+    BOOL_KERNELS,
+    IN_PLACE,
+    LIBRARY,
+    SHAPED,
+    kernel,
+    kernel_name,
+    shaped_kernel,
+    shaped_kinds,
+    shaped_result,
+)
 from tensorir.arith import Analyzer
 from tensorir.function import BaseFunc, IRModule
+from tensorir.nodes import ops
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.relax import calls
 from tensorir.relax import expr as g
@@ -75,15 +86,18 @@ def random_graph(
     branches: bool = True,
     packed: bool = False,
     failing: bool = False,
+    chained: bool = False,
 ) -> RandomGraph:
     """Return a random module whose `main` has about `steps` calls.
 
     The options leave out symbolic sizes, library functions, calls of other graph functions, `if`.
     With `packed`, tensor functions call library functions, which have to be registered then; with
     `failing`, calls may fail: by a `match_cast`, by extents that do not agree, or by `refuse`.
+    With `chained`, most calls are of tensor functions on what was computed last, and few results
+    leave their block, so that there is much to fuse.
     """
     rng = random.Random(seed)
-    module = _Module(rng, symbolic, library, branches, packed, failing)
+    module = _Module(rng, symbolic, library, branches, packed, failing, chained)
     if nested and rng.random() < 0.6:
         for k in range(rng.randint(1, 3)):
             module.add(f"part{k}", steps // 3 + 1, loops=branches and rng.random() < 0.3)
@@ -102,8 +116,10 @@ class _Module:
         branches: bool,
         packed: bool,
         failing: bool,
+        chained: bool,
     ) -> None:
         self.rng = rng
+        self.chained = chained
         self.symbolic = symbolic
         self.library = library
         self.branches = branches
@@ -133,7 +149,8 @@ class _Module:
             for n in info.shape
         )
         name = kernel_name(kind, shape, str(info.dtype))
-        self.functions.setdefault(name, kernel(kind, shape, str(info.dtype)))
+        made = shaped_kernel if kind in SHAPED else kernel
+        self.functions.setdefault(name, made(kind, shape, str(info.dtype)))
         return GlobalVar(name)
 
 
@@ -203,7 +220,7 @@ class _Maker:
         )
 
     def _result(self, blocks: list[g.BindingBlock]) -> g.GraphExpr:
-        whole = self._whole(2)
+        whole = self._values[-1] if self._module.chained else self._whole(2)
         if self._rng.random() < 0.5 or not isinstance(whole, g.Tuple):
             return whole
         var = g.GraphVar("result", whole.struct_info)
@@ -271,7 +288,10 @@ class _Maker:
 
     def _step(self) -> None:
         rng = self._rng
+        chained = self._module.chained and rng.random() < 0.9
         x = rng.choice(self._values)
+        if chained:
+            x = self._values[-1] if rng.random() < 0.7 else rng.choice(self._values[-2:])
         info = x.struct_info
         if isinstance(info, TupleStructInfo):
             if len(info):
@@ -282,13 +302,17 @@ class _Maker:
         if info.shape is None:
             self._cast(x, info)
             return
-        choice = rng.random()
-        if choice < 0.5:
-            self._kernel_call(x, info)
+        choice = rng.random() / (2 if chained else 1)
+        if choice < 0.35:
+            self._kernel_call(x, info, chained)
+        elif choice < 0.5:
+            self._shaped_call(x, info)
         elif choice < 0.58:
             self._bind(g.Tuple([x, *(self._whole(1) for _ in range(rng.randint(0, 2)))]))
-        elif choice < 0.63:
+        elif choice < 0.6:
             self._bind(x)
+        elif choice < 0.63:
+            self._bind(calls.view(x, self._other_shape(info)))
         elif choice < 0.68:
             constant = self._constant(info)
             if constant is not None:
@@ -299,6 +323,21 @@ class _Maker:
             self._library_call(x, info)
         elif self._module.graphs:
             self._graph_call()
+
+    def _other_shape(self, info: TensorStructInfo) -> list[PrimExpr]:
+        """Return a shape of as many elements."""
+        extents = list(info.shape or ())
+        choice = self._rng.randrange(4)
+        if choice == 0:
+            return [IntImm("int64", 1), *extents]
+        if choice == 1:
+            return [*extents, IntImm("int64", 1)]
+        if choice == 2:
+            return extents[::-1]
+        count: PrimExpr = IntImm("int64", 1)
+        for extent in extents:
+            count = ops.mul(count, extent)
+        return [count]
 
     def _cast(self, x: g.GraphVar, info: TensorStructInfo) -> None:
         """Bind a checked value: what is known already, or with sizes that the check defines."""
@@ -313,9 +352,10 @@ class _Maker:
             self._bindings.append(g.MatchCast(self._var(stated), x, stated))
             self._sizes += [n for n in shape if isinstance(n, Var) and n not in self._sizes]
 
-    def _kernel_call(self, x: g.GraphVar, info: TensorStructInfo) -> None:
+    def _kernel_call(self, x: g.GraphVar, info: TensorStructInfo, chained: bool) -> None:
         rng = self._rng
-        kind = rng.choice(self._module.kernels)
+        kinds = self._module.kernels
+        kind = rng.choice([k for k in kinds if k not in (*IN_PLACE, "fill")] if chained else kinds)
         if kind == "fill":
             info = rng.choice([info, *self._kinds])
         callee = self._module.kernel(kind, info)
@@ -332,6 +372,24 @@ class _Maker:
         else:
             reads = 2 if kind in ("add", "packed") else 1
             self._bind(calls.call_tir(callee, [x, self._like(info)][:reads], info))
+
+    def _shaped_call(self, x: g.GraphVar, info: TensorStructInfo) -> None:
+        """Call a tensor function whose result has another shape, or moves elements."""
+        assert info.shape is not None
+        shape = tuple(n.value if isinstance(n, IntImm) else str(n) for n in info.shape)
+        kind = self._rng.choice(shaped_kinds(shape, str(info.dtype)))
+        args: list[g.GraphExpr] = [x]
+        if kind == "add_row":
+            row = TensorStructInfo(info.shape[-1:], info.dtype)
+            values = [v for v in self._values if is_base_of(row, v.struct_info)]
+            other = self._rng.choice(values) if values else self._constant(row)
+            if other is None:
+                return
+            args.append(other)
+        elif kind == "product":
+            args.append(self._like(info))
+        result = TensorStructInfo(shaped_result(kind, info.shape), info.dtype)
+        self._bind(calls.call_tir(self._module.kernel(kind, info), args, result))
 
     def _library_call(self, x: g.GraphVar, info: TensorStructInfo) -> None:
         rng = self._rng
@@ -420,6 +478,8 @@ class _Maker:
     def _like(self, info: StructInfo) -> g.GraphExpr:
         """Return a value of this kind: one that exists, else a constant."""
         same = [v for v in self._values if is_base_of(info, v.struct_info)]
+        if self._module.chained:
+            same = same[-2:]
         constant = self._constant(info) if not same or self._rng.random() < 0.15 else None
         return self._rng.choice(same) if constant is None else constant
 
@@ -450,7 +510,7 @@ class _Maker:
         self._bindings.append(g.VarBinding(self._var(value.struct_info), value))
 
     def _var(self, info: StructInfo) -> g.GraphVar:
-        local = self._in_dataflow and self._rng.random() < 0.7
+        local = self._in_dataflow and self._rng.random() < (0.95 if self._module.chained else 0.7)
         self._count += 1
         var = (g.DataflowVar if local else g.GraphVar)(f"v{self._count}", info)
         self._values.append(var)

@@ -5,6 +5,7 @@ All arithmetic is exact or rounded once, so results are compared bit by bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -12,8 +13,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorir import parse
+from tensorir import parse, te
 from tensorir.function import PrimFunc
+from tensorir.memory.reshaping import unravelled
+from tensorir.nodes.expr import IntImm, PrimExpr
 
 KERNELS: Final = {
     # name: (buffers and scalars, statement); X are those read, Y those written.
@@ -94,6 +97,82 @@ def kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFunc:
     func = parse("\n".join(lines))
     assert isinstance(func, PrimFunc)
     return func.without_attr("global_symbol")
+
+
+# ------------------------------------------------------------------- results in shapes of their own
+
+SHAPED: Final = ("transpose", "reverse", "flatten", "stretch", "add_row", "row_sum", "product")
+"""Tensor functions whose result has another shape than the first argument, or moves elements.
+
+`add_row` takes a second argument that is as long as a row, `product` one like the first.
+"""
+_NUMBERS: Final = ("row_sum", "product")
+"""Those that are not for bools."""
+
+
+def shaped_kinds(shape: tuple[int | str, ...], dtype: str) -> list[str]:
+    """Return the kinds of `SHAPED` for tensors of a shape and dtype."""
+    rank = len(shape)
+    static = all(isinstance(n, int) for n in shape)
+    least = {"flatten": 0 if static else 9, "stretch": 0, "product": 2}
+    found = [kind for kind in SHAPED if rank >= least.get(kind, 1)]
+    if rank > 2:
+        found.remove("product")
+    return [kind for kind in found if dtype != "bool" or kind not in _NUMBERS]
+
+
+@cache
+def shaped_kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFunc:
+    """Return a tensor function of `SHAPED`; an extent that is a str is a symbolic size."""
+    sizes = {n: te.size_var(n, "int64") for n in shape if isinstance(n, str)}
+    extents = [sizes[n] if isinstance(n, str) else te.const(n, "int64") for n in shape]
+    x = te.placeholder(extents, dtype, "x")
+    others: list[Any] = []
+
+    def result() -> Any:
+        if kind == "transpose":
+            return te.compute(extents[::-1], lambda *i: x[i[::-1]], name=kind)
+        if kind == "reverse":
+            return te.compute(extents, lambda *i: x[(extents[0] - 1 - i[0], *i[1:])], name=kind)
+        if kind == "flatten":
+            size = te.const(math.prod(n for n in shape if isinstance(n, int)), "int64")
+            return te.compute((size,), lambda i: x[tuple(unravelled(i, extents))], name=kind)
+        if kind == "stretch":
+            return te.compute([te.const(2, "int64"), *extents], lambda _, *i: x[i], name=kind)
+        if kind == "add_row":
+            row = te.placeholder(extents[-1:], dtype, "row")
+            others.append(row)
+            combine = te.any if dtype == "bool" else te.add
+            return te.compute(extents, lambda *i: combine(x[i], row[i[-1]]), name=kind)
+        k = te.reduce_axis((0, extents[-1]), "k")
+        if kind == "row_sum":
+            return te.compute(extents[:-1], lambda *i: te.sum(x[(*i, k)], axis=k), name=kind)
+        y = te.placeholder(extents, dtype, "y")
+        others.append(y)
+        low, high = te.const(0, dtype), te.const(2, dtype)
+
+        def factor(tensor: Any, i: Any) -> Any:
+            return te.min(te.max(tensor[i, k], low), high)
+
+        rows = [extents[0], extents[0]]
+        return te.compute(rows, lambda i, j: te.sum(factor(x, i) * factor(y, j), axis=k), name=kind)
+
+    made = result()
+    func = te.create_prim_func([x, *others, made], "int64")
+    return func.without_attr("global_symbol")
+
+
+def shaped_result(kind: str, shape: tuple[PrimExpr, ...]) -> tuple[PrimExpr | int, ...]:
+    """Return the shape of what a tensor function of `SHAPED` gives."""
+    if kind == "transpose":
+        return shape[::-1]
+    if kind == "flatten":
+        return (math.prod(n.value for n in shape if isinstance(n, IntImm)),)
+    if kind == "stretch":
+        return (2, *shape)
+    if kind == "row_sum":
+        return shape[:-1]
+    return (shape[0], shape[0]) if kind == "product" else shape
 
 
 # ------------------------------------------------------------------------------- library functions

@@ -171,7 +171,11 @@ def _text(steps: tuple[p.Step, ...], indent: str) -> list[str]:
         elif isinstance(step, p.Run):
             lines.append(f"{indent}run {step.symbol}")
         elif isinstance(step, (p.CallLibrary, p.CallGraph)):
-            registers = ", ".join(f"r{k}" for k in step.arguments)
+            names = [f"r{k}" for k in step.arguments]
+            if isinstance(step, p.CallLibrary):
+                for position, graph in step.graphs:
+                    names.insert(position, graph)
+            registers = ", ".join(names)
             kind = "library" if isinstance(step, p.CallLibrary) else "graph function"
             lines.append(f"{indent}call {kind} {step.function}({registers})")
         elif isinstance(step, p.Match):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,13 +37,21 @@ class MachineCode:
             self._fail(status)
 
 
-def _call_library(step: p.CallLibrary, function: LibraryFunction, owner: GraphFunction) -> Runner:
+def _call_library(
+    step: p.CallLibrary,
+    function: LibraryFunction,
+    owner: GraphFunction,
+    functions: Mapping[str, GraphFunction],
+) -> Runner:
     name, arguments, binding = step.function, step.arguments, step.binding
+    graphs = [(position, _calling(functions, graph)) for position, graph in step.graphs]
     enter = None if step.result is None else _entering(step.result, binding, owner)
 
     def run(frame: Frame) -> None:
         registers = frame.registers
         args = [registers[k] for k in arguments]
+        for position, graph in graphs:
+            args.insert(position, graph)
         try:
             result = function(*args)
         except Exception as problem:
@@ -54,6 +62,11 @@ def _call_library(step: p.CallLibrary, function: LibraryFunction, owner: GraphFu
             _refuse_new_array(name, args, result, binding)
 
     return run
+
+
+def _calling(functions: Mapping[str, GraphFunction], name: str) -> LibraryFunction:
+    """Return a function that calls one of the machine, which may be linked later."""
+    return lambda *args: functions[name](*args)
 
 
 def _assemble(step: p.Assemble) -> Runner:
@@ -125,10 +138,10 @@ def linked_functions(
         if isinstance(step, p.Run):
             return MachineCode(executable.module[step.symbol])
         if isinstance(step, p.CallLibrary):
-            return _call_library(step, library[step.function], owner)
+            return _call_library(step, library[step.function], owner, functions)
         if isinstance(step, p.CallGraph):
-            enter = _entering(step.result, step.binding, owner)
-            return FrameCall(functions, step.function, step.arguments, enter)
+            enter = None if step.result is None else _entering(step.result, step.binding, owner)
+            return FrameCall(functions, step.function, step.arguments, enter, step.outputs)
         if isinstance(step, p.Branch):
             then = [owner.link(part, owner) for part in step.then]
             otherwise = [owner.link(part, owner) for part in step.otherwise]

@@ -68,12 +68,17 @@ def flat_size(shape: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def unravelled(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return the indices of the element at a position in row-major order."""
+    """Return the indices of the element at a position in row-major order.
+
+    A tensor without elements has no positions; its indices are 0.
+    """
+    if any(is_const_int(extent, 0) for extent in shape):
+        return [const(0, position.dtype) for _ in shape]
     indices: list[PrimExpr] = []
-    for extent in reversed(shape):
-        indices.append(position % extent if len(indices) < len(shape) - 1 else position)
+    for extent in shape[:0:-1]:
+        indices.append(position % extent)
         position = position // extent
-    return indices[::-1]
+    return [position, *indices[::-1]] if shape else []
 
 
 def _runs_all(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bool:

@@ -20,9 +20,11 @@ from tensorir.nodes.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.nodes.ops import cast
 from tensorir.relax import struct_info as si
 from tensorir.relax.calls import (
+    CALL_GRAPH_INTO,
     CALL_TIR,
     CALL_TIR_INPLACE,
     FRESH,
+    called_graph,
     destination_passing,
     written_last,
 )
@@ -49,6 +51,10 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.Stru
     if isinstance(op, Operator):
         if op is CALL_TIR or op is CALL_TIR_INPLACE:
             check_call_tir(call, _tensor_function(call, functions, place), place)
+        elif op is CALL_GRAPH_INTO:
+            _check_call_into(call, functions, place)
+        else:
+            _check_function_arguments(call, functions, place)
         return op.infer(call.args, call.attrs, call.sinfo_args)  # type: ignore[arg-type]
     if isinstance(op, GlobalVar):
         return _result_of_named(call, op.name, _named(op, functions, place), place)
@@ -58,6 +64,7 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.Stru
             result = _result_of_named(call, op.name, known, place)
             return call.sinfo_args[0] if call.sinfo_args else result
     written_last(call)  # raises for a call that cannot be
+    _check_function_arguments(call, functions, place)
     return call.sinfo_args[0] if call.sinfo_args else call.struct_info
 
 
@@ -113,13 +120,42 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
             )
 
 
+def _check_call_into(call: GraphCall, functions: Functions, place: str) -> None:
+    """Check the call of a graph function into memory: its arguments, and what gets its result."""
+    parts = called_graph(call)
+    assert parts is not None
+    assert parts.outputs is not None
+    name, callee = parts.callee.name, _named(parts.callee, functions, place)
+    if isinstance(callee, PrimFunc):
+        raise IRTypeError(_at(place) + f'"{name}" is a tensor function, and no graph function')
+    as_value = GraphCall(parts.callee, parts.args)
+    results = si.leaves(_result_of_named(as_value, name, callee, place))
+    if len(results) != len(parts.outputs):
+        raise IRValueError(
+            _at(place)
+            + f'"{name}" gives {len(results)} tensor(s), the call has {len(parts.outputs)} outputs'
+        )
+    for k, (info, output) in enumerate(zip(results, parts.outputs, strict=True)):
+        if fits(output.struct_info, info) is Fits.NO:
+            raise IRTypeError(
+                _at(place) + f'result {k} of "{name}" is {info}, its output {output.struct_info}'
+            )
+
+
 def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None = None) -> bool:
     """Say whether a call only gives a value, so that it may be dropped, repeated or moved.
 
     A graph function is called pure if it is declared so and nothing that it calls has effects;
-    those `entered` count as pure, because they are asked for already.
+    those `entered` count as pure, because they are asked for already. A library function may call
+    the graph functions that it is given.
     """
     op, entered = call.op, set() if entered is None else entered
+    if op not in (CALL_TIR, CALL_TIR_INPLACE):
+        given = (arg for arg in call.args if isinstance(arg, GlobalVar))
+        if not all(
+            is_pure_call(GraphCall(f, (), struct_info=si.OBJECT), functions, entered) for f in given
+        ):
+            return False
     if isinstance(op, Operator):
         return op.pure
     known: BaseFunc | si.StructInfo = si.VOID
@@ -194,6 +230,20 @@ def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimF
             f"call it as it is: {gvar.name}(...)"
         )
     return func
+
+
+def _check_function_arguments(call: GraphCall, functions: Functions, place: str) -> None:
+    """Check that functions given to a library function are graph functions, else IRTypeError."""
+    for arg in call.args:
+        if not isinstance(arg, GlobalVar):
+            continue
+        func = _named(arg, functions, place)
+        if not isinstance(func, (Function, si.FuncStructInfo)):
+            raise IRTypeError(
+                _at(place)
+                + f'"{arg.name}" is a tensor function, and a library function is given graph '
+                "functions; write one that calls it by R.call_tir"
+            )
 
 
 def _result_of_named(

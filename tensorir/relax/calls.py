@@ -97,6 +97,9 @@ PLACE_TENSOR: Final = Operator.register("relax.memory.alloc_tensor", _tensor, pu
 """A tensor in shared memory: `(storage, offset in bytes, shape, dtype)`."""
 COPY_INTO: Final = Operator.register("relax.memory.copy_into", lambda *_: VOID, pure=False)
 """Copy the elements of the first tensor to the second, which is of the same shape and dtype."""
+CALL_GRAPH_INTO: Final = Operator.register("relax.memory.call_into", lambda *_: VOID, pure=False)
+"""A graph function whose result is written to tensors: `(function, tuple of arguments, tuple of
+tensors)`, one tensor for each of its result, those of nested tuples in order."""
 VIEW: Final = Operator.register("relax.memory.view", _view)
 """A tensor in another shape, `(tensor, shape)`: its elements in row-major order.
 
@@ -168,22 +171,29 @@ def call_dps_packed(
 
 def call_packed(
     func: str | ExternFunc,
-    *args: GraphExpr,
+    *args: GraphExpr | GlobalVar,
     sinfo_args: StructInfo | Sequence[StructInfo] = (),
     num_outputs: int | None = None,
 ) -> GraphCall:
     """Return the call of a library function that returns its result; it may have effects.
 
-    With `num_outputs` it does nothing but write to so many last arguments.
+    With `num_outputs` it does nothing but write to so many last arguments. Graph functions may be
+    arguments, as of `call_pure_packed`.
     """
     attrs = None if num_outputs is None else {NUM_OUTPUTS: num_outputs}
     return GraphCall(_extern(func), args, attrs, _infos(sinfo_args))
 
 
 def call_pure_packed(
-    func: str | ExternFunc, *args: GraphExpr, sinfo_args: StructInfo | Sequence[StructInfo] = ()
+    func: str | ExternFunc,
+    *args: GraphExpr | GlobalVar,
+    sinfo_args: StructInfo | Sequence[StructInfo] = (),
 ) -> GraphCall:
-    """Return the call of a library function that returns its result and has no effect."""
+    """Return the call of a library function that returns its result and has no effect.
+
+    A graph function of the module may be an argument: the library function is given a function
+    that calls it.
+    """
     return GraphCall(CALL_PURE_PACKED, [_extern(func), *args], None, _infos(sinfo_args))
 
 
@@ -230,6 +240,13 @@ def copy_into(source: GraphExpr, destination: GraphExpr) -> GraphCall:
     return GraphCall(COPY_INTO, [source, destination])
 
 
+def call_graph_into(
+    func: GlobalVar, args: Iterable[GraphExpr], outputs: Iterable[GraphExpr]
+) -> GraphCall:
+    """Return the call of a graph function that writes the tensors of its result to `outputs`."""
+    return GraphCall(CALL_GRAPH_INTO, [func, Tuple(args), Tuple(outputs)])
+
+
 def view(tensor: GraphExpr, shape: Iterable[PrimExpr | int]) -> GraphCall:
     """Return a tensor in another shape, which has as many elements.
 
@@ -239,12 +256,45 @@ def view(tensor: GraphExpr, shape: Iterable[PrimExpr | int]) -> GraphCall:
     return GraphCall(VIEW, [tensor, ShapeExpr(shape)])
 
 
+def same_elements(a: TensorStructInfo, b: TensorStructInfo) -> bool:
+    """Say whether tensors are surely of one dtype, and of as many elements."""
+    if a.dtype is None or a.dtype != b.dtype or a.shape is None or b.shape is None:
+        return False
+    return Analyzer().can_prove_equal(_product(a.shape), _product(b.shape))
+
+
 def is_static_int(value: GraphExpr) -> bool:
     """Say whether a value is an integer that is known."""
     return isinstance(value, PrimValue) and isinstance(value.value, IntImm)
 
 
 # ------------------------------------------------------------------------------- calls, taken apart
+
+
+class CalledGraph(NamedTuple):
+    """A call of a graph function, as a value or into memory."""
+
+    callee: GlobalVar
+    args: tuple[GraphExpr, ...]
+    outputs: tuple[GraphExpr, ...] | None
+    """The tensors that get the result, None for a call that gives it as its value."""
+
+
+def called_graph(call: GraphCall) -> CalledGraph | None:
+    """Return the parts of the call of a function that may be a graph function, else None."""
+    if isinstance(call.op, GlobalVar):
+        return CalledGraph(call.op, call.args, None)  # type: ignore[arg-type]
+    if call.op is not CALL_GRAPH_INTO:
+        return None
+    callee, args, outputs = call.args
+    if not (
+        isinstance(callee, GlobalVar) and isinstance(args, Tuple) and isinstance(outputs, Tuple)
+    ):
+        raise IRTypeError(
+            f"{CALL_GRAPH_INTO.short_name} takes a graph function of the module, a tuple of "
+            "arguments and a tuple of tensors"
+        )
+    return CalledGraph(callee, args.elements, outputs.elements)
 
 
 class DestinationPassing(NamedTuple):

@@ -201,7 +201,7 @@ def call_packed(
     With `num_outputs` it does nothing but write to so many last arguments.
     """
     infos = _infos(_either(sinfo_args, ty_args, ()))
-    operands = map(as_argument, args)
+    operands = map(_library_argument, args)
     return calls.call_packed(_library(func), *operands, sinfo_args=infos, num_outputs=num_outputs)
 
 
@@ -210,7 +210,8 @@ def call_pure_packed(
 ) -> GraphCall:
     """Call a library function that returns its result and has no effect."""
     infos = _infos(_either(sinfo_args, ty_args, ()))
-    return calls.call_pure_packed(_library(func), *map(as_argument, args), sinfo_args=infos)
+    operands = map(_library_argument, args)
+    return calls.call_pure_packed(_library(func), *operands, sinfo_args=infos)
 
 
 def operator_call(
@@ -222,7 +223,10 @@ def operator_call(
         call: GraphCall = operator(*args, **attrs)
         return call
     known = {name: _attribute(value) for name, value in attrs.items()}
-    return GraphCall(operator, [as_argument(a) for a in args], known, infos)
+    if operator is calls.CALL_GRAPH_INTO and args and isinstance(args[0], Callee):
+        args = (args[0].gvar, *args[1:])
+    operands = [a if isinstance(a, GlobalVar) else as_argument(a) for a in args]
+    return GraphCall(operator, operands, known, infos)
 
 
 def _attribute(value: Any) -> Any:
@@ -239,6 +243,13 @@ def _library(func: Any) -> str | ExternFunc:
         )
     known: str | ExternFunc = func
     return known
+
+
+def _library_argument(value: Any) -> GraphExpr | GlobalVar:
+    """Return an argument of a library function, which may be a function of the module."""
+    if isinstance(value, Callee):
+        return value.gvar
+    return value if isinstance(value, GlobalVar) else as_argument(value)
 
 
 def _gvar(callee: Any) -> GlobalVar:

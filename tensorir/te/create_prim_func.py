@@ -12,7 +12,8 @@ from tensorir.memory.access import get_block_access_region
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range, decl_buffer
 from tensorir.nodes.dtype import HANDLE
-from tensorir.nodes.expr import BufferLoad, PrimExpr, Reduce, Var
+from tensorir.nodes.expr import BufferLoad, Let, PrimExpr, Reduce, Var
+from tensorir.nodes.node import Node
 from tensorir.nodes.ops import TRUE, if_then_else, match_types
 from tensorir.nodes.stmt import (
     Block,
@@ -26,7 +27,7 @@ from tensorir.nodes.stmt import (
 )
 from tensorir.recursion import any_depth
 from tensorir.rewriting.fresh_copy import FreshCopy
-from tensorir.rewriting.visit import Substitution, collect_vars, substitute
+from tensorir.rewriting.visit import Substitution, collect_vars, substitute, walk
 from tensorir.script.parts import complete_block, with_root_block
 from tensorir.te.index_dtype import with_index_dtype
 from tensorir.te.nest import Axes, Nest
@@ -171,7 +172,7 @@ class _Function:
                 used += _expressions(op)
             for part in used:
                 for var in collect_vars(part):
-                    if var not in own:
+                    if var not in own and not _binds(part, var):
                         raise IRValueError(
                             f"{op.name!r} uses the variable {var.name}, which nothing defines: a "
                             "scalar must be an argument of te.create_prim_func or a dimension of "
@@ -327,6 +328,11 @@ class _Function:
 def _tensors_of(op: ExternOp) -> Iterator[tuple[Buffer, Tensor]]:
     """Yield the buffers that a function is given, and the tensors that they stand for."""
     return zip((*op.in_buffers, *op.out_buffers), (*op.inputs, *op.outputs), strict=True)
+
+
+def _binds(expr: Node, var: Var) -> bool:
+    """Say whether a part of an expression gives a variable its value."""
+    return any(isinstance(node, Let) and node.var is var for node in walk(expr))
 
 
 def _expressions(op: ComputeOp) -> Iterator[PrimExpr | Range]:

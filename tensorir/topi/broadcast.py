@@ -1,4 +1,4 @@
-"""Shapes of operands that are stretched to one another, and element-wise operators of several."""
+"""Operands that are stretched to one another: their common shape, and their elements."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TypeAlias
 from tensorir import te
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.nodes.expr import EQ, NE, IntImm, PrimExpr
-from tensorir.nodes.ops import compare, const
-from tensorir.relax.declaration import operator
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import const
 from tensorir.te.tensor import Tensor
+from tensorir.topi.extents import is_number
 
 Value: TypeAlias = "Tensor | PrimExpr"
 """A tensor, or a number that stands for a tensor of rank 0."""
@@ -32,7 +32,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
     result: list[PrimExpr] = []
     for axis in range(-rank, 0):
         extents = [shape[axis] for shape in shapes if len(shape) >= -axis]
-        long = [n for n in extents if not _is_one(n)]
+        long = [n for n in extents if not is_number(n, 1)]
         for other in long[1:]:
             if not analyzer.can_prove_equal(long[0], other):
                 known = isinstance(long[0], IntImm) and isinstance(other, IntImm)
@@ -54,7 +54,10 @@ def element(value: Value, indices: Sequence[PrimExpr]) -> PrimExpr:
         return value
     own = indices[len(indices) - value.ndim :]
     return value[
-        tuple(const(0, i.dtype) if _is_one(n) else i for i, n in zip(own, value.shape, strict=True))
+        tuple(
+            const(0, i.dtype) if is_number(n, 1) else i
+            for i, n in zip(own, value.shape, strict=True)
+        )
     ]
 
 
@@ -76,48 +79,7 @@ def same_dtype(*operands: Value) -> str:
     return dtypes[0]
 
 
-def _is_one(extent: PrimExpr) -> bool:
-    return isinstance(extent, IntImm) and extent.value == 1
-
-
 def shape_text(shape: Sequence[PrimExpr]) -> str:
     """Return a shape as messages show it."""
     extents = [str(n.value) if isinstance(n, IntImm) else str(n) for n in shape]
     return f"({', '.join(extents)})"
-
-
-def _binary(
-    name: str, function: Callable[[PrimExpr, PrimExpr], PrimExpr], a: Value, b: Value
-) -> Tensor:
-    same_dtype(a, b)
-    return elementwise(f"T_{name}", function, a, b)
-
-
-@operator("add")
-def add(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 + x2`, stretched to one another."""
-    return _binary("add", te.add, x1, x2)
-
-
-@operator("subtract")
-def subtract(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 - x2`, stretched to one another."""
-    return _binary("subtract", te.subtract, x1, x2)
-
-
-@operator("multiply")
-def multiply(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 * x2`, stretched to one another."""
-    return _binary("multiply", te.multiply, x1, x2)
-
-
-@operator("not_equal")
-def not_equal(x1: Value, x2: Value) -> Tensor:
-    """Return whether elements differ, as bool."""
-    return _binary("not_equal", lambda a, b: compare(NE, a, b), x1, x2)
-
-
-@operator("equal")
-def equal(x1: Value, x2: Value) -> Tensor:
-    """Return whether elements are equal, as bool."""
-    return _binary("equal", lambda a, b: compare(EQ, a, b), x1, x2)

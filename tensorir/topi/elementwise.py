@@ -1,4 +1,4 @@
-"""Operators of the elements of one tensor."""
+"""Functions of the elements of one tensor: signs, rounding, conversions and limits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from tensorir import te
 from tensorir.errors import IRTypeError
-from tensorir.nodes.expr import PrimExpr
-from tensorir.nodes.ops import cast
+from tensorir.nodes.expr import EQ, IntImm, PrimExpr, integer_limits
+from tensorir.nodes.ops import cast, compare, const, select
 from tensorir.relax.declaration import operator
+from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
 
 
@@ -17,22 +18,11 @@ def map_elements(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor)
     return te.compute(x.shape, lambda *i: function(x[i]), name=name)
 
 
-def _of_floats(name: str, function: Callable[[PrimExpr], PrimExpr]) -> None:
-    """Declare an operator that is a function of floating-point numbers."""
-
-    def formula(x: Tensor) -> Tensor:
-        if not x.dtype.is_floating:
-            raise IRTypeError(
-                f"x must be of floating-point numbers, got {x.dtype}; astype converts"
-            )
-        return map_elements(f"T_{name}", function, x)
-
-    formula.__name__, formula.__doc__ = name, f"Return {name} of each element."
-    globals()[name] = operator(name)(formula)
-
-
-for _name in ("exp", "log", "sqrt", "tanh", "sigmoid", "erf"):
-    _of_floats(_name, getattr(te, _name))
+def map_floats(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
+    """Return the tensor of `function` of each element; IRTypeError unless they are floats."""
+    if not x.dtype.is_floating:
+        raise IRTypeError(f"{name} is of floating-point numbers, got {x.dtype}; astype converts")
+    return map_elements(f"T_{name}", function, x)
 
 
 @operator("negative")
@@ -41,7 +31,119 @@ def negative(x: Tensor) -> Tensor:
     return map_elements("T_negative", lambda v: -v, x)
 
 
+@operator("abs")
+def abs(x: Tensor) -> Tensor:
+    """Return the magnitude; that of the smallest integer wraps to itself."""
+    return map_elements("T_abs", lambda v: v if v.dtype.is_uint else te.abs(v), x)
+
+
+@operator("sign")
+def sign(x: Tensor) -> Tensor:
+    """Return 1, 0 or -1; NaN of NaN."""
+
+    def function(v: PrimExpr) -> PrimExpr:
+        zero, one = const(0, v.dtype), const(1, v.dtype)
+        below = v if v.dtype.is_uint else select(v < zero, const(-1, v.dtype), v)
+        return select(v > zero, one, below)
+
+    return map_elements("T_sign", function, x)
+
+
+@operator("square")
+def square(x: Tensor) -> Tensor:
+    """Return `x * x`."""
+    return map_elements("T_square", lambda v: v * v, x)
+
+
+@operator("reciprocal")
+def reciprocal(x: Tensor) -> Tensor:
+    """Return `1 / x`."""
+    return map_elements("T_reciprocal", lambda v: te.div(const(1, v.dtype), v), x)
+
+
+def _rounded(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -> Tensor:
+    """Return floats rounded; integers are as they are."""
+    return map_elements(f"T_{name}", lambda v: function(v) if v.dtype.is_floating else v, x)
+
+
+@operator("ceil")
+def ceil(x: Tensor) -> Tensor:
+    """Return the next integer above."""
+    return _rounded("ceil", te.ceil, x)
+
+
+@operator("floor")
+def floor(x: Tensor) -> Tensor:
+    """Return the next integer below."""
+    return _rounded("floor", te.floor, x)
+
+
+@operator("round")
+def round(x: Tensor) -> Tensor:
+    """Return the nearest integer, of two the even one."""
+    return _rounded("round", te.round, x)
+
+
+@operator("trunc")
+def trunc(x: Tensor) -> Tensor:
+    """Return the next integer toward zero."""
+    return _rounded("trunc", te.trunc, x)
+
+
+@operator("isnan")
+def isnan(x: Tensor) -> Tensor:
+    """Return whether elements are NaN, as bool."""
+    return map_elements("T_isnan", te.isnan, x)
+
+
+@operator("isinf")
+def isinf(x: Tensor, detect_positive: bool = True, detect_negative: bool = True) -> Tensor:
+    """Return whether elements are infinite, as bool; of one sign, where the other is not asked."""
+
+    def function(v: PrimExpr) -> PrimExpr:
+        if not v.dtype.is_floating or not (detect_positive or detect_negative):
+            return te.const(False, "bool")
+        if detect_positive and detect_negative:
+            return te.isinf(v)
+        limit = te.infinity(v.dtype)
+        return compare(EQ, v, limit if detect_positive else -limit)
+
+    return map_elements("T_isinf", function, x)
+
+
+@operator("isfinite")
+def isfinite(x: Tensor) -> Tensor:
+    """Return whether elements are neither infinite nor NaN, as bool."""
+    return map_elements("T_isfinite", te.isfinite, x)
+
+
 @operator("astype")
-def astype(x: Tensor, dtype: str) -> Tensor:
-    """Return the elements converted to another dtype; to bool it is `x != 0`."""
+def astype(x: Tensor, dtype: DTypeName) -> Tensor:
+    """Return the elements converted to another dtype.
+
+    To bool it is `x != 0`; floats are rounded toward zero to the nearest integer there is.
+    """
     return map_elements("T_cast", lambda v: cast(dtype, v), x)
+
+
+@operator("clip")
+def clip(x: Tensor, min: PrimExpr | None = None, max: PrimExpr | None = None) -> Tensor:
+    """Return the elements, or the limit that they are beyond; NaN stays."""
+
+    def function(v: PrimExpr) -> PrimExpr:
+        # A comparison with NaN is false, which takes the second operand.
+        if min is not None:
+            v = te.max(_limit(min, v), v)
+        return v if max is None else te.min(_limit(max, v), v)
+
+    return map_elements("T_clip", function, x)
+
+
+def _limit(value: PrimExpr, like: PrimExpr) -> PrimExpr:
+    """Return a limit in the dtype of elements; an integer beyond them is the last of them."""
+    if isinstance(value, IntImm) and like.dtype.is_integral:
+        low, high = integer_limits(like.dtype)
+        return const(
+            high if value.value > high else value.value if value.value > low else low, like.dtype
+        )
+    return cast(like.dtype, value)

@@ -7,8 +7,10 @@ from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
 from tensorir.transform.convert_layout import ConvertLayout
+from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
+from tensorir.transform.default_pipeline import default_pipeline
 from tensorir.transform.define_pass import (
     FunctionPass,
     ModulePass,
@@ -17,6 +19,7 @@ from tensorir.transform.define_pass import (
     module_pass,
     prim_func_pass,
 )
+from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.fuse_ops import FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
@@ -44,8 +47,10 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "ConvertLayout",
+    "ConvertToDataflow",
     "DeadCodeElimination",
     "DecomposeOps",
+    "EliminateCommonSubexpr",
     "FoldConstant",
     "FunctionPass",
     "FuseOps",
@@ -70,6 +75,7 @@ __all__ = [
     "VerifyAfterEach",
     "bind_params",
     "check_memory_plan",
+    "default_pipeline",
     "function_pass",
     "lower_graph",
     "module_pass",

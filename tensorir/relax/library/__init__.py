@@ -1,5 +1,8 @@
-"""Operators that NumPy computes when the model runs; the modules: `data_dependent`."""
+"""Operators that NumPy computes when the model runs, and what calls graph functions.
 
-from tensorir.relax.library import data_dependent
+The modules: `data_dependent`, `loop`, `sizes`.
+"""
 
-__all__ = ["data_dependent"]
+from tensorir.relax.library import data_dependent, loop, sizes
+
+__all__ = ["data_dependent", "loop", "sizes"]

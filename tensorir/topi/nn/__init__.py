@@ -1,5 +1,140 @@
-"""Operators of neural networks."""
+"""Operators of neural networks.
 
-from tensorir.topi.nn.activation import relu
+The modules: `activation`, `adaptive_pooling`, `columns`, `convolution`, `convolution_transposed`,
+`gating`, `normalization`, `pad`, `pooling`, `rearrange`, `softmax`, `spatial`.
+"""
 
-__all__ = ["relu"]
+from tensorir.topi.nn.activation import (
+    bias_add,
+    celu,
+    elu,
+    gelu,
+    gelu_tanh,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leakyrelu,
+    log_sigmoid,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    shrink,
+    silu,
+    softplus,
+    softsign,
+    swish,
+    tanhshrink,
+    threshold,
+    thresholded_relu,
+)
+from tensorir.topi.nn.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from tensorir.topi.nn.columns import col2im, im2col
+from tensorir.topi.nn.convolution import conv1d, conv2d, conv3d
+from tensorir.topi.nn.convolution_transposed import (
+    conv1d_transpose,
+    conv2d_transpose,
+    conv3d_transpose,
+)
+from tensorir.topi.nn.gating import glu
+from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
+from tensorir.topi.nn.pad import pad
+from tensorir.topi.nn.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d,
+    max_pool1d_with_argmax,
+    max_pool2d,
+    max_pool2d_with_argmax,
+    max_pool3d,
+    max_pool3d_with_argmax,
+)
+from tensorir.topi.nn.rearrange import (
+    channel_shuffle,
+    depth_to_space,
+    pixel_shuffle,
+    pixel_unshuffle,
+    space_to_depth,
+)
+from tensorir.topi.nn.softmax import hardmax, log_softmax, softmax
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "bias_add",
+    "celu",
+    "channel_shuffle",
+    "col2im",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "depth_to_space",
+    "elu",
+    "gelu",
+    "gelu_tanh",
+    "glu",
+    "group_norm",
+    "hardmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "im2col",
+    "instance_norm",
+    "layer_norm",
+    "leakyrelu",
+    "log_sigmoid",
+    "log_softmax",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "lrn",
+    "max_pool1d",
+    "max_pool1d_with_argmax",
+    "max_pool2d",
+    "max_pool2d_with_argmax",
+    "max_pool3d",
+    "max_pool3d_with_argmax",
+    "mish",
+    "pad",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "prelu",
+    "relu",
+    "relu6",
+    "rms_norm",
+    "selu",
+    "shrink",
+    "silu",
+    "softmax",
+    "softplus",
+    "softsign",
+    "space_to_depth",
+    "swish",
+    "tanhshrink",
+    "threshold",
+    "thresholded_relu",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ import pytest
 import codegen
 from tensorir import IRModule, IRTypeError, IRValueError, assert_structural_equal, parse, relax
 from tensorir.relax import op
-from tensorir.relax.declaration import operator
+from tensorir.relax.declaration import composite, operator
 from tensorir.relax.operator import Operator
 from tensorir.te import Tensor, compute
-from tensorir.transform import LegalizeOps
+from tensorir.transform import DecomposeOps, LegalizeOps
 
 
 def tensor(name: str, *shape: int, dtype: str = "float32") -> relax.Var:
@@ -45,7 +45,10 @@ def test_unknown_dimensions_stay_unknown() -> None:
         (lambda x: op.add(x, tensor("y", 4)), r"add: shapes \(2, 3\), \(4\) do not go together"),
         (lambda x: op.add(x, op.astype(x, "int8")), "add: operands must be of one dtype"),
         (lambda x: op.astype(x), "astype needs dtype"),
-        (lambda x: op.astype(x, dtype=3), "dtype of astype must be str, got 3"),
+        (
+            lambda x: op.astype(x, dtype=3),
+            "dtype of astype must be a dtype such as 'float32', got 3",
+        ),
     ],
 )
 def test_errors_name_operator_argument_and_remedy(
@@ -66,17 +69,29 @@ class Module:
     @R.function
     def main(x: R.Tensor((2, "n"), "float32")):
         with R.dataflow():
-            y = R.nn.silu(R.add(x, 1.0))
+            y = R.test.swish(R.add(x, 1.0))
             z = R.nonzero(y)
             R.output(y, z)
         return (y, z)
 """
 
 
+@pytest.fixture
+def swish() -> Iterator[None]:
+    @composite("test.swish")
+    def swish(x: relax.GraphExpr) -> relax.GraphExpr:
+        return x * op.sigmoid(x)
+
+    yield
+    del Operator.table["relax.test.swish"]
+
+
+@pytest.mark.usefixtures("swish")
 def test_legalize_ops() -> None:
     mod = parse(BEFORE)
     assert isinstance(mod, IRModule)
     assert_structural_equal(parse(mod.script()), mod)
+    assert DecomposeOps()(mod).script().count("R.sigmoid") == 1
     after = LegalizeOps()(mod)
     calls = [line.strip().partition(" = ")[2] for line in after.script().splitlines()]
     assert [c.partition(", out_sinfo")[0] for c in calls if c.startswith("R.call")] == [

@@ -87,8 +87,8 @@ CALLS = {
     ),
     "a function as a value": (
         'y = R.call_packed("f", cls.relu)\nreturn y',
-        'R.call_packed("f", cls.relu)',
-        "the function relu is no value; call it by R.call_tir(relu, ...) or relu(...)",
+        'y = R.call_packed("f", cls.relu)',
+        '"relu" is a tensor function, and a library function is given',
     ),
     "a function of the module by call_packed": (
         "y = R.call_packed(relu, x)\nreturn y",

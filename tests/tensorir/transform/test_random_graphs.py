@@ -15,12 +15,18 @@ from tensorir.nodes.expr import IntImm, Var
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.transform import (
+    AnnotateTIROpPattern,
     BindParams,
     CallTIRRewrite,
     CanonicalizeBindings,
     DeadCodeElimination,
+    EliminateCommonSubexpr,
     FoldConstant,
+    FuseOps,
+    FuseTIR,
     LiftTransformParams,
+    RewriteDataflowReshape,
+    Sequential,
     lower_graph,
 )
 
@@ -28,6 +34,11 @@ TRANSFORMS = {
     "CanonicalizeBindings": CanonicalizeBindings(),
     "DeadCodeElimination": DeadCodeElimination(),
     "FoldConstant": FoldConstant(),
+    "EliminateCommonSubexpr": EliminateCommonSubexpr(),
+    "RewriteDataflowReshape": RewriteDataflowReshape(),
+    "AnnotateTIROpPattern": AnnotateTIROpPattern(),
+    "FuseOps": FuseOps(),
+    "FuseTIR": Sequential([RewriteDataflowReshape(), FuseOps(), FuseTIR()], name="fuse"),
     "CallTIRRewrite": CallTIRRewrite(),
     "lower_graph": lower_graph,
 }
@@ -57,7 +68,7 @@ def results(mod, args):
 @pytest.mark.parametrize("name", TRANSFORMS)
 @given(st.integers(0, 100_000), st.integers(1, 16))
 def test_a_transform_keeps_results(name, seed, steps):
-    graph = random_graph(seed, steps)
+    graph = random_graph(seed, steps, chained=seed % 2 == 0)
     kept = graph.mod.clone()
     after = TRANSFORMS[name](graph.mod)
     assert is_same(graph.mod, kept)

@@ -3,8 +3,8 @@
 The layers are tuned twice: for weights in the layout that the model has them in, and for weights
 that are packed when the model is built, in the layout that the schedule reads them in.
 
-    python -m benchmarks.models                                  batches of 1 and 64, 64 trials
-    python -m benchmarks.models --peer ../torchenv/bin/python    and torch and ONNX Runtime
+    python -m benchmarks.linear_layers                 batches of 1 and 64, 64 trials
+    python -m benchmarks.linear_layers --peer PYTHON   and torch and ONNX Runtime
 
 All sides compute on one thread. They are timed in turns in one run, and the least of all turns
 counts. One table is of calls of the whole model, from Python: with an array that may be another
@@ -36,7 +36,10 @@ from tensorir.function import IRModule
 
 TARGET: Final = "llvm --num-cores=1"
 PEERS: Final = Path(__file__).parent / "peers"
-RUNTIMES: Final = {"torch_model": ("torch", "numpy"), "onnx_model": ("onnxruntime", "onnx")}
+RUNTIMES: Final = {
+    "torch_linear_layers": ("torch", "numpy"),
+    "onnx_linear_layers": ("onnxruntime", "onnx"),
+}
 """The peers' scripts, and the packages that each needs."""
 SHORTEST_MS: Final = 1
 """How long a measurement lasts at least: short, so that some are not interrupted."""

@@ -1,0 +1,67 @@
+"""The attributes of a node, as a converter takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.model_file import Model
+from tensorir.frontend.onnx.optional_package import onnx_package
+from tensorir.relax.expr import Constant
+
+
+def attribute_values(
+    attributes: Iterable[Any], given: Mapping[str, Any], model: Model
+) -> dict[str, Any]:
+    """Return attributes by name: numbers, strings, `Constant`s, messages, tuples of them.
+
+    Those of a node of a function may refer to those that the function was `given`, as messages; one
+    that was not given is absent.
+    """
+    result = {}
+    for attribute in attributes:
+        source = attribute
+        if attribute.ref_attr_name:
+            source = given.get(attribute.ref_attr_name)
+            if source is None:
+                continue
+        if attribute.name in result:
+            raise IRValueError(f"the attribute {attribute.name} is given twice")
+        result[attribute.name] = _value(source, model)
+    return result
+
+
+def _value(attribute: Any, model: Model) -> Any:
+    kinds = onnx_package().AttributeProto
+    kind = attribute.type
+    if kind == kinds.FLOAT:
+        return attribute.f
+    if kind == kinds.INT:
+        return attribute.i
+    if kind == kinds.STRING:
+        return _text(attribute.s)
+    if kind == kinds.TENSOR:
+        return Constant(*model.array(attribute.t))
+    if kind == kinds.FLOATS:
+        return tuple(attribute.floats)
+    if kind == kinds.INTS:
+        return tuple(attribute.ints)
+    if kind == kinds.STRINGS:
+        return tuple(map(_text, attribute.strings))
+    if kind == kinds.TENSORS:
+        return tuple(Constant(*model.array(tensor)) for tensor in attribute.tensors)
+    for name, field in (
+        ("GRAPH", "g"), ("GRAPHS", "graphs"), ("TYPE_PROTO", "tp"), ("TYPE_PROTOS", "type_protos"),
+        ("SPARSE_TENSOR", "sparse_tensor"), ("SPARSE_TENSORS", "sparse_tensors"),
+    ):  # fmt: skip
+        if kind == getattr(kinds, name):
+            return getattr(attribute, field)
+    raise IRValueError(f"the attribute {attribute.name} is of no kind")
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise IRValueError(f"{value!r} is no text in UTF-8") from error

@@ -1,0 +1,38 @@
+"""Converters of ONNX operators, one module each family.
+
+The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`,
+`shapes`.
+"""
+
+from tensorir.frontend.onnx.converters import (
+    activations,
+    control_flow,
+    conversions,
+    convolutions,
+    creation,
+    elementwise,
+    images,
+    indexing,
+    linear_algebra,
+    normalizations,
+    pooling,
+    reductions,
+    shapes,
+)
+
+__all__ = [
+    "activations",
+    "control_flow",
+    "conversions",
+    "convolutions",
+    "creation",
+    "elementwise",
+    "images",
+    "indexing",
+    "linear_algebra",
+    "normalizations",
+    "pooling",
+    "reductions",
+    "shapes",
+]

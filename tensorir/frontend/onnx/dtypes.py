@@ -1,0 +1,57 @@
+"""Dtypes and arrays of ONNX as those of the package."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.optional_package import onnx_package
+from tensorir.nodes.dtype import DataType
+
+_NAMES = {
+    "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16",
+    "FLOAT8E4M3FN": "e4m3_float8", "FLOAT8E5M2": "e5m2_float8", "BOOL": "bool",
+    "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",
+    "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64",
+}  # fmt: skip
+
+
+@cache
+def _by_number() -> dict[int, str]:
+    return {number: name for name, number in onnx_package().TensorProto.DataType.items()}
+
+
+def dtype_of(number: int) -> DataType:
+    """Return the dtype that ONNX numbers so; IRValueError for one that the package lacks."""
+    name = _by_number().get(number)
+    if name is None or name == "UNDEFINED":
+        raise IRValueError(f"{number} is the number of no dtype")
+    if name not in _NAMES:
+        raise IRValueError(f"tensors of {name.lower()} are not supported")
+    return DataType(_NAMES[name])
+
+
+def dtype_number(dtype: str) -> int:
+    """Return the number that ONNX gives a dtype; IRValueError for one that ONNX lacks."""
+    for name, known in _NAMES.items():
+        if known == dtype:
+            return int(onnx_package().TensorProto.DataType.Value(name))
+    raise IRValueError(f"ONNX has no dtype {dtype}")
+
+
+def array_of(tensor: Any) -> tuple[NDArray[Any], DataType]:
+    """Return the elements of a tensor of a model and their dtype.
+
+    Elements of types that NumPy lacks are given by their bits, as a `Constant` takes them.
+    Raises IRValueError for a tensor that is of another dtype, or that is not complete.
+    """
+    dtype = dtype_of(tensor.data_type)
+    try:
+        array = onnx_package().numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as error:
+        raise IRValueError(f"the tensor {tensor.name} is not complete: {error}") from error
+    return np.asarray(array).view(dtype.to_numpy()) if dtype.is_floating else array, dtype

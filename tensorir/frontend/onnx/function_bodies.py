@@ -1,0 +1,100 @@
+"""The functions that stand for nodes: of the model, and of ONNX's operators.
+
+ONNX defines many operators by a function over others; an operator without a converter is read as
+that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.model_file import Model, opset_versions
+from tensorir.frontend.onnx.optional_package import onnx_package
+from tensorir.frontend.onnx.registry import converter_of
+
+
+class FunctionBodies:
+    """Looks functions up."""
+
+    def __init__(self, model: Model) -> None:
+        self._local = {(_domain(f.domain), f.name): f for f in model.proto.functions}
+
+    def local(self, proto: Any) -> Any:
+        """Return the function of the model that a node calls, None if it names none."""
+        return self._local.get((_domain(proto.domain), proto.op_type))
+
+    def of_schema(self, proto: Any, opset: int, types: Sequence[bytes]) -> Any:
+        """Return the function by which ONNX defines the operator of a node, None without any.
+
+        `types` are the types of its inputs, as serialised messages, on which some depend.
+        """
+        schema = self._schema(proto, opset)
+        if schema is None:
+            return None
+        function = onnx_package().FunctionProto()
+        if schema.has_function:
+            version = _newest(schema.function_opset_versions, opset)
+            function.ParseFromString(schema.get_function_with_opset_version(version))
+            return function
+        if schema.has_context_dependent_function:
+            version = _newest(schema.context_dependent_function_opset_versions, opset)
+            text = schema.get_context_dependent_function_with_opset_version(
+                version, proto.SerializeToString(), list(types)
+            )
+            function.ParseFromString(text)
+            return function if function.node else None
+        return None
+
+    def unsupported(self, graph: Any, opsets: Mapping[str, int]) -> Iterator[Any]:
+        """Return the nodes of a graph, and of what it calls, that nothing converts."""
+        yield from self._unsupported(graph.node, opsets, set())
+
+    def _unsupported(
+        self, nodes: Any, opsets: Mapping[str, int], entered: set[tuple[str, str]]
+    ) -> Iterator[Any]:
+        for proto in nodes:
+            key = (_domain(proto.domain), proto.op_type)
+            function = self._local.get(key)
+            if function is not None:
+                if key not in entered:
+                    entered.add(key)
+                    own = opset_versions(function.opset_import)
+                    yield from self._unsupported(function.node, own, entered)
+                continue
+            for attribute in proto.attribute:
+                for graph in [attribute.g, *attribute.graphs]:
+                    yield from self._unsupported(graph.node, opsets, entered)
+            if converter_of(proto.op_type, key[0]) is None and not self._is_defined(
+                proto, opsets.get(key[0], 1)
+            ):
+                yield proto
+
+    def _is_defined(self, proto: Any, opset: int) -> bool:
+        schema = self._schema(proto, opset)
+        return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+    def _schema(self, proto: Any, opset: int) -> Any:
+        defs = onnx_package().defs
+        domain = _domain(proto.domain)
+        if not defs.has(proto.op_type, domain):
+            return None
+        try:
+            return defs.get_schema(proto.op_type, opset, domain)
+        except defs.SchemaError:
+            return None  # there was no such operator in that version
+
+
+def _newest(versions: Sequence[int], opset: int) -> int:
+    """Return the newest of the versions that a definition has, up to that of the model."""
+    known = [version for version in versions if version <= opset]
+    if known:
+        return max(known)
+    if versions:
+        return min(versions)
+    raise IRValueError(f"the operator has no definition in opset {opset}")
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name

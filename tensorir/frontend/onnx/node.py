@@ -1,0 +1,237 @@
+"""What a converter sees of the node that it converts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.step_function import Body, StepFunction, step_function
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.relax.expr import Constant, GraphExpr, GraphVar
+from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo
+
+if TYPE_CHECKING:
+    from tensorir.frontend.onnx.graph_import import GraphImport, Scope
+    from tensorir.relax.block_builder import BlockBuilder
+
+
+class OnnxNode:
+    """A node of a graph: its names and version, and the graph function that is being built.
+
+    Values are expressions, which may nest: the importer emits what a converter gives. Attributes
+    come to the converter as arguments: numbers, strings, tuples of them; a tensor is a `Constant`,
+    a graph the message of the model, which `graph` converts.
+    """
+
+    def __init__(
+        self,
+        importing: GraphImport,
+        scope: Scope,
+        op_type: str,
+        domain: str,
+        name: str,
+        outputs: Sequence[str],
+        attributes: Mapping[str, Any],
+    ) -> None:
+        self._importing = importing
+        self._scope = scope
+        self.op_type = op_type
+        self.domain = domain
+        self.name = name
+        self.outputs = tuple(outputs)
+        """The names of the outputs, "" for one that nobody needs."""
+        self.attributes = attributes
+        self.opset = scope.opset(domain)
+        """The version of the operators of the domain of the node."""
+
+    @property
+    def builder(self) -> BlockBuilder:
+        """The builder of the function; it is not in a dataflow block."""
+        return self._importing.builder
+
+    def emit(self, expr: GraphExpr) -> GraphExpr:
+        """Return the variable that an expression is bound to, with a known shape where it can be.
+
+        Sizes that only data decide become symbolic sizes.
+        """
+        return self._importing.emitted(expr, self.outputs[0] if self.outputs else "")
+
+    # --------------------------------------------------------------------------------- struct infos
+
+    def shape(self, value: GraphExpr) -> tuple[PrimExpr, ...]:
+        """Return the shape of a tensor; IRTypeError if it is not known."""
+        info = self.tensor(value)
+        if info.shape is None:
+            raise IRTypeError(f"the shape of an input is not known: {info}")
+        return info.shape
+
+    def rank(self, value: GraphExpr) -> int:
+        """Return the number of dimensions of a tensor; IRTypeError if it is not known."""
+        info = self.tensor(value)
+        if info.ndim == UNKNOWN_NDIM:
+            raise IRTypeError(f"the number of dimensions of an input is not known: {info}")
+        return info.ndim
+
+    def dtype(self, value: GraphExpr) -> DataType:
+        """Return the dtype of a tensor; IRTypeError if it is not known."""
+        info = self.tensor(value)
+        if info.dtype is None:
+            raise IRTypeError(f"the dtype of an input is not known: {info}")
+        return info.dtype
+
+    def tensor(self, value: GraphExpr) -> TensorStructInfo:
+        """Return the struct info of a tensor; IRTypeError if the value is none."""
+        info = value.struct_info
+        if not isinstance(info, TensorStructInfo):
+            raise IRTypeError(f"an input must be a tensor, got {info}")
+        return info
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return an axis counted from the first; IRValueError for one that a tensor has not."""
+        if not -rank <= axis < rank:
+            raise IRValueError(f"the axis {axis} is not one of {rank} dimension(s)")
+        return axis % rank
+
+    # ------------------------------------------------------------------------------------- contents
+
+    def contents(self, value: GraphExpr | None) -> NDArray[Any] | None:
+        """Return what is known of a tensor's elements: numbers, or objects that may be symbolic.
+
+        None if they are not known, or if NumPy lacks their dtype.
+        """
+        return None if value is None else self._importing.contents(value)
+
+    def numbers(self, value: GraphExpr, what: str) -> NDArray[Any]:
+        """Return elements that have to be known numbers while a model is read.
+
+        Raises IRValueError, which calls them `what`.
+        """
+        known = self.contents(value)
+        if known is None or known.dtype == object:
+            raise IRValueError(
+                f"{what} must be known while the model is read, but is computed when it runs; make "
+                "it a constant of the model"
+            )
+        return known
+
+    def integers(self, value: GraphExpr, what: str) -> list[int | PrimExpr]:
+        """Return the elements of a tensor of integers, in order, as numbers and expressions.
+
+        Those that are not known are looked at when the model runs: they become symbolic.
+        IRValueError if not even their number is known; it calls them `what`.
+        """
+        known = self.contents(value)
+        if known is not None:
+            return [_plain(n) for n in known.reshape(-1)]
+        return list(self._importing.looked_at(value, what))
+
+    def known_integers(self, value: GraphExpr, what: str) -> list[int]:
+        """Return integers that have to be known while a model is read, as `numbers`."""
+        return [int(n) for n in self.numbers(value, what).reshape(-1)]
+
+    def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
+        """Return a tensor of rank 1 of integers, which are remembered as its contents."""
+        return self._importing.integer_tensor(values, dtype)
+
+    def fresh_size(self, name: str) -> Var:
+        """Return a symbolic size that `matched` may define."""
+        return self._importing.fresh_size(name)
+
+    def matched(self, value: GraphExpr, info: StructInfo) -> GraphVar:
+        """Return a value whose struct info is checked when the model runs.
+
+        Sizes in it that are new are defined by it.
+        """
+        return self.builder.match_cast(value, info)
+
+    def agreed(self, *operands: GraphExpr) -> list[GraphExpr]:
+        """Return operands of one shape after stretching, as far as that is to be known.
+
+        Where sizes have to be equal, or 1, and nobody knows that they are, it is taken that they
+        are equal, which is checked when the model runs.
+        """
+        rank = max(map(self.rank, operands), default=0)
+        return self.agreed_sizes(
+            operands,
+            [
+                [
+                    (k, self.rank(value) - axis)
+                    for k, value in enumerate(operands)
+                    if axis <= self.rank(value)
+                    and not is_one(self.shape(value)[self.rank(value) - axis])
+                ]
+                for axis in range(1, rank + 1)
+            ],
+        )
+
+    def agreed_but(self, operands: Sequence[GraphExpr], axis: int) -> list[GraphExpr]:
+        """Return operands of one shape but for an axis; see `agreed`."""
+        rank = self.rank(operands[0])
+        own = self.axis(axis, rank)
+        same = [value for value in operands if self.rank(value) == rank]
+        places = [[(k, d) for k in range(len(same))] for d in range(rank) if d != own]
+        return self.agreed_sizes(operands, places) if len(same) == len(operands) else [*operands]
+
+    def agreed_sizes(
+        self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[GraphExpr]:
+        """Return operands with sizes that are taken to be equal; see `agreed`.
+
+        Each of `places` is a list of sizes that have to be equal: (which operand, which axis).
+        """
+        return self._importing.agreed_sizes(operands, places)
+
+    # ----------------------------------------------------------------------------------- graphs
+
+    def graph(self, graph: Any, inputs: Sequence[GraphExpr] = ()) -> list[GraphExpr]:
+        """Return the outputs of a graph that is an attribute, emitted here, for these inputs.
+
+        It sees the values that the node does.
+        """
+        return self._importing.subgraph(graph, inputs, self._scope)
+
+    def branch(self, graph: Any) -> list[GraphExpr]:
+        """Return the outputs of a graph without inputs that is emitted in a suite of its own."""
+        with self._importing.branch():
+            return self.graph(graph)
+
+    def step_function(self, carried: Sequence[GraphExpr], body: Body) -> StepFunction:
+        """Return a function of the module that is a step of a loop; see `step_function.py`."""
+        hint = self.name if self.name.isidentifier() else f"{self.op_type.lower()}_step"
+        return step_function(self._importing, self._scope, hint, carried, body)
+
+    def converted(
+        self, op_type: str, *inputs: GraphExpr | None, domain: str = "", **attributes: Any
+    ) -> tuple[GraphExpr | None, ...]:
+        """Return the outputs of another node on these values, converted as this one would be."""
+        return self._importing.convert(
+            OnnxNode(
+                self._importing, self._scope, op_type, domain, self.name, self.outputs, attributes
+            ),
+            inputs,
+        )
+
+
+def is_one(extent: PrimExpr) -> bool:
+    """Say whether a size is known to be 1."""
+    return isinstance(extent, IntImm) and extent.value == 1
+
+
+def constant_contents(value: Constant) -> NDArray[Any] | None:
+    """Return the elements of a constant whose dtype NumPy has."""
+    dtype = value.struct_info.dtype if isinstance(value.struct_info, TensorStructInfo) else None
+    plain = dtype is not None and (dtype.is_integral or dtype.is_float)
+    return value.data if plain else None
+
+
+def _plain(value: Any) -> int | PrimExpr:
+    if isinstance(value, PrimExpr):
+        return value.value if isinstance(value, IntImm) else value
+    if isinstance(value, (np.floating, float)):
+        raise IRTypeError(f"integers were expected, got {value}")
+    return int(value)

@@ -1,0 +1,150 @@
+"""Loops of graph functions: a library function that calls a graph function again and again.
+
+    y, last, all = relax.call_loop(step, [x], [w], trips=10, scans=[x.struct_info], out_sinfo=...)
+
+The body of a loop is a function of the module, `step`, which is transformed and compiled as any
+other; what it uses of the values around the loop it is given. Steps may give arrays of other shapes
+than they got. The loop itself runs in Python, in as much stack for many rounds as for one:
+
+    k = 0
+    while (trips is absent or k < trips) and go_on:
+        go_on, *carried, *parts = step(k, *carried, *captured)
+        k = k + 1
+    return (*carried, *stacked parts of all rounds)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import GlobalVar, PrimExpr
+from tensorir.relax.calls import call_pure_packed
+from tensorir.relax.declaration import higher_order
+from tensorir.relax.expr import GraphCall, GraphExpr, PrimValue, ShapeExpr, StringValue, Tuple
+from tensorir.relax.operator import LIBRARY_PREFIX
+from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+
+LOOP: Final = LIBRARY_PREFIX + "loop"
+"""The library function: `(step, dtypes as JSON, shapes, trips, go_on, carried, captured)`."""
+_FIRST_ROUNDS: Final = 16
+"""Rounds for which there is memory for parts before more is taken."""
+
+
+def call_loop(
+    step: GlobalVar,
+    carried: Sequence[GraphExpr],
+    captured: Sequence[GraphExpr] = (),
+    *,
+    out_sinfo: Sequence[StructInfo],
+    trips: GraphExpr | PrimExpr | int | None = None,
+    go_on: GraphExpr | bool = True,
+    scans: Sequence[TensorStructInfo] = (),
+) -> GraphCall:
+    """Return the call of a loop, which gives a tuple: values carried last, then stacked parts.
+
+    `step(k, *carried, *captured)` gives a tuple: whether to go on (a bool of no dimensions), the
+    values for the next round, a part of each stacked output; `k` is an int64 of no dimensions,
+    counted from 0. The loop ends after `trips` rounds (None: any number), or where `go_on` or what
+    the step says of it is false. `scans` describes the parts, of which a loop without rounds
+    stacks none (extents that are not known are 0 then); `out_sinfo` states the fields of the
+    result, which is checked when it runs. Raises IRTypeError for parts of unknown dtype or rank,
+    IRValueError for another number of results.
+    """
+    if len(out_sinfo) != len(carried) + len(scans):
+        raise IRValueError(
+            f"a loop that carries {len(carried)} value(s) and stacks {len(scans)} gives "
+            f"{len(carried) + len(scans)}, but out_sinfo states {len(out_sinfo)}"
+        )
+    rounds: GraphExpr = Tuple(())
+    if trips is not None:
+        rounds = trips if isinstance(trips, GraphExpr) else PrimValue(trips)
+    return call_pure_packed(
+        LOOP,
+        step,
+        StringValue(json.dumps([_dtype(info) for info in scans])),
+        Tuple(ShapeExpr([0] * info.ndim if info.shape is None else info.shape) for info in scans),
+        rounds,
+        PrimValue(go_on) if isinstance(go_on, bool) else go_on,
+        Tuple(carried),
+        Tuple(captured),
+        sinfo_args=TupleStructInfo(out_sinfo),
+    )
+
+
+def _dtype(info: TensorStructInfo) -> str:
+    if info.dtype is None or info.ndim < 0:
+        raise IRTypeError(f"a loop stacks tensors whose dtype and rank are known, not {info}")
+    return str(info.dtype)
+
+
+@higher_order("loop")
+def run_loop(
+    step: Callable[..., Any],
+    dtypes: str,
+    shapes: tuple[tuple[int, ...], ...],
+    trips: Any,
+    go_on: Any,
+    carried: tuple[Any, ...],
+    captured: tuple[Any, ...],
+) -> tuple[Any, ...]:
+    """Run a loop: the library function that `call_loop` names."""
+    limit = None if isinstance(trips, tuple) else int(np.reshape(trips, ()))
+    kinds = zip(json.loads(dtypes), shapes, strict=True)
+    stacks = [_Stack(dtype, shape, limit) for dtype, shape in kinds]
+    k = 0
+    while go_on and (limit is None or k < limit):
+        go_on, *values = step(np.array(k, np.int64), *carried, *captured)
+        carried = tuple(values[: len(carried)])
+        for stack, part in zip(stacks, values[len(carried) :], strict=True):
+            stack.add(part)
+        k += 1
+    return (*carried, *(stack.array() for stack in stacks))
+
+
+class _Stack:
+    """Arrays of one shape, one after the other in one array, which grows by half."""
+
+    def __init__(self, dtype: str, shape: Sequence[int], limit: int | None) -> None:
+        self._dtype = DataType(dtype).to_numpy()
+        self._shape = tuple(shape)
+        self._limit = limit
+        self._rounds = 0
+        self._memory: NDArray[Any] | None = None
+
+    def add(self, part: Any) -> None:
+        """Add an array; IRValueError if its shape differs from that of the first."""
+        if self._memory is None:
+            self._shape = tuple(part.shape)
+            self._grow(_FIRST_ROUNDS)
+        elif part.shape != self._shape:
+            raise IRValueError(
+                f"round {self._rounds} of a loop gives an array of shape {part.shape} to stack on "
+                f"those of shape {self._shape}"
+            )
+        assert self._memory is not None
+        if self._rounds == len(self._memory):
+            self._grow(self._rounds + self._rounds // 2)
+        self._memory[self._rounds] = part
+        self._rounds += 1
+
+    def _grow(self, rounds: int) -> None:
+        if self._limit is not None:
+            rounds = self._limit if self._limit <= 2 * rounds else rounds
+        larger = np.empty((rounds, *self._shape), self._dtype)
+        if self._memory is not None:
+            larger[: self._rounds] = self._memory
+        self._memory = larger
+
+    def array(self) -> NDArray[Any]:
+        """Return the array of those that were added."""
+        if self._memory is None:
+            return np.empty((0, *self._shape), self._dtype)
+        whole = self._memory[: self._rounds]
+        return whole if self._rounds == len(self._memory) else whole.copy()

@@ -1,0 +1,153 @@
+"""Arithmetic of two operands, which are stretched to one another and have one dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorir import te
+from tensorir.errors import IRTypeError
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import const, logical_and, select
+from tensorir.relax.declaration import operator
+from tensorir.te.tensor import Tensor
+from tensorir.topi.broadcast import Value, elementwise, same_dtype
+from tensorir.topi.integer_power import integer_power
+
+
+def binary(
+    name: str, function: Callable[[PrimExpr, PrimExpr], PrimExpr], x1: Value, x2: Value
+) -> Tensor:
+    """Return `function` of the elements of two operands; IRTypeError if their dtypes differ."""
+    same_dtype(x1, x2)
+    return elementwise(f"T_{name}", function, x1, x2)
+
+
+def _numbers(name: str, x1: Value, x2: Value) -> None:
+    if same_dtype(x1, x2) == "bool":
+        raise IRTypeError(f"{name} is of numbers, got bool; astype converts")
+
+
+@operator("add")
+def add(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 + x2`."""
+    return binary("add", te.add, x1, x2)
+
+
+@operator("subtract")
+def subtract(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 - x2`."""
+    return binary("subtract", te.subtract, x1, x2)
+
+
+@operator("multiply")
+def multiply(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 * x2`."""
+    return binary("multiply", te.multiply, x1, x2)
+
+
+@operator("divide")
+def divide(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 / x2`; integers round toward zero."""
+    _numbers("divide", x1, x2)
+    return binary("divide", te.div, x1, x2)
+
+
+@operator("floor_divide")
+def floor_divide(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 / x2` rounded toward minus infinity."""
+    _numbers("floor_divide", x1, x2)
+    return binary("floor_divide", te.floordiv, x1, x2)
+
+
+@operator("mod")
+def mod(x1: Value, x2: Value) -> Tensor:
+    """Return the remainder of the division toward zero, which has the sign of `x1`."""
+    _numbers("mod", x1, x2)
+    return binary("mod", te.truncmod, x1, x2)
+
+
+@operator("floor_mod")
+def floor_mod(x1: Value, x2: Value) -> Tensor:
+    """Return the remainder of the division toward minus infinity, which has the sign of `x2`."""
+    _numbers("floor_mod", x1, x2)
+
+    def remainder(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        if a.dtype.is_integral:
+            return te.floormod(a, b)
+        # `a - floor(a / b) * b` would lose what the quotient was rounded by.
+        zero, rest = const(0, a.dtype), te.truncmod(a, b)
+        beside = logical_and(rest != zero, (rest < zero) != (b < zero))
+        return select(beside, rest + b, rest)
+
+    return binary("floor_mod", remainder, x1, x2)
+
+
+@operator("power")
+def power(x1: Value, x2: Value) -> Tensor:
+    """Return `x1 ** x2`; of integers it wraps, and is rounded toward zero for `x2 < 0`."""
+    _numbers("power", x1, x2)
+    return binary("power", _power, x1, x2)
+
+
+def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return integer_power(a, b) if a.dtype.is_integral else te.power(a, b)
+
+
+@operator("maximum")
+def maximum(x1: Value, x2: Value) -> Tensor:
+    """Return the larger operand; NaN where one is."""
+    return binary("maximum", lambda a, b: _or_nan(te.max, a, b), x1, x2)
+
+
+@operator("minimum")
+def minimum(x1: Value, x2: Value) -> Tensor:
+    """Return the smaller operand; NaN where one is."""
+    return binary("minimum", lambda a, b: _or_nan(te.min, a, b), x1, x2)
+
+
+def _or_nan(extremum: Callable[..., PrimExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Return an extremum that is NaN where an operand is.
+
+    The extremum of scalars is its second operand where one is NaN.
+    """
+    found = extremum(a, b)
+    return select(te.isnan(a), a, found) if a.dtype.is_floating else found
+
+
+@operator("atan2")
+def atan2(x1: Value, x2: Value) -> Tensor:
+    """Return the angle of the point (x2, x1), in radians from -pi to pi."""
+    return _of_floats("atan2", te.atan2, x1, x2)
+
+
+@operator("hypot")
+def hypot(x1: Value, x2: Value) -> Tensor:
+    """Return `sqrt(x1 * x1 + x2 * x2)`, without overflow inside."""
+    return _of_floats("hypot", te.hypot, x1, x2)
+
+
+@operator("copysign")
+def copysign(x1: Value, x2: Value) -> Tensor:
+    """Return `x1` with the sign of `x2`."""
+    return _of_floats("copysign", te.copysign, x1, x2)
+
+
+@operator("log_add_exp")
+def log_add_exp(x1: Value, x2: Value) -> Tensor:
+    """Return `log(exp(x1) + exp(x2))`, without overflow inside."""
+
+    def function(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        large, small = te.max(a, b), te.min(a, b)
+        # Equal infinities have no difference.
+        equal = select(a == b, large + te.log(const(2.0, a.dtype)), large)
+        return select(te.isfinite(small), large + te.log1p(te.exp(small - large)), equal)
+
+    return _of_floats("log_add_exp", function, x1, x2)
+
+
+def _of_floats(
+    name: str, function: Callable[[PrimExpr, PrimExpr], PrimExpr], x1: Value, x2: Value
+) -> Tensor:
+    if not x1.dtype.is_floating:
+        raise IRTypeError(f"{name} is of floating-point numbers, got {x1.dtype}; astype converts")
+    return binary(name, function, x1, x2)

@@ -1,0 +1,112 @@
+"""Extents of dimensions: axes counted from the end, products, and what is known of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import cast, const
+from tensorir.rewriting.visit import collect_vars
+from tensorir.te.tensor import Tensor
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """Return an axis counted from 0; a negative one counts from the end.
+
+    IRValueError for one that a tensor of this rank does not have.
+    """
+    if not -rank <= axis < rank:
+        raise IRValueError(
+            f"axis {axis} is out of bounds for rank {rank}; axes are {-rank}..{rank - 1}"
+        )
+    return axis % rank
+
+
+def axes_of(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return axes counted from 0, in increasing order; IRValueError for one that is given twice."""
+    found = sorted(axis_of(a, rank) for a in ((axes,) if isinstance(axes, int) else axes))
+    if len(set(found)) < len(found):
+        raise IRValueError(f"axes {tuple(axes)} name an axis twice")  # type: ignore[arg-type]
+    return tuple(found)
+
+
+def each_axis_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return axes counted from 0, in the order given; IRValueError for one that is given twice."""
+    axes_of(axes, rank)
+    return tuple(axis % rank for axis in axes)
+
+
+def check_rank(name: str, tensor: Tensor, rank: int) -> None:
+    """Raise IRValueError unless the operand called `name` has a rank."""
+    if tensor.ndim != rank:
+        raise IRValueError(f"{name} must have {rank} dimensions, got {tensor.ndim}")
+
+
+def check_floats(name: str, tensor: Tensor) -> None:
+    """Raise IRTypeError unless the operand called `name` holds floating-point numbers."""
+    if not tensor.dtype.is_floating:
+        raise IRTypeError(
+            f"{name} must be of floating-point numbers, got {tensor.dtype}; astype converts"
+        )
+
+
+def check_equal(a: PrimExpr, what_a: str, b: PrimExpr, what_b: str) -> None:
+    """Raise IRValueError unless two extents are known to be equal."""
+    if Analyzer().can_prove_equal(a, b):
+        return
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        raise IRValueError(f"{what_a} is {a.value}, but {what_b} is {b.value}")
+    raise IRValueError(f"{what_a} is {a} and may differ from {what_b}, {b}; match_cast states it")
+
+
+def known_extent(extent: PrimExpr, what: str) -> int:
+    """Return an extent that has to be a number; IRValueError for a symbolic one."""
+    if not isinstance(extent, IntImm):
+        raise IRValueError(f"{what} must be a known number, got {extent}; match_cast states it")
+    return extent.value
+
+
+def product(extents: Iterable[PrimExpr]) -> PrimExpr:
+    """Return the product of extents, an int64: symbolic ones first."""
+    number, result = 1, const(1, INT64)
+    for extent in extents:
+        if isinstance(extent, IntImm):
+            number *= extent.value
+        else:
+            result = result * cast(INT64, extent)
+    return result * const(number, INT64)
+
+
+def in_order(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
+    """Return the position of an element in row-major order, an int64."""
+    position: PrimExpr = const(0, INT64)
+    for index, extent in zip(indices, shape, strict=True):
+        position = position * extent + index
+    return position
+
+
+def is_number(extent: PrimExpr, value: int) -> bool:
+    """Say whether an extent is this number."""
+    return isinstance(extent, IntImm) and extent.value == value
+
+
+_LARGE: Final = 1 << 30
+
+
+def of_sizes(*shapes: Sequence[PrimExpr]) -> Analyzer:
+    """Return an analyzer that knows that the sizes in shapes are not negative, nor huge."""
+    analyzer = Analyzer()
+    for var in {var: None for shape in shapes for n in shape for var in collect_vars(n)}:
+        if var.dtype.is_int:
+            analyzer.bind(var, Range(const(0, var.dtype), const(_LARGE, var.dtype)))
+    return analyzer
+
+
+def simplified(extent: PrimExpr) -> PrimExpr:
+    """Return an extent in its simplest form."""
+    return Analyzer().simplify(extent)

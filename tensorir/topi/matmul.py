@@ -1,0 +1,130 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir import te
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import cast
+from tensorir.relax.declaration import operator
+from tensorir.te.tensor import Tensor
+from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.broadcast import broadcast_shape, shape_text
+from tensorir.topi.extents import check_equal, check_rank
+
+
+@operator("matmul")
+def matmul(x1: Tensor, x2: Tensor, out_dtype: str | None = None) -> Tensor:
+    """Return the matrix product as `numpy.matmul` has it.
+
+    `x1[..., n, k]` and `x2[..., k, m]` give `[..., n, m]`, with leading dimensions stretched to one
+    another; an operand of rank 1 is a row or a column, whose dimension the result lacks. Products
+    are added in `out_dtype` (int32 for a product of bytes, say), which is that of the operands
+    unless given; those of float16 in float32.
+    """
+    return product_of_matrices("matmul", x1, x2, out_dtype)
+
+
+def product_of_matrices(
+    name: str,
+    a: Tensor,
+    b: Tensor,
+    out_dtype: str | None,
+    transposed: tuple[bool, bool] = (False, False),
+) -> Tensor:
+    """Return the product of matrices of any rank from 1 on; `transposed` says which of them are."""
+    if not a.ndim or not b.ndim:
+        raise IRValueError("operands must have a dimension at least; multiply takes numbers")
+    transpose_a, transpose_b = (t and x.ndim > 1 for t, x in zip(transposed, (a, b), strict=True))
+    depth_a = a.shape[-2] if transpose_a else a.shape[-1]
+    depth_b = b.shape[-2] if b.ndim > 1 and not transpose_b else b.shape[-1]
+    try:
+        check_equal(depth_a, "the length of rows of x1", depth_b, "that of columns of x2")
+    except IRValueError as error:
+        shapes = f"{shape_text(a.shape)} and {shape_text(b.shape)}"
+        raise IRValueError(f"shapes {shapes} do not go together: {error}") from None
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
+    rows = [] if a.ndim == 1 else [a.shape[-1] if transpose_a else a.shape[-2]]
+    columns = [] if b.ndim == 1 else [b.shape[-2] if transpose_b else b.shape[-1]]
+    result, wide = product_dtypes(a, b, out_dtype)
+    k = te.reduce_axis((0, depth_a), "k")
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        outer = indices[: len(batch)]
+        row = indices[len(batch) : len(batch) + len(rows)]
+        column = indices[len(batch) + len(rows) :]
+        left = [k.var, *row] if transpose_a else [*row, k.var]
+        right = [*column, k.var] if transpose_b else [k.var, *column]
+        x = a[(*_stretched(a, outer), *left)]
+        y = b[(*_stretched(b, outer), *right)]
+        return te.sum(cast(wide, x) * cast(wide, y), axis=k)
+
+    names = [f"b{d}" for d in range(len(batch))] if len(batch) > 1 else ["b"] * len(batch)
+    names += ["i"] * len(rows) + ["j"] * len(columns)
+    shape = [*batch, *rows, *columns]
+    total = te.compute(shape, element, name=name, varargs_names=names)
+    return rounded(total, result)
+
+
+def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataType, DataType]:
+    """Return the dtype of sums of products, and the one in which they are formed.
+
+    IRTypeError for operands of different dtypes without `out_dtype`.
+    """
+    if out_dtype is None:
+        if a.dtype is not b.dtype:
+            raise IRTypeError(
+                f"operands must be of one dtype, got {a.dtype} and {b.dtype}; out_dtype says that "
+                "of the result"
+            )
+        return a.dtype, sum_dtype(a.dtype)
+    result = DataType(out_dtype)
+    return result, sum_dtype(result)
+
+
+def _stretched(tensor: Tensor, outer: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Return the leading indices of an operand: those of the result, 0 where it is stretched."""
+    own = tensor.shape[:-2]
+    return [
+        te.const(0, i.dtype) if isinstance(n, IntImm) and n.value == 1 else i
+        for i, n in zip(outer[len(outer) - len(own) :], own, strict=True)
+    ]
+
+
+@operator("nn.batch_matmul")
+def batch_matmul(
+    x: Tensor,
+    y: Tensor,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = True,
+) -> Tensor:
+    """Return the products of the matrices `x[b, n, k]` and `y[b, m, k]`, one for each `b`.
+
+    Without `transpose_b` it is `y[b, k, m]`, with `transpose_a` `x[b, k, n]`.
+    """
+    check_rank("x", x, 3)
+    check_rank("y", y, 3)
+    letters = ("T" if transpose_a else "N") + ("T" if transpose_b else "N")
+    return product_of_matrices(
+        f"T_batch_matmul_{letters}", x, y, out_dtype, (transpose_a, transpose_b)
+    )
+
+
+@operator("nn.dense")
+def dense(
+    data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None
+) -> Tensor:
+    """Return `data @ weight.T + bias`; `weight[m, k]` has a row for each column of the result."""
+    check_rank("weight", weight, 2)
+    total = product_of_matrices("T_matmul_NT", data, weight, out_dtype, (False, True))
+    if bias is None:
+        return total
+    check_rank("bias", bias, 1)
+    check_equal(bias.shape[0], "the length of bias", weight.shape[0], "that of weight")
+    return te.compute(
+        total.shape, lambda *i: total[i] + cast(total.dtype, bias[i[-1]]), name="T_add"
+    )

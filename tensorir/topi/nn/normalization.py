@@ -1,0 +1,274 @@
+"""Normalisation: elements minus their mean, divided by their standard deviation.
+
+The mean is subtracted before squares are added (two passes), so that a large mean costs no digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorir import te
+from tensorir.errors import IRValueError
+from tensorir.nodes.expr import IterVar, PrimExpr
+from tensorir.nodes.ops import as_expr, cast, const, div, floordiv
+from tensorir.relax.declaration import operator
+from tensorir.te.tensor import Tensor
+from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.extents import (
+    axes_of,
+    axis_of,
+    check_equal,
+    check_floats,
+    check_rank,
+    known_extent,
+    product,
+)
+
+
+@operator("nn.layer_norm")
+def layer_norm(
+    data: Tensor,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    axes: int | Sequence[int] = -1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Tensor:
+    """Return `(data - mean) / sqrt(variance + epsilon) * gamma + beta`, statistics over axes.
+
+    `gamma` and `beta` have the extents of the axes. `center` says if `beta` is added, `scale` if
+    `gamma` is multiplied.
+    """
+    check_floats("data", data)
+    over = axes_of(axes, data.ndim)
+    for name, tensor in (("gamma", gamma), ("beta", beta)):
+        _check_weights(name, tensor, [data.shape[a] for a in over])
+    at = lambda i: tuple(i[a] for a in over)  # noqa: E731
+    statistics = _Statistics(data, over)
+    return statistics.normalized(
+        "T_layer_norm", epsilon, gamma if scale else None, beta if center else None, at
+    )
+
+
+@operator("nn.instance_norm")
+def instance_norm(
+    data: Tensor,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    channel_axis: int = 1,
+    axes: int | Sequence[int] | None = None,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Tensor:
+    """Return `data` normalised over axes, by default all behind batch and channels.
+
+    `gamma` and `beta` have a number for each channel.
+    """
+    check_floats("data", data)
+    channel = axis_of(channel_axis, data.ndim)
+    over = (
+        tuple(a for a in range(1, data.ndim) if a != channel)
+        if axes is None
+        else axes_of(axes, data.ndim)
+    )
+    for name, tensor in (("gamma", gamma), ("beta", beta)):
+        _check_weights(name, tensor, [data.shape[channel]])
+    return _Statistics(data, over).normalized(
+        "T_instance_norm",
+        epsilon,
+        gamma if scale else None,
+        beta if center else None,
+        lambda i: (i[channel],),
+    )
+
+
+@operator("nn.group_norm")
+def group_norm(
+    data: Tensor,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    num_groups: int = 1,
+    channel_axis: int = 1,
+    axes: int | Sequence[int] | None = None,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Tensor:
+    """Return `data` normalised over groups of channels and axes, by default all behind them.
+
+    `gamma` and `beta` have a number for each channel.
+    """
+    check_floats("data", data)
+    channel = axis_of(channel_axis, data.ndim)
+    over = (
+        tuple(a for a in range(1, data.ndim) if a != channel)
+        if axes is None
+        else axes_of(axes, data.ndim)
+    )
+    channels = known_extent(data.shape[channel], "the number of channels")
+    if num_groups < 1 or channels % num_groups:
+        raise IRValueError(f"{channels} channels cannot be divided into {num_groups} groups")
+    for name, tensor in (("gamma", gamma), ("beta", beta)):
+        _check_weights(name, tensor, [data.shape[channel]])
+    return _Statistics(data, over, channel, num_groups).normalized(
+        "T_group_norm",
+        epsilon,
+        gamma if scale else None,
+        beta if center else None,
+        lambda i: (i[channel],),
+    )
+
+
+@operator("nn.rms_norm")
+def rms_norm(
+    data: Tensor,
+    weight: Tensor | None = None,
+    axes: int | Sequence[int] = -1,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Return `data / sqrt(mean of squares + epsilon) * weight`, the mean over axes.
+
+    Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
+    """
+    check_floats("data", data)
+    over = axes_of(axes, data.ndim)
+    _check_weights("weight", weight, [data.shape[a] for a in over])
+    statistics = _Statistics(data, over)
+    dtype = statistics.dtype
+    square = statistics.mean("T_rms_norm", lambda v, _: v * v)
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        deviation = te.sqrt(square[statistics.kept(indices)] + const(epsilon, dtype))
+        value: PrimExpr = cast(dtype, data[indices]) / deviation
+        if weight is not None:
+            value = value * cast(dtype, weight[tuple(indices[a] for a in over)])
+        return value
+
+    return rounded(te.compute(data.shape, element, name="T_rms_norm"), data.dtype)
+
+
+@operator("nn.lrn")
+def lrn(
+    data: Tensor,
+    size: int,
+    axis: int = 1,
+    bias: float = 1.0,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+) -> Tensor:
+    """Return `data / (bias + alpha / size * s) ** beta`, `s` the sum of `size` neighbours' squares.
+
+    Neighbours lie along an axis, `(size - 1) // 2` of them before an element (Krizhevsky et al.,
+    2012).
+    """
+    check_floats("data", data)
+    if size < 1:
+        raise IRValueError(f"size must be at least 1, got {size}")
+    along = axis_of(axis, data.ndim)
+    dtype = sum_dtype(data.dtype)
+    k = te.reduce_axis((0, size), "k")
+
+    def squares(*indices: PrimExpr) -> PrimExpr:
+        place = list(indices)
+        place[along] = indices[along] + k.var - (size - 1) // 2
+        value = cast(dtype, data[tuple(place)])
+        inside = te.all(place[along] >= 0, place[along] < data.shape[along])
+        return te.sum(value * value, axis=k, where=inside)
+
+    total = te.compute(data.shape, squares, name="T_lrn_sum")
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        divisor = const(bias, dtype) + const(alpha / size, dtype) * total[indices]
+        result: PrimExpr = cast(dtype, data[indices]) / te.power(divisor, const(beta, dtype))
+        return result
+
+    return rounded(te.compute(data.shape, element, name="T_lrn"), data.dtype)
+
+
+def _check_weights(name: str, tensor: Tensor | None, shape: Sequence[PrimExpr]) -> None:
+    """Raise IRValueError unless weights, if there are any, have a shape."""
+    if tensor is None:
+        return
+    check_rank(name, tensor, len(shape))
+    for k, (extent, wanted) in enumerate(zip(tensor.shape, shape, strict=True)):
+        check_equal(extent, f"dimension {k} of {name}", wanted, "that of the data")
+
+
+class _Statistics:
+    """Means over axes of a tensor, and perhaps over groups of channels."""
+
+    def __init__(
+        self, data: Tensor, over: Sequence[int], channel: int | None = None, groups: int = 1
+    ) -> None:
+        self.data, self.over, self.channel = data, tuple(over), channel
+        self.dtype = sum_dtype(data.dtype)
+        self.outer = [a for a in range(data.ndim) if a not in over]
+        self.shape = [data.shape[a] for a in self.outer]
+        self.axes = {a: te.reduce_axis((0, data.shape[a]), f"k{a}") for a in over}
+        if channel is not None:
+            per_group = floordiv(data.shape[channel], groups)
+            self.per_group = per_group
+            self.shape[self.outer.index(channel)] = const(groups, per_group.dtype)
+            self.axes = {channel: te.reduce_axis((0, per_group), "kc"), **self.axes}
+        extents = [axis.dom.extent for axis in self.axes.values() if axis.dom is not None]
+        self.count = cast(self.dtype, as_expr(product(extents)))
+
+    def kept(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        """Return where the means of an element are."""
+        return tuple(
+            floordiv(indices[a], self.per_group) if a == self.channel else indices[a]
+            for a in self.outer
+        )
+
+    def mean(
+        self, name: str, function: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
+    ) -> Tensor:
+        """Return the mean of `function(element, indices of the mean)`."""
+
+        def term(*indices: PrimExpr) -> PrimExpr:
+            place: list[PrimExpr] = list(self.data.shape)
+            for a, i in zip(self.outer, indices, strict=True):
+                place[a] = i
+            for a, axis in self.axes.items():
+                inner = axis.var
+                place[a] = place[a] * self.per_group + inner if a == self.channel else inner
+            value = cast(self.dtype, self.data[tuple(place)])
+            reduced: list[IterVar] = [self.axes[a] for a in sorted(self.axes)]
+            return te.sum(function(value, indices), axis=reduced)
+
+        total = te.compute(self.shape, term, name=f"{name}_red")
+        return te.compute(
+            self.shape, lambda *i: div(total[i], self.count), name=f"{name}_divide"
+        )  # fmt: skip
+
+    def normalized(
+        self,
+        name: str,
+        epsilon: float,
+        gamma: Tensor | None,
+        beta: Tensor | None,
+        weight_at: Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]],
+    ) -> Tensor:
+        """Return the elements minus their mean, divided by the deviation, with weights."""
+        if not self.axes:
+            raise IRValueError("axes must name an axis at least")
+        dtype = self.dtype
+        mean = self.mean(f"{name}_mean", lambda v, _: v)
+        variance = self.mean(
+            f"{name}_var", lambda v, at: (v - mean[tuple(at)]) * (v - mean[tuple(at)])
+        )
+
+        def element(*indices: PrimExpr) -> PrimExpr:
+            at = self.kept(indices)
+            value = cast(dtype, self.data[indices]) - mean[at]
+            value = value / te.sqrt(variance[at] + const(epsilon, dtype))
+            if gamma is not None:
+                value = value * cast(dtype, gamma[weight_at(indices)])
+            if beta is not None:
+                value = value + cast(dtype, beta[weight_at(indices)])
+            result: PrimExpr = value
+            return result
+
+        return rounded(te.compute(self.data.shape, element, name=name), self.data.dtype)
