@@ -11,18 +11,27 @@ from codegen.target import Target
 from tensorir import transform
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind
+from tensorir.relax.function import graph_functions
 from tensorir.rewriting.visit import statements
+from tensorir.transform.decompose_ops import has_operators
 
 
 def as_looked_up(mod: IRModule) -> IRModule:
     """Return a module with its tensor functions as `vm_build` asks for their schedules.
 
-    Left out is what no graph function reaches. Graph functions are simplified, so that it is known
-    which arguments are constants; the functions that take those are told that they may have any
-    layout. A search that is to answer a build tunes the functions of this module. One without graph
-    functions stays as it is.
+    Operators become tensor functions, and what no graph function reaches is left out. Graph
+    functions are simplified, so that it is known which arguments are constants; the functions that
+    take those are told that they may have any layout. A search that is to answer a build tunes the
+    functions of this module. One without graph functions stays as it is.
     """
-    return _told(only_reached(mod)) if mod.graph_funcs() else mod
+    return _told(only_reached(with_kernels(mod))) if mod.graph_funcs() else mod
+
+
+def with_kernels(mod: IRModule) -> IRModule:
+    """Return a module whose operators are calls of fused tensor functions; itself without any."""
+    if not any(map(has_operators, graph_functions(mod).values())):
+        return mod
+    return transform.default_pipeline()(mod)
 
 
 def only_reached(mod: IRModule) -> IRModule:
