@@ -6,10 +6,9 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
-`reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the room `nn`.
-`reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `quantization`, `real_functions`,
+`rearranging`, `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`,
+`vision`.
 """
 
 from tensorir.topi import nn
