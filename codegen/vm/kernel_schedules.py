@@ -10,16 +10,10 @@ from codegen.schedules import Schedules, default_schedules
 from codegen.target import Target
 from tensorir import transform
 from tensorir.function import IRModule, PrimFunc
-from tensorir.nodes.expr import IntImm
-from tensorir.nodes.node import Node
-from tensorir.nodes.stmt import For, ForKind, Stmt
+from tensorir.nodes.stmt import For, ForKind
 from tensorir.relax.function import graph_functions
-from tensorir.rewriting.visit import children, statements
+from tensorir.rewriting.visit import statements
 from tensorir.transform.decompose_ops import has_operators
-
-_SMALL: Final = 4096
-"""A kernel of fewer iterations takes some microseconds as it is, and a tenth of a second to be
-scheduled."""
 
 
 def as_looked_up(mod: IRModule) -> IRModule:

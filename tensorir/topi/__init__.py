@@ -11,7 +11,7 @@ The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `c
 `vision`.
 """
 
-from tensorir.topi import nn
+from tensorir.topi import image, nn, vision
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -174,6 +174,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "image",
     "isfinite",
     "isinf",
     "isnan",

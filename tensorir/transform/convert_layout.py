@@ -94,7 +94,7 @@ class _Converting(GraphRebuilder):
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return what a variable is bound to in place of a value over variables in any order."""
         if isinstance(value, g.TupleGetItem) and value.tuple_value in self._held:
-            held, order = self._held[value.tuple_value]  # type: ignore[index]
+            held, order = self._held[value.tuple_value]
             return self._in(order, g.TupleGetItem(held, value.index))
         if not isinstance(value, g.GraphCall) or not isinstance(value.op, FormulaOperator):
             return self.plain(value)

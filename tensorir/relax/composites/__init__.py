@@ -4,6 +4,24 @@ The modules: `activations`, `attention`, `linear`, `normalization`, `operand_sha
 `recurrent`, `shapes`, `statistics`.
 """
 
-from tensorir.relax.composites import activations, attention, linear, normalization, quantized, recurrent, shapes, statistics
+from tensorir.relax.composites import (
+    activations,
+    attention,
+    linear,
+    normalization,
+    quantized,
+    recurrent,
+    shapes,
+    statistics,
+)
 
-__all__ = ["activations", "attention", "linear", "normalization", "quantized", "recurrent", "shapes", "statistics"]
+__all__ = [
+    "activations",
+    "attention",
+    "linear",
+    "normalization",
+    "quantized",
+    "recurrent",
+    "shapes",
+    "statistics",
+]
