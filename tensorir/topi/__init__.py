@@ -7,8 +7,8 @@ Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
 `creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`,
-`real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`, `sizes`, `slicing`;
-the rooms `image`, `nn`, `vision`.
+`quantization`, `real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`,
+`sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -34,6 +34,7 @@ from tensorir.topi.bits import (
     bitwise_or,
     bitwise_xor,
     left_shift,
+    reinterpret,
     right_shift,
 )
 from tensorir.topi.comparison import (
@@ -75,7 +76,6 @@ from tensorir.topi.elementwise import (
     isnan,
     negative,
     reciprocal,
-    reinterpret,
     round,
     sign,
     square,
@@ -84,6 +84,7 @@ from tensorir.topi.elementwise import (
 from tensorir.topi.indexing import gather_elements, gather_nd, index_tensor, take
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -157,6 +158,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "dense",
+    "dequantize",
     "divide",
     "equal",
     "erf",
@@ -214,6 +216,7 @@ __all__ = [
     "permute_dims",
     "power",
     "prod",
+    "quantize",
     "reciprocal",
     "reinterpret",
     "repeat",

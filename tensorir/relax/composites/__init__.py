@@ -1,8 +1,31 @@
-"""Operators that stand for others.
+"""Operators that stand for expressions of other operators.
 
-The modules: `activations`, `arithmetic`, `einsum`, `shapes`, `statistics`.
+The modules: `activations`, `arithmetic`, `attention`, `einsum`, `linear`, `normalization`,
+`operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.
 """
 
-from tensorir.relax.composites import activations, arithmetic, einsum, shapes, statistics
+from tensorir.relax.composites import (
+    activations,
+    arithmetic,
+    attention,
+    einsum,
+    linear,
+    normalization,
+    quantized,
+    recurrent,
+    shapes,
+    statistics,
+)
 
-__all__ = ["activations", "arithmetic", "einsum", "shapes", "statistics"]
+__all__ = [
+    "activations",
+    "arithmetic",
+    "attention",
+    "einsum",
+    "linear",
+    "normalization",
+    "quantized",
+    "recurrent",
+    "shapes",
+    "statistics",
+]
