@@ -33,6 +33,7 @@ from benchmarks.random_kernels import (
 )
 from tensorir.arith import Analyzer
 from tensorir.function import BaseFunc, IRModule
+from tensorir.nodes import ops
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.relax import calls
 from tensorir.relax import expr as g
@@ -308,8 +309,10 @@ class _Maker:
             self._shaped_call(x, info)
         elif choice < 0.58:
             self._bind(g.Tuple([x, *(self._whole(1) for _ in range(rng.randint(0, 2)))]))
-        elif choice < 0.63:
+        elif choice < 0.6:
             self._bind(x)
+        elif choice < 0.63:
+            self._bind(calls.view(x, self._other_shape(info)))
         elif choice < 0.68:
             constant = self._constant(info)
             if constant is not None:
@@ -320,6 +323,21 @@ class _Maker:
             self._library_call(x, info)
         elif self._module.graphs:
             self._graph_call()
+
+    def _other_shape(self, info: TensorStructInfo) -> list[PrimExpr]:
+        """Return a shape of as many elements."""
+        extents = list(info.shape or ())
+        choice = self._rng.randrange(4)
+        if choice == 0:
+            return [IntImm("int64", 1), *extents]
+        if choice == 1:
+            return [*extents, IntImm("int64", 1)]
+        if choice == 2:
+            return extents[::-1]
+        count: PrimExpr = IntImm("int64", 1)
+        for extent in extents:
+            count = ops.mul(count, extent)
+        return [count]
 
     def _cast(self, x: g.GraphVar, info: TensorStructInfo) -> None:
         """Bind a checked value: what is known already, or with sizes that the check defines."""

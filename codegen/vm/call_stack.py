@@ -29,8 +29,9 @@ class FrameCall:
     functions: Mapping[str, GraphFunction]
     name: str
     arguments: Sequence[int]
-    enter: Callable[[Frame, Any], None]
-    """Checks the result and puts it into the frame of the caller."""
+    enter: Callable[[Frame, Any], None] | None
+    """Checks the result and puts it into the frame of the caller; None if `outputs` get it."""
+    outputs: Sequence[int] = ()
 
     @property
     def callee(self) -> GraphFunction:
@@ -42,11 +43,16 @@ class FrameCall:
         if frame.depth >= MAX_DEPTH:
             _too_deep(frame, self.name)
         registers = frame.registers
-        return self.callee.entered([registers[k] for k in self.arguments], frame)
+        return self.callee.entered(
+            [registers[k] for k in self.arguments], frame, [registers[k] for k in self.outputs]
+        )
 
     def end(self, frame: Frame, inner: Frame) -> None:
         """Take the result out of the frame of the callee."""
-        self.enter(frame, self.callee.finished(inner))
+        if self.enter is not None:
+            self.enter(frame, self.callee.finished(inner))
+        else:
+            self.callee.finished_into(inner, [frame.registers[k] for k in self.outputs])
 
     def __call__(self, frame: Frame) -> None:
         """Run the call on Python's stack."""

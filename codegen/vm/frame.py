@@ -89,6 +89,10 @@ class Frame:
         """Say whether somebody keeps an array over memory of the frame, or a view of one."""
         return [*map(sys.getrefcount, self.lent)] != self._references
 
+    def shape_of(self, array: p.Fresh, sizes: dict[str, int]) -> tuple[int, ...]:
+        """Return the shape of an array."""
+        return self._numbers(array.shape, sizes)
+
     def place(self, array: p.Fresh, sizes: dict[str, int], allocate: Allocator) -> NDArray:
         """Return new memory for an array and enter it.
 
@@ -117,9 +121,10 @@ class Frame:
             return self.registers[operand.number]
         if isinstance(operand, p.View):
             shape = self._numbers(operand.shape, sizes)
-            address = self.slots[operand.slot] + operand.offset
+            address = self.slots[operand.slot] + self._numbers((operand.offset,), sizes)[0]
             dtype = DataType(operand.dtype).to_numpy()
-            return NDArray.at(address, shape, dtype, self._shared)
+            owner = self._shared if operand.memory == p.NONE else self.registers[operand.memory]
+            return NDArray.at(address, shape, dtype, owner)
         if isinstance(operand, p.Pack):
             return tuple(self.evaluate(part, sizes) for part in operand.elements)
         if isinstance(operand, p.Literal):

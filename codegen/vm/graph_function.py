@@ -17,7 +17,7 @@ from codegen.vm import program as p
 from codegen.vm.call_stack import Runner, needs_stack, run_steps
 from codegen.vm.frame import Allocator, Frame, copied, guarded_array
 from codegen.vm.matching import Matcher, as_array
-from tensorir.errors import IRTypeError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.dtype import DataType
 
@@ -51,6 +51,12 @@ class GraphFunction:
             x.register for x in p.leaves(program.parameters) if x.register not in used
         }  # entered only where an argument has to be converted
         self._often_transient = [k for k in self._transient if k not in arguments]
+        arrays = {array.register: array for array in program.results}
+        self._leaves = [
+            arrays.get(part.number) if isinstance(part, p.Register) else None
+            for part in p.parts_of(program.result)
+        ]
+        """The memory of each part of the result, None for what is not computed in one."""
         self.link = link
         self.steps = [link(step, self) for step in program.steps]
         self._needs_stack = needs_stack(self.steps)
@@ -107,8 +113,13 @@ class GraphFunction:
             step(frame)
         return frame
 
-    def entered(self, args: Sequence[Any], caller: Frame | None) -> Frame:
-        """Return a frame with the arguments and with memory for the results."""
+    def entered(
+        self, args: Sequence[Any], caller: Frame | None, outputs: Sequence[NDArray] = ()
+    ) -> Frame:
+        """Return a frame with the arguments and with memory for the results.
+
+        `outputs` are arrays of the caller for the tensors of the result, if it wants them there.
+        """
         try:
             frame = self._free.pop()
         except IndexError:
@@ -122,6 +133,9 @@ class GraphFunction:
         frame.is_quick = self._enter_quickly(frame, args)
         if not frame.is_quick:
             self._enter(frame, args)
+        if outputs:
+            self._enter_outputs(frame, outputs)
+            return frame
         if self._fresh is None:
             for array in self.program.results:
                 frame.place(array, frame.sizes, self.allocate)
@@ -134,6 +148,20 @@ class GraphFunction:
             slots[slot] = address + start
             registers[register] = _new(NDArray, shape, dtype, raw, start)
         return frame
+
+    def _enter_outputs(self, frame: Frame, outputs: Sequence[NDArray]) -> None:
+        """Have the result computed in arrays, as far as it is computed in memory that is given."""
+        for array, output in zip(self._leaves, outputs, strict=True):
+            if array is None:
+                continue
+            shape = frame.shape_of(array, frame.sizes)
+            if shape != output.shape:
+                raise IRValueError(
+                    f"{self.name}: its result is of shape {shape}, and where it is wanted of shape "
+                    f"{output.shape}"
+                )
+            frame.slots[array.slot] = address_of(output)
+            frame.registers[array.register] = output
 
     def _enter_quickly(self, frame: Frame, args: Sequence[Any]) -> bool:
         """Enter NumPy arrays of just the shape, dtype and layout expected; say whether all are."""
@@ -194,18 +222,37 @@ class GraphFunction:
         A frame of whose memory a library function has kept an array is used no more, so that what
         it kept stays as it is.
         """
-        program, registers = self.program, frame.registers
-        result = program.result
+        registers = frame.registers
+        result = self.program.result
         if type(result) is p.Register:
             value = registers[result.number]
         else:
             value = frame.evaluate(result, frame.sizes)
+        self._leave(frame)
+        return value
+
+    def finished_into(self, frame: Frame, outputs: Sequence[NDArray]) -> None:
+        """Have the result in arrays that were given to `entered`, and keep the frame."""
+        parts = p.parts_of(self.program.result)
+        for array, part, output in zip(self._leaves, parts, outputs, strict=True):
+            if array is None:
+                held = part.number if isinstance(part, p.CopyOf) else None
+                source = frame.evaluate(part if held is None else p.Register(held), frame.sizes)
+                if source.shape != output.shape:
+                    raise IRValueError(
+                        f"{self.name}: its result is of shape {source.shape}, and where it is "
+                        f"wanted of shape {output.shape}"
+                    )
+                np.copyto(output, source)
+        self._leave(frame)
+
+    def _leave(self, frame: Frame) -> None:
+        registers = frame.registers
         for register in self._often_transient if frame.is_quick else self._transient:
             registers[register] = None
         frame.caller = None
         if not (frame.lent and frame.is_held()):
             self._free.append(frame)
-        return value
 
     def result_of(self, frame: Frame) -> Any:
         """Return a copy of the result that a frame holds."""
@@ -316,4 +363,5 @@ def _registers_read(program: p.Program) -> set[int]:
 
 def _in_operand(operand: p.Operand) -> list[int]:
     parts = p.parts_of(operand)
-    return [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]
+    found = [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]
+    return found + [x.memory for x in parts if isinstance(x, p.View) and x.memory != p.NONE]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.signature import Dim, dim_of
 from codegen.vm import program as p
-from codegen.vm.destinations import Path, fields_of
 from codegen.vm.segments import Address, Root
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import struct_info as si
 from tensorir.rewriting.visit import collect_vars
+
+Path: TypeAlias = tuple[int, ...]
+"""The fields, from the outermost tuple inwards, that lead to a part of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Memory that tensors share: where in the arena it starts."""
+    """Memory that tensors share."""
 
-    offset: int
+    start: Address
 
 
 Value: TypeAlias = "Place | Held | Known | Storage | tuple[Value, ...]"
@@ -56,6 +58,15 @@ def places_of(value: Value) -> list[Place]:
     if isinstance(value, tuple):
         return [place for part in value for place in places_of(part)]
     return [value] if isinstance(value, Place) else []
+
+
+def fields_of(info: si.StructInfo, path: Path = ()) -> Iterator[tuple[Path, si.StructInfo]]:
+    """Yield the struct infos of the parts of a value that are no tuples, with their paths."""
+    if isinstance(info, si.TupleStructInfo):
+        for k, part in enumerate(info.elements):
+            yield from fields_of(part, (*path, k))
+    else:
+        yield path, info
 
 
 def rebuilt(info: si.StructInfo, parts: Mapping[Path, Value], path: Path = ()) -> Value:
@@ -101,11 +112,24 @@ class FrameLayout:
         self.registers += 1
         return self.registers - 1
 
-    def root(self, name: str, info: si.TensorStructInfo | None) -> Root:
-        """Return a new root, which has a slot, and a register if it holds one tensor."""
-        root = Root(name, len(self.slots), info, self.register() if info is not None else p.NONE)
+    def root(
+        self, name: str, info: si.TensorStructInfo | None, nbytes: PrimExpr | None = None
+    ) -> Root:
+        """Return a new root, which has a slot, and a register unless it is memory of the frame."""
+        has_register = info is not None or nbytes is not None
+        register = self.register() if has_register else p.NONE
+        root = Root(name, len(self.slots), info, register, nbytes)
         self.slots.append(root)
         return root
+
+    def is_entered(self, *exprs: PrimExpr | None) -> bool:
+        """Say whether the sizes of the parameters give values."""
+        return all(
+            var in self.entry_sizes
+            for expr in exprs
+            if expr is not None
+            for var in collect_vars(expr)
+        )
 
     def define_sizes(self, infos: Iterable[si.StructInfo]) -> None:
         """Name the sizes that values define by having them as extents, wherever they are used."""

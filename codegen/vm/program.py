@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from codegen.errors import LinkError
 from codegen.signature import Dim
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 NONE: Final = -1
 """The number of no register or slot."""
 
@@ -39,12 +39,16 @@ class CopyOf:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The array of this shape at `offset` bytes behind the address in a slot."""
+    """The array of this shape at `offset` bytes behind the address in a slot.
+
+    The memory is that of the array in a register, or that of the frame.
+    """
 
     slot: int
-    offset: int
+    offset: Dim
     shape: tuple[Dim, ...]
     dtype: str
+    memory: int = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +185,17 @@ class CallLibrary:
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """A graph function that has a frame of its own."""
+    """A graph function that has a frame of its own.
+
+    Its result has to match `result`; where that is None, it is written to the arrays in registers
+    `outputs`.
+    """
 
     function: str
     arguments: tuple[int, ...]
-    result: Pattern
+    result: Pattern | None
     binding: str
+    outputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tensorir.nodes import expr as e
 from tensorir.nodes import ops
 from tensorir.nodes.buffer import Buffer, decl_buffer
 from tensorir.nodes.dtype import HANDLE, INT64
-from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, PrimExpr, StringImm, Var
+from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import Evaluate, IfThenElse, SeqStmt, Stmt
 from tensorir.relax.struct_info import TensorStructInfo
@@ -33,20 +33,35 @@ _CALL_EXTERN: Final = Op.get("call_extern")
 
 @dataclass(eq=False, slots=True)
 class Root:
-    """A pointer; `info` says what is there, None for memory that tensors share."""
+    """A pointer; `info` says what is there, None for memory that tensors share.
+
+    Of shared memory whose bytes depend on sizes, `nbytes` are the bytes.
+    """
 
     name: str
     slot: int
     info: TensorStructInfo | None
     register: int
+    nbytes: PrimExpr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Address:
     """A number of bytes behind a root."""
 
     root: Root
-    offset: int = 0
+    offset: PrimExpr = field(default_factory=lambda: ops.const(0, INT64))
+
+    @staticmethod
+    def at(root: Root, offset: int) -> Address:
+        """Return the address so many bytes behind a root."""
+        return Address(root, ops.const(offset, INT64))
+
+    def is_same(self, other: Address) -> bool:
+        """Say whether two addresses are surely the same."""
+        return self.root is other.root and (
+            self.offset is other.offset or str(self.offset) == str(other.offset)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +160,8 @@ class SegmentWriter:
             self._buffers[root] = decl_buffer(
                 [ops.const(max(nbytes, ALIGNMENT), INT64)], "uint8", root.name
             )
+        elif root.nbytes is not None:
+            self._buffers[root] = decl_buffer([root.nbytes], "uint8", root.name)
         elif root.info is not None and root.info.static_shape is not None:
             assert root.info.dtype is not None
             self._buffers[root] = decl_buffer(
@@ -185,16 +202,14 @@ class SegmentWriter:
         if isinstance(argument, PrimExpr):
             return argument
         if isinstance(argument, CalleeArena):
-            return self._argument(Address(self.arena, self.arena_bytes))
+            return self._argument(Address.at(self.arena, self.arena_bytes))
         pointer = self._pointers.get(argument.root)
         if pointer is not None:
             return pointer
         buffer = self._buffers[argument.root]
-        if argument.offset == 0:
+        if isinstance(argument.offset, IntImm) and argument.offset.value == 0:
             return buffer.data
-        return Call(
-            "handle", _ADDRESS_OF, [BufferLoad(buffer, [ops.const(argument.offset, INT64)])]
-        )
+        return Call("handle", _ADDRESS_OF, [BufferLoad(buffer, [argument.offset])])
 
     def _truth(self, operation: NativeIf) -> PrimExpr:
         """Return whether a scalar differs from 0: in shared memory, whether any byte does."""
@@ -206,7 +221,7 @@ class SegmentWriter:
             return value if value.dtype.is_bool else e.NE(value, ops.const(0, value.dtype))
         found: PrimExpr | None = None
         for k in range(operation.condition_bytes):
-            byte = BufferLoad(buffer, [ops.const(offset + k, INT64)])
+            byte = BufferLoad(buffer, [ops.add(offset, ops.const(k, INT64))])
             differs = e.NE(byte, ops.const(0, byte.dtype))
             found = differs if found is None else e.Or(found, differs)
         assert found is not None

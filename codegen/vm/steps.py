@@ -140,8 +140,8 @@ def linked_functions(
         if isinstance(step, p.CallLibrary):
             return _call_library(step, library[step.function], owner, functions)
         if isinstance(step, p.CallGraph):
-            enter = _entering(step.result, step.binding, owner)
-            return FrameCall(functions, step.function, step.arguments, enter)
+            enter = None if step.result is None else _entering(step.result, step.binding, owner)
+            return FrameCall(functions, step.function, step.arguments, enter, step.outputs)
         if isinstance(step, p.Branch):
             then = [owner.link(part, owner) for part in step.then]
             otherwise = [owner.link(part, owner) for part in step.otherwise]

@@ -8,11 +8,9 @@ from typing import NoReturn
 from codegen.errors import CodegenError
 from codegen.vm import program as p
 from codegen.vm import segments as seg
-from codegen.vm.destinations import Destinations, Path
 from codegen.vm.layout import FrameLayout, Held, Known, Place, Storage, Value, tensor_text
 from codegen.vm.segments import Address, Root
 from tensorir.memory.alignment import aligned
-from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.relations import Fits, fits, is_base_of
 from tensorir.rewriting.visit import collect_vars
@@ -47,9 +45,8 @@ class SuiteWriter:
         self._checks: list[p.Step] = []
         """Checks of sizes before anything runs."""
         self._prepared: list[tuple[int, p.Operand]] = []
-        self._views: dict[tuple[Root, int, str], int] = {}
+        self._views: dict[tuple[Root, str], int] = {}
         self._temporaries: list[p.Fresh] = []
-        self._destinations = Destinations()
         self._own: set[Root] = set()
         """Roots of arrays that belong to one call and are not a part of its result yet."""
 
@@ -75,24 +72,13 @@ class SuiteWriter:
 
     # -------------------------------------------------------------------------------------- memory
 
-    def _memory_for(self, var: g.GraphVar, path: Path, info: si.TensorStructInfo) -> Place:
-        """Return memory for a part of a variable: where it is asked for, if it surely fits."""
-        asked = self._asked(var, path, info)
-        return self._memory(var.name, info) if asked is None else asked
-
-    def _asked(self, var: g.GraphVar, path: Path, info: si.TensorStructInfo) -> Place | None:
-        root = self._destinations.root(var, path)
-        if root is not None and root.info is not None and is_base_of(root.info, info):
-            return Place(Address(root), info)
-        return None
-
     def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
         """Return memory for a tensor that is no part of the arena's plan."""
         nbytes = info.static_bytes
         if nbytes is not None:
             offset = self._arena_bytes
             self._arena_bytes += aligned(nbytes)
-            return Place(Address(self._layout.arena, offset), info)
+            return Place(Address.at(self._layout.arena, offset), info)
         root = self._layout.root(name, info)
         array = p.Fresh(root.slot, root.register, self._layout.dims(info), str(info.dtype))
         if self._layout.is_known(info, self._layout.entry_sizes):
@@ -127,7 +113,7 @@ class SuiteWriter:
 
     def _copy(self, source: Place, destination: Place) -> None:
         self._require(source, destination.info, "the copied tensor")
-        if source.address != destination.address:
+        if not source.address.is_same(destination.address):
             nbytes = seg.tensor_bytes(destination.info)
             self._operation(seg.Copy(source.address, destination.address, nbytes), "copy")
 
@@ -138,17 +124,7 @@ class SuiteWriter:
         if isinstance(value, Held):
             return value.register
         if isinstance(value, Place):
-            root, offset = value.address.root, value.address.offset
-            if root.info is not None:
-                return root.register
-            dims = self._layout.dims(value.info)
-            key = (root, offset, repr((dims, value.info.dtype)))
-            register = self._views.get(key)
-            if register is None:
-                register = self._views[key] = self._layout.register()
-                view = p.View(root.slot, offset, dims, str(value.info.dtype))
-                self._prepared.append((register, view))
-            return register
+            return value.address.root.register if self._is_whole(value) else self._view(value)
         if isinstance(value, Known) and isinstance(value.operand, p.Register):
             return value.operand.number
         register = self._layout.register()
@@ -159,9 +135,37 @@ class SuiteWriter:
             self._step(p.Assemble(register, operand))
         return register
 
+    @staticmethod
+    def _is_whole(place: Place) -> bool:
+        """Say whether a tensor is the array that the register of its root holds."""
+        info = place.address.root.info
+        return info is not None and (info is place.info or is_base_of(info, place.info))
+
+    def _view(self, place: Place) -> int:
+        """Return the register of a tensor in shared memory: made for the frame where it can be."""
+        root, info, layout = place.address.root, place.info, self._layout
+        assert info.shape is not None
+        view = p.View(
+            root.slot,
+            layout.dim(place.address.offset),
+            layout.dims(info),
+            str(info.dtype),
+            root.register,
+        )
+        key = (root, repr(view))
+        register = self._views.get(key)
+        if register is None:
+            register = layout.register()
+            is_of_frame = root.info is None  # other roots are arrays that calls are given
+            if is_of_frame and layout.is_entered(root.nbytes, place.address.offset, *info.shape):
+                self._views[key] = register
+                self._prepared.append((register, view))
+            else:
+                self._step(p.Assemble(register, view))
+        return register
+
     def _is_prepared(self, value: Known) -> bool:
-        exprs = [*(value.extents or ()), *([value.scalar] if value.scalar is not None else [])]
-        return all(var in self._layout.entry_sizes for expr in exprs for var in collect_vars(expr))
+        return self._layout.is_entered(*(value.extents or ()), value.scalar)
 
     def _operand(self, value: Value) -> p.Operand:
         if isinstance(value, tuple):

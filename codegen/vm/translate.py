@@ -13,13 +13,24 @@ from dataclasses import replace
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.constants import ConstantPool
-from codegen.vm.destinations import Path, fields_of
-from codegen.vm.layout import Held, Known, Place, Storage, Value, places_of, rebuilt, tensor_text
+from codegen.vm.layout import (
+    Held,
+    Known,
+    Path,
+    Place,
+    Storage,
+    Value,
+    fields_of,
+    places_of,
+    rebuilt,
+    tensor_text,
+)
 from codegen.vm.segments import Address, Root
 from codegen.vm.suites import Suite, SuiteWriter
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
+from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.relax import calls
 from tensorir.relax import expr as g
@@ -28,6 +39,7 @@ from tensorir.relax.function import Function
 from tensorir.relax.relations import Fits, fits
 from tensorir.relax.written_values import written_values
 from tensorir.rewriting.visit import collect_vars
+from tensorir.transform.aliases import Aliases, HandedOn, memories
 
 
 class Translation(SuiteWriter):
@@ -52,6 +64,8 @@ class Translation(SuiteWriter):
         self._programs = programs
         self._constants = constants
         self._values: dict[g.GraphVar, Value] = {}
+        self._results: dict[g.GraphExpr, Root] = {}
+        """The memory of the result by what allocates it."""
         self._callee_bytes = 0
         self._written = written_values(func, mod)
 
@@ -64,8 +78,7 @@ class Translation(SuiteWriter):
         parameters = tuple(self._parameter(param) for param in func.params)
         results = self._layout.result_roots(func.ret_struct_info)
         self._layout.enter()
-        for path, root in results.items():
-            self._destinations.ask(func.body, path, root)
+        self._results = _computed_results(func, results)
         self._bindings(func.body)
         self._binding = "the result"
         result = self._returned(self._value(func.body.body), (), results)
@@ -135,7 +148,7 @@ class Translation(SuiteWriter):
             return p.Pack(tuple(self._returned(v, (*path, k), roots) for k, v in enumerate(value)))
         if isinstance(value, Place):
             source, root = value.address.root, roots.get(path)
-            if source in self._own:
+            if source in self._own and self._is_whole(value):
                 self._own.discard(source)
                 return p.Register(source.register)
             if root is not None and root.info is not None:
@@ -155,7 +168,7 @@ class Translation(SuiteWriter):
             if isinstance(binding, g.MatchCast):
                 self._values[var] = self._match(binding)
             elif isinstance(value, g.If):
-                self._values[var] = self._if(var, value)
+                self._values[var] = self._if(value)
             elif isinstance(value, g.GraphCall):
                 self._values[var] = self._call(var, value)
             else:
@@ -170,7 +183,7 @@ class Translation(SuiteWriter):
         if isinstance(expr, g.Constant):
             info = expr.struct_info
             assert isinstance(info, si.TensorStructInfo)
-            return Place(Address(self._layout.constants, self._constants.offset(expr)), info)
+            return Place(Address.at(self._layout.constants, self._constants.offset(expr)), info)
         if isinstance(expr, g.Tuple):
             return tuple(self._value(part) for part in expr.elements)
         if isinstance(expr, g.TupleGetItem):
@@ -215,11 +228,14 @@ class Translation(SuiteWriter):
         if call.op is calls.ALLOC_STORAGE:
             return self._storage(call)
         if call.op is calls.PLACE_TENSOR:
-            return self._placed(var, call)
+            return self._placed(call)
         if call.op is calls.ALLOC_TENSOR:
             info = call.struct_info
             assert isinstance(info, si.TensorStructInfo)
-            return self._memory_for(var, (), info)
+            root = self._results.get(call)
+            return self._memory(var.name, info) if root is None else Place(Address(root), info)
+        if call.op is calls.VIEW:
+            return self._viewed(call)
         if call.op is calls.COPY_INTO:
             source, destination = (self._place(a) for a in call.args)
             self._copy(source, destination)
@@ -228,37 +244,56 @@ class Translation(SuiteWriter):
             return self._library(call.args[0], call.args[1:], call)  # type: ignore[arg-type]
         if isinstance(call.op, g.ExternFunc):
             return self._library(call.op, call.args, call)
-        if isinstance(call.op, GlobalVar):
-            callee = self._mod.functions.get(call.op.name)
+        called = calls.called_graph(call)
+        if called is not None:
+            name = called.callee.name
+            callee = self._mod.functions.get(name)
             if isinstance(callee, PrimFunc):
-                return self._kernel(call.op.name, callee, call)
+                return self._kernel(name, callee, call)
             if isinstance(callee, Function):
-                return self._graph_call(var, call.op.name, callee, call)
-            self._fail(f"it calls {call.op.name}, which is no function of the module")
+                if called.outputs is not None:
+                    return self._graph_call_into(name, callee, called.args, called.outputs)
+                return self._graph_call(name, call)
+            self._fail(f"it calls {name}, which is no function of the module")
         self._fail(
             f"a call of {call.op.name if hasattr(call.op, 'name') else call.op} has no compiled "
             f"form; it is left over by lowering"
         )
 
     def _storage(self, call: g.GraphCall) -> Value:
-        shape = call.args[0]
-        if not isinstance(shape, g.ShapeExpr) or not isinstance(shape.values[0], IntImm):
-            self._fail("the size of a storage of tensors has to be a constant number of bytes")
-        offset = self._arena_bytes
-        self._arena_bytes += aligned(shape.values[0].value)
-        return Storage(offset)
+        shape, layout = call.args[0], self._layout
+        assert isinstance(shape, g.ShapeExpr)
+        (nbytes,) = shape.values
+        if isinstance(nbytes, IntImm):
+            offset = self._arena_bytes
+            self._arena_bytes += aligned(nbytes.value)
+            return Storage(Address.at(layout.arena, offset))
+        root = layout.root("storage", None, nbytes)
+        array = p.Fresh(root.slot, root.register, (layout.dim(nbytes),), "uint8")
+        if layout.is_entered(nbytes):
+            self._temporaries.append(array)
+        else:
+            self._step(p.Allocate(array))
+        return Storage(Address(root))
 
-    def _placed(self, var: g.GraphVar, call: g.GraphCall) -> Value:
+    def _placed(self, call: g.GraphCall) -> Value:
         storage, offset = self._value(call.args[0]), call.args[1]  # type: ignore[arg-type]
         info = call.struct_info
         assert isinstance(info, si.TensorStructInfo)
-        if not isinstance(storage, Storage) or not calls.is_static_int(offset):  # type: ignore[arg-type]
-            self._fail("the offset of a tensor in its storage has to be a constant number of bytes")
-        assert isinstance(offset, g.PrimValue)
-        assert isinstance(offset.value, IntImm)
-        asked = self._asked(var, (), info)
-        planned = Address(self._layout.arena, storage.offset + offset.value.value)
-        return Place(planned, info) if asked is None else asked
+        if not isinstance(storage, Storage) or not isinstance(offset, g.PrimValue):
+            self._fail("a tensor is at a number of bytes, R.prim_value(...), in its storage")
+        start = storage.start
+        return Place(Address(start.root, ops.add(start.offset, offset.value)), info)
+
+    def _viewed(self, call: g.GraphCall) -> Value:
+        source, info = self._place(call.args[0]), call.struct_info
+        assert isinstance(info, si.TensorStructInfo)
+        if not calls.same_elements(source.info, info):
+            before, after = (_elements(part) for part in (source.info, info))
+            self._require(
+                Place(source.address, before), after, f"the view of {tensor_text(source.info)}"
+            )
+        return Place(source.address, info)
 
     def _place(self, expr: g.GraphExpr | GlobalVar) -> Place:
         assert not isinstance(expr, GlobalVar)
@@ -331,58 +366,60 @@ class Translation(SuiteWriter):
         self._step(p.CallLibrary(function.symbol, registers, pattern, place, graphs))
         return value
 
-    def _graph_call(self, var: g.GraphVar, name: str, callee: Function, call: g.GraphCall) -> Value:
-        program = self._programs.get(name)
-        arguments = [self._value(arg) for arg in call.args]  # type: ignore[arg-type]
-        places = [v for arg in arguments for v in places_of(arg)]
-        infos = [info for param in callee.params for _, info in fields_of(param.struct_info)]
-        if program is not None and program.is_native and len(places) == len(infos):
-            for place, info in zip(places, infos, strict=True):
-                assert isinstance(info, si.TensorStructInfo)
-                self._require(place, info, f"an argument of {name}")
-            parts: dict[Path, Value] = {}
-            for path, info in fields_of(callee.ret_struct_info):
-                assert isinstance(info, si.TensorStructInfo)
-                parts[path] = self._memory_for(var, path, info)
-            value = rebuilt(callee.ret_struct_info, parts)
-            self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
-            inner: list[seg.Argument] = [v.address for v in (*places, *places_of(value))]
-            inner += [seg.CalleeArena(), Address(self._layout.constants)]
-            self._operation(
-                seg.CallKernel(name, tuple(inner)),
-                name,
-                ", ".join(tensor_text(v.info) for v in places),
-            )
-            return value
-        registers = tuple(self._hold(value) for value in arguments)
+    def _graph_call(self, name: str, call: g.GraphCall) -> Value:
+        registers = tuple(self._hold(self._value(arg)) for arg in call.args)  # type: ignore[arg-type]
         self._close()
         pattern, value = self._layout.expect(self._binding, call.struct_info)
         self._own.update(v.address.root for v in places_of(value))
         self._step(p.CallGraph(name, registers, pattern, f"{self._name}: {self._binding}"))
         return value
 
+    def _graph_call_into(
+        self,
+        name: str,
+        callee: Function,
+        args: Sequence[g.GraphExpr],
+        outputs: Sequence[g.GraphExpr],
+    ) -> Value:
+        program = self._programs.get(name)
+        arguments = [self._value(arg) for arg in args]
+        results = [self._place(output) for output in outputs]
+        if program is None or not program.is_native:
+            registers = tuple(self._hold(value) for value in arguments)
+            written = tuple(self._hold(place) for place in results)
+            self._step(
+                p.CallGraph(name, registers, None, f"{self._name}: {self._binding}", written)
+            )
+            return ()
+        places = [v for arg in arguments for v in places_of(arg)]
+        for what, found, infos in (
+            ("an argument", places, [param.struct_info for param in callee.params]),
+            ("a result", results, [callee.ret_struct_info]),
+        ):
+            expected = [leaf for info in infos for leaf in si.leaves(info)]
+            for place, info in zip(found, expected, strict=True):
+                assert isinstance(info, si.TensorStructInfo)
+                self._require(place, info, f"{what} of {name}")
+        self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
+        inner: list[seg.Argument] = [v.address for v in (*places, *results)]
+        inner += [seg.CalleeArena(), Address(self._layout.constants)]
+        described = ", ".join(tensor_text(v.info) for v in places)
+        self._operation(seg.CallKernel(name, tuple(inner)), name, described)
+        return ()
+
     # ------------------------------------------------------------------------------------ branches
 
-    def _if(self, var: g.GraphVar, node: g.If) -> Value:
+    def _if(self, node: g.If) -> Value:
         condition = self._value(node.cond)
-        targets: dict[Path, Value] = {}
-        for path, info in fields_of(node.struct_info):
-            root = self._destinations.root(var, path)
-            if root is not None:
-                assert root.info is not None
-                targets[path] = Place(Address(root), root.info)
-            elif isinstance(info, si.TensorStructInfo) and self._layout.is_known(
-                info, self._layout.sizes
-            ):
-                targets[path] = self._memory(var.name, info)
-            else:
-                targets[path] = Held(self._layout.register(), info)
         outer, name = self._suite, self._binding
         self._branches += 1
-        then = self._branch(node.true_branch, targets)
-        otherwise = self._branch(node.false_branch, targets)
+        branches = [self._branch(body) for body in (node.true_branch, node.false_branch)]
+        parts = {
+            path: self._either(path, info, branches) for path, info in fields_of(node.struct_info)
+        }
         self._branches -= 1
         self._suite, self._binding = outer, name
+        then, otherwise = (suite for suite, _ in branches)
         native = not then.steps and not otherwise.steps
         if native and isinstance(condition, Place):
             assert condition.info.dtype is not None
@@ -403,31 +440,64 @@ class Translation(SuiteWriter):
                 self._close()
             self._suite = outer
             self._step(p.Branch(register, tuple(then.steps), tuple(otherwise.steps)))
-        return rebuilt(node.struct_info, targets)
+        return rebuilt(node.struct_info, parts)
 
-    def _branch(self, body: g.SeqExpr, targets: Mapping[Path, Value]) -> Suite:
+    def _branch(self, body: g.SeqExpr) -> tuple[Suite, Value]:
         self._suite = Suite()
-        for path, target in targets.items():
-            if isinstance(target, Place) and target.address.root.info is not None:
-                self._destinations.ask(body, path, target.address.root)
         self._bindings(body)
-        value = self._value(body.body)
-        for path, target in targets.items():
-            found = value
+        return self._suite, self._value(body.body)
+
+    def _either(
+        self, path: Path, info: si.StructInfo, branches: Sequence[tuple[Suite, Value]]
+    ) -> Value:
+        """Return a part of the value of an `if`: a tensor in one place, else a register."""
+        found = []
+        for _, value in branches:
             for k in path:
-                assert isinstance(found, tuple)
-                found = found[k]
-            if isinstance(target, Place) and isinstance(found, Place):
-                self._copy(found, target)
-            elif isinstance(target, Held):
-                source = self._hold(found)
-                self._step(p.Assemble(target.register, p.CopyOf(source)))
-            else:
-                self._fail(
-                    "a branch gives a tensor whose shape and dtype are not known; state them with "
-                    "R.match_cast"
-                )
-        return self._suite
+                assert isinstance(value, tuple)
+                value = value[k]
+            found.append(value)
+        first, second = found
+        if (
+            isinstance(first, Place)
+            and isinstance(second, Place)
+            and isinstance(info, si.TensorStructInfo)
+            and first.address.is_same(second.address)
+        ):
+            return Place(first.address, info)
+        register = self._layout.register()
+        for (suite, _), value in zip(branches, found, strict=True):
+            self._suite = suite
+            self._step(p.Assemble(register, p.CopyOf(self._hold(value))))
+        return Held(register, info)
+
+
+def _computed_results(func: Function, roots: Mapping[Path, Root]) -> dict[g.GraphExpr, Root]:
+    """Return the memory of results by the allocations that they are computed in."""
+    aliases = Aliases(func, lambda _: HandedOn(False, False))
+    aliases.go_through(func.body)
+    found: dict[g.GraphExpr, Root] = {}
+    for path, root in roots.items():
+        places = aliases.of(func.body.body)
+        for k in path:
+            places = places[k] if isinstance(places, tuple) else places
+        made = [memory.call for memory in memories(places)]
+        if len(made) == 1 and isinstance(made[0], g.GraphCall) and made[0].op is calls.ALLOC_TENSOR:
+            assert root.info is not None
+            info = made[0].struct_info
+            assert isinstance(info, si.TensorStructInfo)
+            if calls.same_elements(root.info, info):
+                found.setdefault(made[0], root)
+    return found
+
+
+def _elements(info: si.TensorStructInfo) -> si.TensorStructInfo:
+    """Return a tensor of one dimension for the elements of a tensor."""
+    assert info.shape is not None
+    count: PrimExpr = ops.const(1, INT64)
+    for extent in info.shape:
+        count = ops.mul(count, extent)
+    return si.TensorStructInfo([count], info.dtype)
 
 
 def _written(binding: g.Binding) -> g.GraphVar:

@@ -178,6 +178,9 @@ class _Graph:
         if parts is not None:
             return self._destination_passing(parts, frame)
         args = [self._value(arg, frame) for arg in node.args]
+        if node.op is calls.CALL_GRAPH_INTO:
+            self._call_into(*args)
+            return ()
         callee = self._value(node.op, frame) if isinstance(node.op, g.GraphVar) else node.op
         if isinstance(callee, Operator):
             memory = _MEMORY.get(callee)
@@ -191,6 +194,16 @@ class _Graph:
         if isinstance(self._mod[callee], PrimFunc):
             return self._kernel(callee.name, args)
         return self.call(callee.name, args)
+
+    def _call_into(self, callee: GlobalVar, args: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Call a graph function and copy its result to outputs."""
+        results = _leaves(self.call(callee.name, args))
+        if len(results) != len(outputs):
+            raise InterpreterError(
+                f"{callee.name} gives {len(results)} tensor(s), the call has {len(outputs)} outputs"
+            )
+        for result, output in zip(results, outputs, strict=True):
+            output[...] = result
 
     def _destination_passing(self, call: calls.DestinationPassing, frame: _Frame) -> Any:
         args = [self._value(arg, frame) for arg in call.args]
@@ -243,6 +256,13 @@ class _Graph:
 def empty_tensor(shape: tuple[int, ...], dtype: DataType) -> NDArray[Any]:
     """Return a tensor whose elements nobody has written: a pattern."""
     return fresh(math.prod(shape), dtype).cells.reshape(shape)
+
+
+def _leaves(value: Any) -> list[Any]:
+    """Return the parts of a value that are no tuples, in order."""
+    return (
+        [leaf for part in value for leaf in _leaves(part)] if isinstance(value, tuple) else [value]
+    )
 
 
 def _copied(value: Any) -> Any:

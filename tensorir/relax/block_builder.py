@@ -105,6 +105,18 @@ class BlockBuilder:
             self._frame = None
 
     @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the function that is being built in a `with` statement, to build others there.
+
+        They see none of its variables: what they need of it are arguments of their calls.
+        """
+        frame, self._frame = self._frame, None
+        try:
+            yield
+        finally:
+            self._frame = frame
+
+    @contextmanager
     def dataflow(self) -> Iterator[None]:
         """Build a dataflow block in a `with` statement: no effects, no branches."""
         scope = self._scope("dataflow")
@@ -179,8 +191,8 @@ class BlockBuilder:
     ) -> GraphVar:
         """Bind a value whose struct info is checked when the function runs; return the variable.
 
-        Variables in the shape that are new are defined by it. That of an `output` of a dataflow
-        block can be used behind it.
+        Variables in the shape that are new are defined by it. The variable of an `output` can be
+        used behind the dataflow block.
         """
         scope = self._scope("match_cast")
         leaf = self._leaf(value)

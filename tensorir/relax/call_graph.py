@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.expr import Call, GlobalVar
+from tensorir.relax.calls import called_graph
 from tensorir.relax.expr import GraphCall, If, SeqExpr
 from tensorir.relax.function import Function, graph_functions
 from tensorir.rewriting.visit import walk
@@ -119,8 +120,10 @@ def _stuck(suite: SeqExpr, endless: set[str]) -> str | None:
             yes, no = (_stuck(b, endless) for b in (call.true_branch, call.false_branch))
             if yes is not None and no is not None:
                 return yes
-        elif isinstance(call.op, GlobalVar) and call.op.name in endless:
-            return call.op.name
+        else:
+            called = called_graph(call)
+            if called is not None and called.callee.name in endless:
+                return called.callee.name
     return None
 
 

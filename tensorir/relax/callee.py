@@ -20,9 +20,11 @@ from tensorir.nodes.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.nodes.ops import cast
 from tensorir.relax import struct_info as si
 from tensorir.relax.calls import (
+    CALL_GRAPH_INTO,
     CALL_TIR,
     CALL_TIR_INPLACE,
     FRESH,
+    called_graph,
     destination_passing,
     written_last,
 )
@@ -49,6 +51,8 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> si.Stru
     if isinstance(op, Operator):
         if op is CALL_TIR or op is CALL_TIR_INPLACE:
             check_call_tir(call, _tensor_function(call, functions, place), place)
+        elif op is CALL_GRAPH_INTO:
+            _check_call_into(call, functions, place)
         else:
             _check_function_arguments(call, functions, place)
         return op.infer(call.args, call.attrs, call.sinfo_args)  # type: ignore[arg-type]
@@ -113,6 +117,28 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
                 + f'output {k} of "{name.name}" overwrites argument {j}, but is {outputs[k]} and '
                 f"not {inputs[j].struct_info}; state the struct info of the argument in out_sinfo, "
                 "or -1 in inplace_indices for memory of its own"
+            )
+
+
+def _check_call_into(call: GraphCall, functions: Functions, place: str) -> None:
+    """Check the call of a graph function into memory: its arguments, and what gets its result."""
+    parts = called_graph(call)
+    assert parts is not None
+    assert parts.outputs is not None
+    name, callee = parts.callee.name, _named(parts.callee, functions, place)
+    if isinstance(callee, PrimFunc):
+        raise IRTypeError(_at(place) + f'"{name}" is a tensor function, and no graph function')
+    as_value = GraphCall(parts.callee, parts.args)
+    results = si.leaves(_result_of_named(as_value, name, callee, place))
+    if len(results) != len(parts.outputs):
+        raise IRValueError(
+            _at(place)
+            + f'"{name}" gives {len(results)} tensor(s), the call has {len(parts.outputs)} outputs'
+        )
+    for k, (info, output) in enumerate(zip(results, parts.outputs, strict=True)):
+        if fits(output.struct_info, info) is Fits.NO:
+            raise IRTypeError(
+                _at(place) + f'result {k} of "{name}" is {info}, its output {output.struct_info}'
             )
 
 

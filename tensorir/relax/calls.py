@@ -70,11 +70,10 @@ def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
             f"a view is of a tensor whose shape and dtype are known, not of {info}; match_cast "
             "states them"
         )
-    before, after = _product(info.shape), _product(shape)
-    if Analyzer().can_prove(before != after):
+    if Analyzer().can_prove(_product(info.shape) != _product(shape)):
         raise IRValueError(
-            f"a view has the elements of its tensor, but {info} has {before} of them, and the "
-            f"shape ({', '.join(map(str, shape))}) has {after}"
+            f"a view has the elements of its tensor, but {info} has another number of them than "
+            f"{args[1]}"
         )
     return TensorStructInfo(shape, info.dtype)
 
@@ -97,6 +96,9 @@ PLACE_TENSOR: Final = Operator.register("relax.memory.alloc_tensor", _tensor, pu
 """A tensor in shared memory: `(storage, offset in bytes, shape, dtype)`."""
 COPY_INTO: Final = Operator.register("relax.memory.copy_into", lambda *_: VOID, pure=False)
 """Copy the elements of the first tensor to the second, which is of the same shape and dtype."""
+CALL_GRAPH_INTO: Final = Operator.register("relax.memory.call_into", lambda *_: VOID, pure=False)
+"""A graph function whose result is written to tensors: `(function, tuple of arguments, tuple of
+tensors)`, one tensor for each of its result, those of nested tuples in order."""
 VIEW: Final = Operator.register("relax.memory.view", _view)
 """A tensor in another shape, `(tensor, shape)`: its elements in row-major order.
 
@@ -237,6 +239,13 @@ def copy_into(source: GraphExpr, destination: GraphExpr) -> GraphCall:
     return GraphCall(COPY_INTO, [source, destination])
 
 
+def call_graph_into(
+    func: GlobalVar, args: Iterable[GraphExpr], outputs: Iterable[GraphExpr]
+) -> GraphCall:
+    """Return the call of a graph function that writes the tensors of its result to `outputs`."""
+    return GraphCall(CALL_GRAPH_INTO, [func, Tuple(args), Tuple(outputs)])
+
+
 def view(tensor: GraphExpr, shape: Iterable[PrimExpr | int]) -> GraphCall:
     """Return a tensor in another shape, which has as many elements.
 
@@ -246,12 +255,45 @@ def view(tensor: GraphExpr, shape: Iterable[PrimExpr | int]) -> GraphCall:
     return GraphCall(VIEW, [tensor, ShapeExpr(shape)])
 
 
+def same_elements(a: TensorStructInfo, b: TensorStructInfo) -> bool:
+    """Say whether tensors are surely of one dtype, and of as many elements."""
+    if a.dtype is None or a.dtype != b.dtype or a.shape is None or b.shape is None:
+        return False
+    return Analyzer().can_prove_equal(_product(a.shape), _product(b.shape))
+
+
 def is_static_int(value: GraphExpr) -> bool:
     """Say whether a value is an integer that is known."""
     return isinstance(value, PrimValue) and isinstance(value.value, IntImm)
 
 
 # ------------------------------------------------------------------------------- calls, taken apart
+
+
+class CalledGraph(NamedTuple):
+    """A call of a graph function, as a value or into memory."""
+
+    callee: GlobalVar
+    args: tuple[GraphExpr, ...]
+    outputs: tuple[GraphExpr, ...] | None
+    """The tensors that get the result, None for a call that gives it as its value."""
+
+
+def called_graph(call: GraphCall) -> CalledGraph | None:
+    """Return the parts of the call of a function that may be a graph function, else None."""
+    if isinstance(call.op, GlobalVar):
+        return CalledGraph(call.op, call.args, None)  # type: ignore[arg-type]
+    if call.op is not CALL_GRAPH_INTO:
+        return None
+    callee, args, outputs = call.args
+    if not (
+        isinstance(callee, GlobalVar) and isinstance(args, Tuple) and isinstance(outputs, Tuple)
+    ):
+        raise IRTypeError(
+            f"{CALL_GRAPH_INTO.short_name} takes a graph function of the module, a tuple of "
+            "arguments and a tuple of tensors"
+        )
+    return CalledGraph(callee, args.elements, outputs.elements)
 
 
 class DestinationPassing(NamedTuple):

@@ -133,6 +133,13 @@ def is_void(info: StructInfo) -> bool:
     return isinstance(info, TupleStructInfo) and not info.elements
 
 
+def leaves(info: StructInfo) -> list[StructInfo]:
+    """Return the struct infos of the parts of a value that are no tuples, in order."""
+    if isinstance(info, TupleStructInfo):
+        return [leaf for element in info.elements for leaf in leaves(element)]
+    return [info]
+
+
 def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
     """Return the integers of a struct info: a variable among them is defined where it is stated."""
     if isinstance(info, TupleStructInfo):

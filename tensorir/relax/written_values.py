@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.written_parameters import written_parameters
-from tensorir.nodes.expr import GlobalVar
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
+from tensorir.relax.calls import VIEW, called_graph
 from tensorir.relax.function import Function
 from tensorir.rewriting.visit import walk
 
@@ -46,17 +46,19 @@ class _Values:
 
     def _written_by(self, value: Node) -> list[Node]:
         """Return the arguments that a call writes."""
-        if not isinstance(value, g.GraphCall) or not isinstance(value.op, GlobalVar):
+        call = called_graph(value) if isinstance(value, g.GraphCall) else None
+        if call is None:
             return []
-        callee = self._mod.functions.get(value.op.name)
+        callee = self._mod.functions.get(call.callee.name)
         if isinstance(callee, PrimFunc):
             written: set[Node] = set(written_parameters(callee, self._mod))
         elif isinstance(callee, Function):
             written = _Values(self._mod, self._known).of(callee)
         else:
             return []
-        pairs = zip(callee.params, value.args, strict=False)
-        return [arg for param, arg in pairs if param in written]
+        pairs = zip(callee.params, call.args, strict=False)
+        found: list[Node] = [arg for param, arg in pairs if param in written]
+        return [*found, *(call.outputs or ())]
 
     def _sources(self, value: Node) -> list[Node]:
         """Return the values whose arrays a value may be or hold."""
@@ -69,4 +71,6 @@ class _Values:
             return [whole.elements[value.index]] if isinstance(whole, g.Tuple) else [whole]
         if isinstance(value, g.If):
             return [value.true_branch.body, value.false_branch.body]
+        if isinstance(value, g.GraphCall) and value.op is VIEW:
+            return [value.args[0]]
         return []

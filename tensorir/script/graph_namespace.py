@@ -223,7 +223,10 @@ def operator_call(
         call: GraphCall = operator(*args, **attrs)
         return call
     known = {name: _attribute(value) for name, value in attrs.items()}
-    return GraphCall(operator, [as_argument(a) for a in args], known, infos)
+    if operator is calls.CALL_GRAPH_INTO and args and isinstance(args[0], Callee):
+        args = (args[0].gvar, *args[1:])
+    operands = [a if isinstance(a, GlobalVar) else as_argument(a) for a in args]
+    return GraphCall(operator, operands, known, infos)
 
 
 def _attribute(value: Any) -> Any:

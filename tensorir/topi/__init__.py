@@ -5,9 +5,10 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the room `nn`.
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
+`creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`,
+`quantization`, `real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`,
+`sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -49,6 +50,7 @@ from tensorir.topi.comparison import (
     not_equal,
     where,
 )
+from tensorir.topi.contraction import contract
 from tensorir.topi.creation import (
     arange,
     eye,
@@ -79,8 +81,10 @@ from tensorir.topi.elementwise import (
     square,
     trunc,
 )
+from tensorir.topi.indexing import gather_elements, gather_nd, index_tensor, take
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -118,6 +122,7 @@ from tensorir.topi.rearranging import (
 from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, prod, sum, variance
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
 from tensorir.topi.scan import cumprod, cumsum
+from tensorir.topi.scattering import index_put, scatter_elements, scatter_nd
 from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
@@ -146,12 +151,14 @@ __all__ = [
     "ceil",
     "clip",
     "concat",
+    "contract",
     "copysign",
     "cos",
     "cosh",
     "cumprod",
     "cumsum",
     "dense",
+    "dequantize",
     "divide",
     "equal",
     "erf",
@@ -168,9 +175,14 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "gather_elements",
+    "gather_nd",
     "greater",
     "greater_equal",
     "hypot",
+    "image",
+    "index_put",
+    "index_tensor",
     "isfinite",
     "isinf",
     "isnan",
@@ -204,6 +216,7 @@ __all__ = [
     "permute_dims",
     "power",
     "prod",
+    "quantize",
     "reciprocal",
     "reinterpret",
     "repeat",
@@ -213,6 +226,8 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "shape_to_tensor",
     "sigmoid",
     "sign",
@@ -228,6 +243,7 @@ __all__ = [
     "strided_slice",
     "subtract",
     "sum",
+    "take",
     "tan",
     "tanh",
     "tile",
@@ -236,6 +252,7 @@ __all__ = [
     "trunc",
     "unflatten",
     "variance",
+    "vision",
     "where",
     "zeros",
     "zeros_like",

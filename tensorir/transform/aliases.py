@@ -1,7 +1,8 @@
 """Aliases: the memory that the values of a graph function may lie in.
 
-Tuples, fields, aliases, `match_cast` and `if` make several variables stand for the same memory. A
-value lies in a set of memories (several after an `if`), a tuple has such a set for each field.
+Tuples, fields, aliases, views, `match_cast` and `if` make several variables stand for the same
+memory. A value lies in a set of memories (several after an `if`), a tuple has such a set for each
+field.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from tensorir.function import IRModule
 from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.calls import (
@@ -20,6 +20,9 @@ from tensorir.relax.calls import (
     CALL_PURE_PACKED,
     COPY_INTO,
     PLACE_TENSOR,
+    VIEW,
+    CalledGraph,
+    called_graph,
     destination_passing,
     written_last,
 )
@@ -28,6 +31,7 @@ from tensorir.relax.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
+    TensorStructInfo,
     TupleStructInfo,
 )
 
@@ -63,11 +67,27 @@ def memories(places: Places) -> Iterator[Memory]:
             yield from memories(part)
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOn:
+    """What a graph function shows to library functions, which may keep it."""
+
+    arguments: bool
+    """Its arguments live on: in a result of unknown kind, or because they are kept."""
+    result: bool
+    """The memory that it computes its result in is kept."""
+
+    def __or__(self, other: HandedOn) -> HandedOn:
+        return HandedOn(self.arguments or other.arguments, self.result or other.result)
+
+
+HandsOn: TypeAlias = Callable[[GlobalVar], HandedOn]
+
+
 class Aliases:
     """The memory of the values of one function, as its bindings are gone through in order."""
 
-    def __init__(self, func: Function, hands_on: Callable[[GlobalVar], bool]) -> None:
-        """Begin with the parameters; `hands_on` is what `arguments_handed_on` gives."""
+    def __init__(self, func: Function, hands_on: HandsOn) -> None:
+        """Begin with the parameters; `hands_on` is what `handed_on` gives."""
         self._hands_on = hands_on
         self.places: dict[g.GraphVar, Places] = {}
         self.holders: dict[Memory, list[g.GraphVar]] = {}
@@ -75,7 +95,7 @@ class Aliases:
         self.kept: set[Memory] = set()
         """Memory that a library function or an unknown function has seen and may keep."""
         for param in func.params:
-            self.bind(param, _everywhere(param.struct_info, lambda: {Memory(Owner.ARGUMENT)}))
+            self.bind(param, _everywhere(param.struct_info, lambda _: {Memory(Owner.ARGUMENT)}))
 
     def bind(self, var: g.GraphVar, places: Places) -> None:
         """Note where the value of a variable lies."""
@@ -103,21 +123,45 @@ class Aliases:
     def _result(self, call: g.GraphCall) -> Places:
         info = call.struct_info
         if destination_passing(call) is not None or call.op in (ALLOC_TENSOR, PLACE_TENSOR):
-            return _everywhere(info, lambda: {Memory(Owner.FUNCTION, call)})
+            return _everywhere(info, lambda _: {Memory(Owner.FUNCTION, call)})
         if call.op in (ALLOC_STORAGE, COPY_INTO):
             return NOWHERE
-        seen = frozenset(memory for arg in call.args for memory in memories(self.of(arg)))
-        if isinstance(call.op, GlobalVar):
-            if not self._hands_on(call.op):
-                return _everywhere(info, lambda: {Memory(Owner.FUNCTION)})
-            self.kept |= seen
-        elif isinstance(call.op, g.ExternFunc):
+        if call.op is VIEW:
+            return self.of(call.args[0])
+        graph = called_graph(call)
+        if graph is not None:
+            return self._result_of_graph(graph, info)
+        seen = self._seen(call.args)
+        if isinstance(call.op, g.ExternFunc):
             if written_last(call):
                 return NOWHERE
             self.kept |= seen
         elif isinstance(call.op, g.GraphVar) or call.op is CALL_PURE_PACKED:
             self.kept |= seen
-        return _everywhere(info, lambda: {Memory(Owner.LIBRARY), *seen})
+        return _everywhere(info, lambda _: {Memory(Owner.LIBRARY), *seen})
+
+    def _result_of_graph(self, graph: CalledGraph, info: StructInfo) -> Places:
+        hands_on = self._hands_on(graph.callee)
+        seen = self._seen(graph.args)
+        if hands_on.arguments:
+            self.kept |= seen
+        if graph.outputs is not None:
+            if hands_on.result:
+                self.kept |= self._seen(graph.outputs)
+            return NOWHERE
+
+        def fresh(part: StructInfo) -> Iterable[Memory]:
+            if not has_own_memory(part):
+                return {Memory(Owner.LIBRARY), *seen}
+            memory = Memory(Owner.FUNCTION)
+            if hands_on.result:
+                self.kept.add(memory)
+            return {memory}
+
+        return _everywhere(info, fresh)
+
+    def _seen(self, values: Iterable[g.GraphExpr | GlobalVar]) -> frozenset[Memory]:
+        return frozenset(memory for value in values for memory in memories(self.of(value)))
 
     def go_through(self, node: g.SeqExpr) -> None:
         """Bind the variables of a sequence, and of the branches in it."""
@@ -128,36 +172,25 @@ class Aliases:
             self.bind(binding.var, self.of(binding.value))
 
 
-def arguments_handed_on(mod: IRModule) -> Callable[[GlobalVar], bool]:
-    """Return a predicate: does a function of the module let its arguments live on?
-
-    That is: its result may lie in their memory, or a library function that it calls gets them and
-    may keep them. Of a function that calls itself this is assumed.
-    """
-    known: dict[str, bool] = {}
-
-    def hands_on(name: GlobalVar) -> bool:
-        func = mod.functions.get(name.name)
-        if not isinstance(func, Function):
-            return func is None
-        if name.name not in known:
-            known[name.name] = True
-            aliases = Aliases(func, hands_on)
-            aliases.go_through(func.body)
-            reached = {*aliases.kept, *memories(aliases.of(func.body.body))}
-            known[name.name] = any(memory.owner is Owner.ARGUMENT for memory in reached)
-        return known[name.name]
-
-    return hands_on
+def has_own_memory(info: StructInfo) -> bool:
+    """Say whether a part of a result lies in memory of its own: it can be copied."""
+    return isinstance(info, TensorStructInfo) and info.dtype is not None and info.ndim >= 0
 
 
-def _everywhere(info: StructInfo, fresh: Callable[[], Iterable[Memory]]) -> Places:
-    """Return places for a value of this kind, `fresh` ones for each tensor."""
+def leaf_places(places: Places) -> list[frozenset[Memory]]:
+    """Return the memory of each part of a value that is no tuple, in order."""
+    if isinstance(places, frozenset):
+        return [places]
+    return [leaf for part in places for leaf in leaf_places(part)]
+
+
+def _everywhere(info: StructInfo, fresh: Callable[[StructInfo], Iterable[Memory]]) -> Places:
+    """Return places for a value of this kind, `fresh` ones for each part that may be a tensor."""
     if isinstance(info, TupleStructInfo):
         return tuple(_everywhere(field, fresh) for field in info.elements)
     if isinstance(info, (PrimStructInfo, ShapeStructInfo)):
         return NOWHERE
-    return frozenset(fresh())
+    return frozenset(fresh(info))
 
 
 def _either(a: Places, b: Places) -> Places:

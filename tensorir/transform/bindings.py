@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
@@ -15,31 +16,62 @@ def used_vars(node: Node) -> Iterator[g.GraphVar]:
     return (part for part in walk(node) if isinstance(part, g.GraphVar))
 
 
-def live_after(func: Function) -> dict[g.Binding, frozenset[g.GraphVar]]:
-    """Return for each binding the variables that are used on some path behind it.
+class Uses:
+    """Which variables are used on some path behind a binding.
 
-    What follows a binding in one branch of an `if` is not behind those of the other branch.
+    Bindings are numbered in order. What follows one in a branch of an `if` is not behind those of
+    the other branch.
     """
-    found: dict[g.Binding, frozenset[g.GraphVar]] = {}
-    _before(func.body, frozenset(), found)
-    return found
 
+    def __init__(self, func: Function) -> None:
+        self._points: dict[g.GraphVar, list[int]] = {}
+        """The points at which a variable is used, in order."""
+        self._behind: dict[g.Binding, int] = {}
+        """The first point behind a binding."""
+        self._apart: dict[g.Binding, tuple[range, ...]] = {}
+        """The points behind a binding on no path from it, in order."""
+        self._next = 0
+        self._sequence(func.body)
 
-def _before(
-    node: g.SeqExpr, behind: frozenset[g.GraphVar], found: dict[g.Binding, frozenset[g.GraphVar]]
-) -> frozenset[g.GraphVar]:
-    """Return the variables that are needed before a sequence, given those behind it."""
-    live = behind | frozenset(used_vars(node.body))
-    for binding in reversed(node.bindings):
-        live = live - {binding.var}
-        found[binding] = live
-        value = binding.value
-        if isinstance(value, g.If):
-            yes, no = (_before(b, live, found) for b in (value.true_branch, value.false_branch))
-            live = yes | no | frozenset(used_vars(value.cond))
-        else:
-            live = live | frozenset(used_vars(value))
-    return live
+    def are_behind(self, binding: g.Binding, variables: Iterable[g.GraphVar]) -> bool:
+        """Say whether one of the variables is used behind a binding."""
+        start, apart = self._behind[binding], self._apart[binding]
+        return any(self._is_used(self._points.get(var, ()), start, apart) for var in variables)
+
+    @staticmethod
+    def _is_used(points: Sequence[int], start: int, apart: tuple[range, ...]) -> bool:
+        found = bisect_left(points, start)
+        for skipped in apart:
+            if found < len(points) and points[found] in skipped:
+                found = bisect_left(points, skipped.stop)
+        return found < len(points)
+
+    def _use(self, node: Node) -> None:
+        for var in used_vars(node):
+            self._points.setdefault(var, []).append(self._next)
+        self._next += 1
+
+    def _sequence(self, node: g.SeqExpr) -> list[g.Binding]:
+        """Number a sequence; return its bindings, also those of branches."""
+        found: list[g.Binding] = []
+        for binding in node.bindings:
+            value = binding.value
+            self._apart[binding] = ()
+            if isinstance(value, g.If):
+                self._use(value.cond)
+                inner = self._sequence(value.true_branch)
+                start = self._next
+                found += self._sequence(value.false_branch)
+                apart = range(start, self._next)
+                for one in inner:
+                    self._apart[one] = (*self._apart[one], apart)
+                found += inner
+            else:
+                self._use(value)
+            self._behind[binding] = self._next
+            found.append(binding)
+        self._use(node.body)
+        return found
 
 
 class BuiltTuples:

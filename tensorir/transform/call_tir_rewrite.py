@@ -2,58 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 from tensorir.function import IRModule
-from tensorir.nodes.expr import GlobalVar, Var
+from tensorir.nodes.expr import Var
 from tensorir.nodes.node import same_or_new
 from tensorir.relax import expr as g
 from tensorir.relax.calls import (
     FRESH,
     DestinationPassing,
     alloc_tensor,
+    call_graph_into,
     call_into,
+    called_graph,
     copy_into,
     destination_passing,
+    view,
 )
 from tensorir.relax.function import Function
-from tensorir.relax.struct_info import VOID, TensorStructInfo, TupleStructInfo
+from tensorir.relax.relations import is_base_of
+from tensorir.relax.struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.aliases import (
-    Aliases,
-    Memory,
-    Owner,
-    Places,
-    arguments_handed_on,
-    memories,
-)
-from tensorir.transform.bindings import live_after
-from tensorir.transform.define_pass import FunctionPass
+from tensorir.transform.aliases import Memory, Owner, Places, memories
+from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.pass_context import PassContext
+from tensorir.transform.value_memory import Path, ValueMemory, handed_on, tensors_of
 
 
-class CallTIRRewrite(FunctionPass):
+class CallTIRRewrite(ModulePass):
     """Makes the memory of graph functions explicit.
 
     Before: y = R.call_tir(f, (a, b), out_sinfo=R.Tensor((4,), "float32"))
+            if flag:
+                z = cls.layer(y)
+            else:
+                z = R.call_tir(g, (y,), out_sinfo=R.Tensor((4,), "float32"))
     After:  y = R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), ...)
             f(a, b, y)
+            z = R.builtin.alloc_tensor(...)
+            if flag:
+                R.memory.call_into(layer, (y,), (z,))
+                z_1 = z
+            else:
+                g(y, z)
+                z_1 = z
 
     Blocks become plain ones. `call_tir_inplace` works on its argument where that is a tensor of the
     function that nothing needs afterwards, else on a copy. What a function returns lies in memory
-    of its own: an argument, a constant, or a tensor that is returned twice is copied.
+    of its own: an argument, a constant, or a tensor that is returned twice is copied. So is what
+    both branches of an `if` give and a branch has not computed itself. `ValueMemory` decides.
     """
 
-    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Return the function with explicit memory."""
-        return _Lowering(func, arguments_handed_on(mod))(func)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with explicit memory."""
+        hands_on = handed_on(mod)
+        return map_functions(mod, lambda func: _Lowering(ValueMemory(func, hands_on))(func))
 
 
 class _Lowering(GraphRewriter):
-    def __init__(self, func: Function, hands_on: Callable[[GlobalVar], bool]) -> None:
+    def __init__(self, decided: ValueMemory) -> None:
         super().__init__()
-        self._live = live_after(func)
-        self._aliases = Aliases(func, hands_on)
+        self._decided = decided
+        self._tensors: dict[Memory, g.GraphVar] = {}
+        """The variables that memories are allocated for."""
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
         """Lower a function: its bindings, then its result."""
@@ -73,18 +84,20 @@ class _Lowering(GraphRewriter):
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return the bindings that stand for one."""
-        call = destination_passing(node.value)
-        if call is not None:
+        value = node.value
+        if isinstance(value, g.GraphCall) and value in self._decided.outputs:
             if isinstance(node, g.VarBinding):
-                return self._call(node.var, call, self._live[node])
-            called = g.GraphVar(node.var.name, node.value.struct_info)
-            lowered = self._call(called, call, self._live[node])
-            self._aliases.bind(node.var, self._aliases.of(called))
-            var, value = self._plain(node.var), self(called)
-            return [*lowered, g.MatchCast(var, value, self(node.struct_info))]
+                return self._call(node.var, value)
+            called = g.GraphVar(node.var.name, value.struct_info)
+            lowered = self._call(called, value)
+            var, given = self._plain(node.var), self(called)
+            return [*lowered, g.MatchCast(var, given, self(node.struct_info))]
+        wanted: list[g.Binding] = []
+        if isinstance(value, g.If):
+            for memory, info in self._decided.wanted[value].values():
+                self._tensor(memory, g.GraphVar(node.var.name, info), wanted)
         rebuilt = self.generic(node)
-        self._aliases.bind(node.var, self._aliases.of(node.value))
-        return (rebuilt.changed(var=self._plain(node.var)),)
+        return (*wanted, rebuilt.changed(var=self._plain(node.var)))
 
     def _plain(self, var: g.GraphVar) -> g.GraphVar:
         """Return the variable of a plain block for a variable."""
@@ -94,56 +107,130 @@ class _Lowering(GraphRewriter):
         self.replaced[var] = plain
         return plain
 
-    def _call(
-        self, var: g.GraphVar, call: DestinationPassing, live: frozenset[g.GraphVar]
-    ) -> Sequence[g.Binding]:
+    def _tensor(self, memory: Memory, var: g.GraphVar, bindings: list[g.Binding]) -> g.GraphVar:
+        """Return the variable of a memory: `var`, which is allocated, or one that is there.
+
+        One that is there is of other extents, perhaps, and `var` is then a view of it.
+        """
+        place = self._decided.place(memory)
+        found = self._tensors.get(place)
+        info = var.struct_info
+        assert isinstance(info, TensorStructInfo)
+        if found is None:
+            self._tensors[place] = var
+            bindings.append(_allocation(var, info))
+            return var
+        if is_base_of(found.struct_info, info):
+            return found
+        assert info.shape is not None
+        bindings.append(g.VarBinding(var, view(found, info.shape)))
+        return var
+
+    # ---------------------------------------------------------------------------------------- calls
+
+    def _call(self, var: g.GraphVar, value: g.GraphCall) -> Sequence[g.Binding]:
+        outputs = self._decided.outputs[value]
+        call = destination_passing(value)
         bindings: list[g.Binding] = []
+        if call is not None:
+            tensors = self._destination_passing(var, call, outputs, bindings)
+        else:
+            tensors = self._graph_call(var, value, outputs, bindings)
+        info = var.struct_info
+        if isinstance(info, TupleStructInfo):
+            bindings.append(g.VarBinding(self._plain(var), _assembled(info, iter(tensors))))
+        elif tensors[0] is not var:
+            self.replaced[var] = tensors[0]
+        return bindings
+
+    def _destination_passing(
+        self,
+        var: g.GraphVar,
+        call: DestinationPassing,
+        decided: Sequence[Memory | None],
+        bindings: list[g.Binding],
+    ) -> list[g.GraphExpr]:
         args = [self(arg) for arg in call.args]
         outputs: list[g.GraphExpr] = []
         own: list[g.GraphExpr] = []
-        places: list[Places] = []
         for k, (info, index) in enumerate(zip(call.outputs, call.inplace, strict=True)):
-            if index != FRESH and self._may_overwrite(call, index, live):
+            memory = decided[k]
+            if memory is None:
                 outputs.append(args[index])
-                places.append(self._aliases.of(call.args[index]))
                 continue
-            if call.gives_tuple:
-                output = g.GraphVar(f"{var.name}_{k}", info)
-            else:
-                output = self._plain(var)
-            bindings.append(_allocation(output, info))
+            name = g.GraphVar(f"{var.name}_{k}", info) if call.gives_tuple else self._plain(var)
+            output = self._tensor(memory, name, bindings)
             if index == FRESH:
                 own.append(output)
             else:
                 bindings.append(_step(copy_into(args[index], output)))
                 args[index] = output
             outputs.append(output)
-            places.append(frozenset({Memory(Owner.FUNCTION)}))
         scalars = [self(n) for n in call.scalars]
         bindings.append(_step(call_into(call.callee, args, own, scalars)))
-        if call.gives_tuple:
-            bindings.append(g.VarBinding(self._plain(var), g.Tuple(outputs)))
-            self._aliases.bind(var, tuple(places))
-        else:
-            if outputs[0] is not var:
-                self.replaced[var] = outputs[0]
-            self._aliases.bind(var, places[0])
-        return bindings
+        return outputs
 
-    def _may_overwrite(
-        self, call: DestinationPassing, index: int, live: frozenset[g.GraphVar]
-    ) -> bool:
-        """Say whether nothing needs an argument of a call afterwards, or in another place of it."""
-        aliases = self._aliases
-        target = set(memories(aliases.of(call.args[index])))
-        others = (arg for k, arg in enumerate(call.args) if k != index)
-        return (
-            bool(target)
-            and all(memory.owner is Owner.FUNCTION for memory in target)
-            and target.isdisjoint(aliases.kept)
-            and not any(var in live for memory in target for var in aliases.holders[memory])
-            and target.isdisjoint(memory for arg in others for memory in memories(aliases.of(arg)))
-        )
+    def _graph_call(
+        self,
+        var: g.GraphVar,
+        value: g.GraphCall,
+        decided: Sequence[Memory | None],
+        bindings: list[g.Binding],
+    ) -> list[g.GraphExpr]:
+        called = called_graph(value)
+        assert called is not None
+        infos = [*tensors_of(value.struct_info)]
+        outputs: list[g.GraphExpr] = []
+        for memory, (path, info) in zip(decided, infos, strict=True):
+            assert memory is not None
+            name = "_".join([var.name, *map(str, path)])
+            own = g.GraphVar(name, info) if path else self._plain(var)
+            outputs.append(self._tensor(memory, own, bindings))
+        args = [self(arg) for arg in called.args]
+        bindings.append(_step(call_graph_into(called.callee, args, outputs)))
+        return outputs
+
+    # ------------------------------------------------------------------------------------- branches
+
+    def rewrite_If(self, node: g.If) -> g.If:  # noqa: N802
+        """Lower branches; what they give is where it is wanted."""
+        wanted = self._decided.wanted[node]
+        places = {path: self._tensors[self._decided.place(m)] for path, (m, _) in wanted.items()}
+        branches = [self._branch(b, places) for b in (node.true_branch, node.false_branch)]
+        return node.changed(cond=self(node.cond), true_branch=branches[0], false_branch=branches[1])
+
+    def _branch(self, node: g.SeqExpr, places: dict[Path, g.GraphVar]) -> g.SeqExpr:
+        body = self(node)
+        if not places:
+            return body
+        extra: list[g.Binding] = []
+        result = self._given(node, body.body, (), places, extra)
+        return g.SeqExpr.rebuilt([*body.blocks, g.BindingBlock(extra)], result)
+
+    def _given(
+        self,
+        branch: g.SeqExpr,
+        value: g.GraphExpr,
+        path: Path,
+        places: dict[Path, g.GraphVar],
+        extra: list[g.Binding],
+    ) -> g.GraphExpr:
+        """Return the value of a branch, or of a part of it, where it is wanted."""
+        place = places.get(path)
+        if place is not None:
+            if (branch, path) in self._decided.copied:
+                extra.append(_step(copy_into(value, place)))
+            return place
+        info = value.struct_info
+        if not isinstance(info, TupleStructInfo):
+            return value
+        fields = []
+        for k in range(len(info)):
+            part = value.elements[k] if isinstance(value, g.Tuple) else _field(value, k, extra)
+            fields.append(self._given(branch, part, (*path, k), places, extra))
+        return g.Tuple(fields)
+
+    # --------------------------------------------------------------------------------------- result
 
     def _owned(
         self,
@@ -160,19 +247,33 @@ class _Lowering(GraphRewriter):
             pairs = zip(old.elements, new.elements, strict=True)
             fields = [self._owned(a, b, extra, returned) for a, b in pairs]
             return new.changed(elements=same_or_new(new.elements, fields))
-        places = self._aliases.of(old)
+        places = self._decided.aliases.of(old)
         if _are_own(places, set(returned)):
             returned.update(memories(places))
             return new
         info = old.struct_info
         if isinstance(info, TupleStructInfo):
             fields = []
-            for k, field in enumerate(info.elements):
-                before, after = g.TupleGetItem(old, k), g.GraphVar(f"result_{k}", field)
-                extra.append(g.VarBinding(after, g.TupleGetItem(new, k)))
-                fields.append(self._owned(before, after, extra, returned))
+            for k in range(len(info)):
+                after = _field(new, k, extra)
+                fields.append(self._owned(g.TupleGetItem(old, k), after, extra, returned))
             return g.Tuple(fields)
         return _copied(new, info, extra) if isinstance(info, TensorStructInfo) else new
+
+
+def _field(value: g.GraphExpr, k: int, extra: list[g.Binding]) -> g.GraphVar:
+    """Return a variable for the field of a tuple."""
+    field = g.TupleGetItem(value, k)
+    var = g.GraphVar(f"result_{k}", field.struct_info)
+    extra.append(g.VarBinding(var, field))
+    return var
+
+
+def _assembled(info: StructInfo, tensors: Iterator[g.GraphExpr]) -> g.GraphExpr:
+    """Return the value whose tensors are these, in order."""
+    if isinstance(info, TupleStructInfo):
+        return g.Tuple(_assembled(field, tensors) for field in info.elements)
+    return next(tensors)
 
 
 def _are_own(places: Places, returned: set[Memory]) -> bool:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Final, NoReturn
 
+from tensorir.arith import Analyzer
 from tensorir.errors import WellFormedError, noting
 from tensorir.function import IRModule
 from tensorir.memory.alignment import ALIGNMENT
-from tensorir.nodes.expr import IntImm
+from tensorir.nodes import ops
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import Add, FloorDiv, IntImm, Mul, PrimExpr
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
+from tensorir.rewriting.visit import collect_vars
+from tensorir.transform.aliases import Aliases, Memory, memories
 from tensorir.transform.bindings import used_vars
+from tensorir.transform.tensor_bytes import TensorBytes, scaled
+from tensorir.transform.value_memory import handed_on
 
 
 def check_memory_plan(mod: IRModule) -> None:
@@ -24,7 +31,7 @@ def check_memory_plan(mod: IRModule) -> None:
     names function and tensors. An arena ends with its function, so that tensors which are returned,
     or which a library function may keep, must not lie there.
     """
-    hands_on = arguments_handed_on(mod)
+    hands_on = handed_on(mod)
     for name, func in graph_functions(mod).items():
         with noting(f"in the function {name}"):
             _Check(name, Aliases(func, hands_on)).function(func)
@@ -57,9 +64,9 @@ class _Check:
     def __init__(self, name: str, aliases: Aliases) -> None:
         self._name = name
         self._aliases = aliases
-        self._spans: dict[Memory, tuple[int, int]] = {}
+        self._spans: dict[Memory, _Span] = {}
         self._names: dict[Memory, str] = {}
-        self._arenas: dict[g.GraphVar, int] = {}
+        self._arenas: dict[g.GraphVar, PrimExpr] = {}
 
     def function(self, func: Function) -> None:
         self._sequence(func.body, _State())
@@ -95,31 +102,29 @@ class _Check:
         self._read(node.body, state)
 
     def _arena(self, var: g.GraphVar, call: g.GraphCall) -> None:
-        if self._arenas:
-            self._fail(f"there are two arenas, {next(iter(self._arenas)).name} and {var.name}")
         shape = call.args[0]
         assert isinstance(shape, g.ShapeExpr)
-        (size,) = shape.values
-        if not isinstance(size, IntImm):
-            self._fail(f"the size of the arena {var.name} is not known")
-        self._arenas[var] = size.value
+        (self._arenas[var],) = shape.values
 
     def _place(self, var: g.GraphVar, call: g.GraphCall, state: _State) -> None:
         storage, at = call.args[:2]
         info = call.struct_info
         assert isinstance(at, g.PrimValue)
         assert isinstance(info, TensorStructInfo)
-        nbytes = info.static_bytes
+        assert isinstance(storage, g.GraphVar)
+        nbytes = TensorBytes.of(info)
         if storage not in self._arenas or nbytes is None:
             self._fail(f"{var.name} lies in the arena, but is not a tensor of known size")
-        if not isinstance(at.value, IntImm) or at.value.value % ALIGNMENT:
+        start = at.value
+        if not Analyzer().can_prove_equal(ops.floormod(start, ALIGNMENT), 0):
             self._fail(f"{var.name} is not at a multiple of {ALIGNMENT} bytes")
-        start = at.value.value
-        end = start + nbytes
-        if start < 0 or end > self._arenas[storage]:  # type: ignore[index]
-            self._fail(f"{var.name} ends at byte {end} of an arena of {self._arenas[storage]}")  # type: ignore[index]
+        end = ops.add(_bounds(start)[1], scaled(nbytes.count, nbytes.factors))
+        span = _Span(storage, start, end)
+        arena = self._arenas[storage]
+        if not (_is_at_most(ops.const(0, INT64), start) and _is_at_most(end, _bounds(arena)[0])):
+            self._fail(f"{var.name} ends at byte {_text(end)} of an arena of {_text(arena)}")
         for memory in memories(self._aliases.places[var]):
-            self._spans[memory] = (start, end)
+            self._spans[memory] = span
             self._names[memory] = var.name
             state.allocated.add(memory)
 
@@ -143,5 +148,54 @@ class _Check:
                 self._fail(f"{var.name} is used after {state.stale[var]} has overwritten it")
 
     def _overlap(self, a: Memory, b: Memory) -> bool:
-        (low, high), (start, end) = self._spans[a], self._spans[b]
-        return low < end and start < high and low < high and start < end
+        one, other = self._spans[a], self._spans[b]
+        return one.storage is other.storage and not (one.is_before(other) or other.is_before(one))
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Bytes of an arena: the first one, and at most that behind the last one."""
+
+    storage: g.GraphVar
+    start: PrimExpr
+    end: PrimExpr
+
+    def is_before(self, other: _Span) -> bool:
+        """Say whether it surely ends where the other one begins, or before."""
+        return _is_at_most(self.end, _bounds(other.start)[0])
+
+
+def _bounds(value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Return what a number of bytes is at least and at most, without its rounding.
+
+    `(x // 64 + k) * 64` is at least x - 63 + 64 * k, and at most x + 64 * k.
+    """
+    if not isinstance(value, Mul) or not isinstance(value.b, IntImm):
+        return value, value
+    unit, units, more = value.b.value, value.a, 0
+    match units:
+        case Add(a=inner, b=IntImm(value=count)):
+            units, more = inner, count
+    match units:
+        case FloorDiv(a=inside, b=IntImm(value=divisor)) if divisor == unit > 0:
+            top = ops.add(inside, ops.const(unit * more, INT64))
+            return ops.sub(top, ops.const(unit - 1, INT64)), top
+    return value, value
+
+
+def _is_at_most(a: PrimExpr, b: PrimExpr) -> bool:
+    """Say whether one number of bytes is surely at most another one; sizes are at least 0."""
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return a.value <= b.value
+    analyzer = Analyzer()
+    for var in {*collect_vars(a), *collect_vars(b)}:
+        analyzer.bind(var, Range(0, _LARGEST))
+    return analyzer.can_prove(ops.sub(b, a) >= 0)
+
+
+def _text(nbytes: PrimExpr) -> str:
+    return str(nbytes.value if isinstance(nbytes, IntImm) else nbytes)
+
+
+_LARGEST: Final = 1 << 31
+"""Sizes are taken to be smaller, so that products of two of them are integers that can be."""

@@ -4,17 +4,30 @@ The method is greedy by size (Pisarchyk and Lee, "Efficient Memory Management fo
 Inference", 2020): the largest tensor first, each into the smallest gap between those it meets that
 is large enough. It is repeated with tensors in the order of their first use, which is better for
 some chains, and the smaller arena is taken. Offsets are aligned.
+
+Each tensor looks at those that it meets. Where nearly all meet nearly all, that would take time
+with the square of their number; there, memory is given and taken back in the order of time, as an
+allocator does that looks for the smallest gap.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from math import log2
+from typing import Final, Generic, TypeAlias, TypeVar
 
-from tensorir.memory.alignment import aligned
+from tensorir.memory.alignment import ALIGNMENT
 
 T = TypeVar("T", bound=Hashable)
+
+Span: TypeAlias = tuple[int, int]
+"""The first and the last point of time at which a tensor is held."""
+
+_MEETINGS: Final = 8
+"""The meetings of tensors that are looked at, for n tensors in units of n log n, beside these:"""
+_FEW: Final = 100_000
 
 
 @dataclass(frozen=True)
@@ -26,51 +39,147 @@ class Packing(Generic[T]):
     lower_bound: int
 
 
-def pack(sizes: Mapping[T, int], held: Sequence[Iterable[T]]) -> Packing[T]:
-    """Place tensors of `sizes` bytes; `held` says which hold their contents at each point.
+def pack(
+    sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]], alignment: int = ALIGNMENT
+) -> Packing[T]:
+    """Place tensors of `sizes` bytes; `held` gives for each the spans in which it is held.
 
-    A tensor that occupies no bytes is at 0.
+    The spans of a tensor are in order, and apart. A tensor that occupies no bytes is at 0.
     """
-    rounded = {tensor: aligned(size) for tensor, size in sizes.items()}
-    when = dict.fromkeys(rounded, 0)
-    lower_bound = 0
-    for point, tensors in enumerate(held):
-        together = 0
-        for tensor in tensors:
-            if tensor in when:
-                when[tensor] |= 1 << point
-                together += rounded[tensor]
-        lower_bound = max(lower_bound, together)
-    by_size = sorted(rounded, key=lambda tensor: -rounded[tensor])
-    by_time = sorted(rounded, key=lambda tensor: when[tensor] & -when[tensor])
-    best: Packing[T] | None = None
-    for order in (by_size, by_time):
-        offsets, size = _placed(order, rounded, when)
-        if best is None or size < best.size:
-            best = Packing(offsets, size, lower_bound)
-        if size == lower_bound:
-            break
-    assert best is not None
-    return best
+    rounded = {tensor: -(-size // alignment) * alignment for tensor, size in sizes.items()}
+    placed = {tensor: size for tensor, size in rounded.items() if size and held.get(tensor)}
+    lower_bound, meetings = _most_at_once(placed, held)
+    by_time = sorted(placed, key=lambda tensor: held[tensor][0])
+    if meetings > _FEW + _MEETINGS * len(placed) * log2(len(placed) + 1):
+        offsets, size = _allocated(by_time, placed, held)
+    else:
+        met = _meetings(placed, held)
+        by_size = sorted(placed, key=lambda tensor: -placed[tensor])
+        offsets, size = _placed(by_size, placed, met)
+        if size != lower_bound:
+            other, least = _placed(by_time, placed, met)
+            if least < size:
+                offsets, size = other, least
+    return Packing({tensor: offsets.get(tensor, 0) for tensor in sizes}, size, lower_bound)
+
+
+def _events(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> list[tuple[int, int, T]]:
+    """Return the beginnings (1) and ends (0) of spans in order; ends are at the point behind."""
+    found = [(first, 1, tensor) for tensor in tensors for first, _ in held[tensor]]
+    found += [(last + 1, 0, tensor) for tensor in tensors for _, last in held[tensor]]
+    found.sort(key=lambda event: event[:2])
+    return found
+
+
+def _most_at_once(sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]) -> tuple[int, int]:
+    """Return the most bytes that are held at a point, and how often two tensors meet, at most."""
+    most = together = meetings = count = 0
+    for _, begins, tensor in _events(sizes, held):
+        if begins:
+            meetings += count
+            count += 1
+            together += sizes[tensor]
+            most = max(most, together)
+        else:
+            count -= 1
+            together -= sizes[tensor]
+    return most, meetings
+
+
+def _meetings(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> dict[T, set[T]]:
+    """Return for each tensor those that are held at a point at which it is held."""
+    events = _events(tensors, held)
+    met: dict[T, set[T]] = {tensor: set() for _, _, tensor in events}
+    active: set[T] = set()
+    for _, begins, tensor in events:
+        if begins:
+            met[tensor] |= active
+            for other in active:
+                met[other].add(tensor)
+            active.add(tensor)
+        else:
+            active.remove(tensor)
+    return met
 
 
 def _placed(
-    order: Sequence[T], sizes: Mapping[T, int], when: Mapping[T, int]
+    order: Sequence[T], sizes: Mapping[T, int], met: Mapping[T, set[T]]
 ) -> tuple[dict[T, int], int]:
+    """Return offsets: each tensor is in the smallest gap that is left when it is its turn."""
     offsets: dict[T, int] = {}
-    placed: list[tuple[int, int, int]] = []
-    """Start, end and points of those that are placed."""
+    spans: dict[T, tuple[int, int]] = {}
     for tensor in order:
-        size, points = sizes[tensor], when[tensor]
-        if not size:
-            offsets[tensor] = 0
-            continue
+        size = sizes[tensor]
         top, found, smallest = 0, -1, 0
-        for start, end in sorted((a, b) for a, b, others in placed if others & points):
+        for start, end in sorted(spans[other] for other in met[tensor] if other in spans):
             gap = start - top
             if gap >= size and (found < 0 or gap < smallest):
                 found, smallest = top, gap
             top = max(top, end)
         at = offsets[tensor] = top if found < 0 else found
-        placed.append((at, at + size, points))
-    return offsets, max((end for _, end, _ in placed), default=0)
+        spans[tensor] = at, at + size
+    return offsets, max((end for _, end in spans.values()), default=0)
+
+
+def _allocated(
+    order: Sequence[T], sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]
+) -> tuple[dict[T, int], int]:
+    """Return offsets as an allocator gives them, from a tensor's first span to its last one."""
+    whole = {tensor: [(held[tensor][0][0], held[tensor][-1][1])] for tensor in order}
+    offsets: dict[T, int] = {}
+    gaps = _Gaps()
+    for _, begins, tensor in _events(order, whole):
+        if begins:
+            offsets[tensor] = gaps.take(sizes[tensor])
+        else:
+            gaps.give_back(offsets[tensor], sizes[tensor])
+    return offsets, gaps.top
+
+
+class _Gaps:
+    """The free parts of memory below `top`, by size and by address."""
+
+    def __init__(self) -> None:
+        self.top = 0
+        self._by_size: list[tuple[int, int]] = []
+        """Size and start of each gap."""
+        self._size_at: dict[int, int] = {}
+        self._start_of_end: dict[int, int] = {}
+
+    def take(self, size: int) -> int:
+        """Return the start of so many bytes: of the smallest gap that has them, else at the top."""
+        k = bisect_left(self._by_size, (size, 0))
+        if k < len(self._by_size):
+            gap, start = self._by_size[k]
+            self._remove(start)
+            if gap > size:
+                self._add(start + size, gap - size)
+            return start
+        last = self._start_of_end.get(self.top, self.top)
+        if last != self.top:
+            self._remove(last)
+        self.top = last + size
+        return last
+
+    def give_back(self, start: int, size: int) -> None:
+        """Free bytes; they are one gap with those that are free beside them."""
+        before = self._start_of_end.get(start)
+        if before is not None:
+            size += self._size_at[before]
+            self._remove(before)
+            start = before
+        behind = self._size_at.get(start + size)
+        if behind is not None:
+            self._remove(start + size)
+            size += behind
+        self._add(start, size)
+
+    def _add(self, start: int, size: int) -> None:
+        insort(self._by_size, (size, start))
+        self._size_at[start] = size
+        self._start_of_end[start + size] = start
+
+    def _remove(self, start: int) -> None:
+        size = self._size_at.pop(start)
+        del self._start_of_end[start + size]
+        self._by_size.pop(bisect_left(self._by_size, (size, start)))

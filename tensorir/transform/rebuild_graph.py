@@ -88,16 +88,20 @@ class GraphRebuilder:
 
     def _bindings(self, block: g.BindingBlock) -> None:
         for binding in block.bindings:
-            self._variables.replaced[binding.var] = self._bound(binding)
+            self._variables.replaced[binding.var] = self.bound(binding)
 
-    def _bound(self, binding: g.Binding) -> g.GraphVar:
+    def bound(self, binding: g.Binding) -> g.GraphVar:
+        """Emit a binding again; return the variable that stands for its own."""
         name, value = binding.var.name, binding.value
+        inner = (
+            isinstance(binding.var, g.DataflowVar) or not self.builder.current_block_is_dataflow()
+        )
         if isinstance(binding, g.MatchCast):
             return self.builder.match_cast(
                 self.plain(self._variables(value)),
                 self._variables(binding.struct_info),
                 name,
-                output=not isinstance(binding.var, g.DataflowVar),
+                output=not inner,
             )
         if isinstance(value, g.If):
             return self.builder.emit_if(
@@ -107,9 +111,6 @@ class GraphRebuilder:
                 name,
             )
         new = self.value(self._variables(value))
-        inner = (
-            isinstance(binding.var, g.DataflowVar) or not self.builder.current_block_is_dataflow()
-        )
         return self.builder.emit(new, name) if inner else self.builder.emit_output(new, name)
 
 

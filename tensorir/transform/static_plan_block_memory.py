@@ -2,133 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tensorir.function import IRModule
 from tensorir.memory.alignment import ALIGNMENT
-from tensorir.nodes.expr import GlobalVar
+from tensorir.nodes import ops
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, ALLOC_TENSOR, alloc_storage, place_tensor
 from tensorir.relax.function import Function
-from tensorir.relax.struct_info import OBJECT, TensorStructInfo
+from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo, defining_extents
 from tensorir.relax.visit import GraphRewriter
-from tensorir.rewriting.visit import walk
-from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
-from tensorir.transform.bindings import live_after, used_vars
-from tensorir.transform.define_pass import FunctionPass
+from tensorir.rewriting.visit import collect_vars, walk
+from tensorir.transform.aliases import Aliases, HandsOn, Memory, memories
+from tensorir.transform.define_pass import ModulePass, map_functions
+from tensorir.transform.lifetimes import Lifetimes
 from tensorir.transform.pack_intervals import Packing, pack
 from tensorir.transform.pass_context import PassContext
+from tensorir.transform.tensor_bytes import TensorBytes, Unit, rounded_up, scaled
+from tensorir.transform.value_memory import handed_on
 
 
-class StaticPlanBlockMemory(FunctionPass):
+class StaticPlanBlockMemory(ModulePass):
     """Lets tensors whose contents are not needed at the same time share memory.
 
     Before: a = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), ...)
+            b = R.builtin.alloc_tensor(R.shape([n, 16]), R.dtype("float32"), ...)
     After:  storage = R.memory.alloc_storage(R.shape([128]), ...)
+            storage_1 = R.memory.alloc_storage(R.shape([n * 128]), ...)
             a = R.memory.alloc_tensor(storage, 64, R.shape([16]), R.dtype("float32"))
+            b = R.memory.alloc_tensor(storage_1, n * 64, R.shape([n, 16]), R.dtype("float32"))
 
-    A function has one arena. A tensor is held from its first use to its last one, over the whole
-    function; those of two branches of an `if` share memory. Results, tensors that a library
-    function gets that does not only write to its outputs, and tensors of symbolic shape keep memory
-    of their own. A function that has an arena already is left as it is.
+    A function has one arena for tensors whose bytes are known, and one for each unit of the bytes
+    of the others: tensors of (n, 16) and (n, 4) share memory, those of (n, m) have another arena.
+    An arena is allocated where its sizes are known. A tensor is held from its first use to its last
+    one, over the whole function; those of two branches of an `if` share memory. Results, and
+    tensors that a library function gets that does not only write to its outputs, keep memory of
+    their own. A function that has an arena already is left as it is.
     """
 
-    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Return the function with its tensors in an arena."""
-        plan = plan_memory(func, mod)
-        return func if plan is None else _Placing(plan)(func)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with the tensors of its functions in arenas."""
+        hands_on = handed_on(mod)
+
+        def planned(func: Function) -> Function:
+            arenas = plan_memory(func, hands_on)
+            return _Placing(arenas)(func) if arenas else func
+
+        return map_functions(mod, planned)
 
 
-def plan_memory(func: Function, mod: IRModule) -> Packing[g.GraphVar] | None:
-    """Return a place for each tensor of a function, keyed by the variable it is bound to.
+@dataclass(frozen=True)
+class Arena:
+    """Memory that tensors share: `packing` is in units of the product of `factors`."""
 
-    Returns None for a function without such tensors, or with an arena.
+    factors: tuple[PrimExpr, ...]
+    packing: Packing[g.GraphVar]
+    is_aligned: bool
+    """True if every offset in units is a multiple of the alignment."""
+
+    @property
+    def sizes(self) -> set[Var]:
+        """The symbolic sizes that it depends on."""
+        return {var for factor in self.factors for var in collect_vars(factor)}
+
+    @property
+    def nbytes(self) -> PrimExpr:
+        """The bytes of the arena."""
+        if self.is_aligned:
+            smallest = 0 if self.factors else ALIGNMENT
+            return scaled(max(self.packing.size, smallest), self.factors)
+        return rounded_up(scaled(self.packing.size, self.factors), len(self._levels))
+
+    def offsets(self) -> dict[g.GraphVar, PrimExpr]:
+        """Return the offset of each tensor in bytes.
+
+        Where a unit is no multiple of the alignment, offsets are rounded up. A tensor that begins
+        in the packing where another one ends, or behind, has more distinct offsets below it, and is
+        moved up by as many multiples: that is more than rounding moved the end of the other one.
+        """
+        levels = self._levels
+        at = {start: self._offset(start, levels[start]) for start in levels}
+        return {var: at[start] for var, start in self.packing.offsets.items()}
+
+    @property
+    def _levels(self) -> dict[int, int]:
+        starts = sorted(set(self.packing.offsets.values()))
+        return {start: level for level, start in enumerate(starts)}
+
+    def _offset(self, start: int, level: int) -> PrimExpr:
+        if self.is_aligned:
+            return scaled(start, self.factors)
+        return rounded_up(scaled(start, self.factors), level) if start else ops.const(0, INT64)
+
+
+def plan_memory(func: Function, hands_on: HandsOn) -> list[Arena]:
+    """Return the arenas of a function, with places for variables that tensors are bound to.
+
+    `hands_on` is what `handed_on` gives for its module.
+
+    The first one is that of tensors whose bytes are known, if there are such. Returns none for a
+    function that has an arena.
     """
     if any(isinstance(n, g.GraphCall) and n.op is ALLOC_STORAGE for n in walk(func.body)):
-        return None
-    lifetimes = _Lifetimes(func, arguments_handed_on(mod))
-    known = {memory: _nbytes(memory) for memory in lifetimes.memories}
-    sizes = {memory: nbytes for memory, nbytes in known.items() if nbytes is not None}
-    if not sizes:
-        return None
-    packing = pack(sizes, lifetimes.held)
-    offsets = {lifetimes.variable(memory): at for memory, at in packing.offsets.items()}
-    return Packing(offsets, max(packing.size, ALIGNMENT), packing.lower_bound)
+        return []
+    aliases = Aliases(func, hands_on)
+    aliases.go_through(func.body)
+    # Results, and what library functions may keep, are seen by others.
+    given_away = {*aliases.kept, *memories(aliases.of(func.body.body))}
+    classes: dict[Unit, list[tuple[Memory, TensorBytes]]] = {}
+    for memory in aliases.holders:
+        nbytes = None if memory in given_away else _nbytes(memory)
+        if nbytes is not None:
+            classes.setdefault(nbytes.unit, []).append((memory, nbytes))
+    lifetimes = Lifetimes(func.body, aliases)
+    return [
+        _packed(classes[unit], lifetimes, aliases)
+        for unit in sorted(classes, key=lambda u: bool(u))
+    ]
 
 
-def _nbytes(memory: Memory) -> int | None:
-    """Return the bytes of a tensor that the function allocates, None where they are not known."""
+def _nbytes(memory: Memory) -> TensorBytes | None:
+    """Return the bytes of a tensor that the function allocates, None for other memory."""
     call = memory.call
     if not isinstance(call, g.GraphCall) or call.op is not ALLOC_TENSOR:
         return None
     info = call.struct_info
     assert isinstance(info, TensorStructInfo)
-    return info.static_bytes
+    return TensorBytes.of(info)
 
 
-class _Lifetimes:
-    """The memories that hold a needed value, at each binding of a function."""
-
-    def __init__(self, func: Function, hands_on: Callable[[GlobalVar], bool]) -> None:
-        self.held: list[set[Memory]] = []
-        self._live = live_after(func)
-        self._aliases = Aliases(func, hands_on)
-        self._go_through(func.body, set())
-        given_away = {*self._aliases.kept, *memories(self._aliases.of(func.body.body))}
-        self.memories = [m for m in self._aliases.holders if m not in given_away]
-        """The memories that nobody outside of the function sees."""
-
-    def variable(self, memory: Memory) -> g.GraphVar:
-        """Return the variable that an allocation is bound to."""
-        return self._aliases.holders[memory][0]
-
-    def _go_through(self, node: g.SeqExpr, used: set[Memory]) -> None:
-        """Note what is held at the bindings of a sequence; `used` has been used before."""
-        for binding in node.bindings:
-            value = binding.value
-            after = self._live[binding] - {binding.var}
-            if isinstance(value, g.If):
-                self._point(value.cond, after, used)
-                branches = [set(used), set(used)]
-                self._go_through(value.true_branch, branches[0])
-                self._go_through(value.false_branch, branches[1])
-                used |= branches[0] | branches[1]
-            else:
-                self._point(value, after, used)
-            self._aliases.bind(binding.var, self._aliases.of(value))
-
-    def _point(self, value: g.GraphExpr, after: frozenset[g.GraphVar], used: set[Memory]) -> None:
-        now = self._memories(used_vars(value))
-        used |= now
-        self.held.append(now | (self._memories(after) & used))
-
-    def _memories(self, variables: Iterable[g.GraphVar]) -> set[Memory]:
-        places = self._aliases.places
-        return {m for var in variables if var in places for m in memories(places[var])}
+def _packed(
+    tensors: Sequence[tuple[Memory, TensorBytes]], lifetimes: Lifetimes, aliases: Aliases
+) -> Arena:
+    factors = tensors[0][1].factors
+    counts = {memory: nbytes.count for memory, nbytes in tensors}
+    is_aligned = not factors or all(count % ALIGNMENT == 0 for count in counts.values())
+    held = {memory: lifetimes.spans(memory) for memory in counts}
+    packing = pack(counts, held, ALIGNMENT if is_aligned else 1)
+    offsets = {aliases.holders[memory][0]: at for memory, at in packing.offsets.items()}
+    return Arena(factors, Packing(offsets, packing.size, packing.lower_bound), is_aligned)
 
 
 class _Placing(GraphRewriter):
-    def __init__(self, plan: Packing[g.GraphVar]) -> None:
+    def __init__(self, arenas: Sequence[Arena]) -> None:
         super().__init__()
-        self._plan = plan
-        self._storage = g.GraphVar("storage", OBJECT)
+        self._waiting = [(g.GraphVar("storage", OBJECT), arena) for arena in arenas]
+        """Arenas that are not allocated, because not all of their sizes are known."""
+        self._known: set[Var] = set()
+        self._places = {
+            var: (storage, offset)
+            for storage, arena in self._waiting
+            for var, offset in arena.offsets().items()
+        }
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
-        """Allocate the arena in front of everything."""
-        arena = g.VarBinding(self._storage, alloc_storage(self._plan.size))
+        """Allocate in front of everything what can be."""
+        arenas = self._allocated(param.struct_info for param in node.params)
         body = self(node.body)
-        blocks = [g.BindingBlock([arena]), *body.blocks]
-        return node.with_(body=g.SeqExpr.rebuilt(blocks, body.body))
+        return node.with_(body=g.SeqExpr.rebuilt([g.BindingBlock(arenas), *body.blocks], body.body))
+
+    def _allocated(self, defining: Iterable[StructInfo]) -> list[g.Binding]:
+        """Return the allocations of the arenas whose sizes are known with those of some values."""
+        for info in defining:
+            self._known.update(n for n in defining_extents(info) if isinstance(n, Var))
+        ready = [(storage, arena) for storage, arena in self._waiting if arena.sizes <= self._known]
+        self._waiting = [(s, arena) for s, arena in self._waiting if not arena.sizes <= self._known]
+        return [g.VarBinding(storage, alloc_storage(arena.nbytes)) for storage, arena in ready]
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the placing of a tensor in the arena for its allocation."""
-        offset = self._plan.offsets.get(node.var)
-        if offset is None or not isinstance(node, g.VarBinding):
+        """Return the placing of a tensor in an arena for its allocation."""
+        place = self._places.get(node.var)
+        if isinstance(node, g.MatchCast):
+            bound = super().binding(node)
+            return (*bound, *self._allocated([node.struct_info])) if self._waiting else bound
+        if place is None:
             return super().binding(node)
+        storage, offset = place
         info = node.value.struct_info
         assert isinstance(info, TensorStructInfo)
         assert info.shape is not None
         assert info.dtype is not None
-        return (
-            g.VarBinding(node.var, place_tensor(self._storage, offset, info.shape, info.dtype)),
-        )
+        return (g.VarBinding(node.var, place_tensor(storage, offset, info.shape, info.dtype)),)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -68,18 +69,34 @@ class Scope:
         """Return the value of a name, None for ""; IRValueError for one that is not defined."""
         if not name:
             return None
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
-            scope = scope.parent
-        raise IRValueError(f"the value {name!r} is used before it is computed, or not at all")
+        if name in self.values:
+            return self.values[name]
+        if self.parent is None:
+            raise IRValueError(f"the value {name!r} is used before it is computed, or not at all")
+        return self.parent.value(name)
+
+    def bounded(self, taken: Callable[[GraphExpr], GraphExpr]) -> Scope:
+        """Return a scope around a function's graphs, where values of this one are `taken`."""
+        return _Boundary(self, taken)
 
     def define(self, name: str, value: GraphExpr | None) -> None:
         """Give a name its value; IRValueError if it has one."""
         if name in self.values:
             raise IRValueError(f"the value {name!r} is computed twice")
         self.values[name] = value
+
+
+class _Boundary(Scope):
+    """The names around a graph that becomes a function of its own."""
+
+    def __init__(self, around: Scope, taken: Callable[[GraphExpr], GraphExpr]) -> None:
+        super().__init__(around.opsets, around, around.attributes)
+        self._taken = taken
+
+    def value(self, name: str) -> GraphExpr | None:
+        """Return what the value of a name is in the function."""
+        value = super().value(name)
+        return None if value is None else self._taken(value)
 
 
 class GraphImport:
@@ -243,6 +260,15 @@ class GraphImport:
         with self._deeper():
             return self._graph(graph, scope)
 
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """Emit a suite that may not run: what is looked at in it is not known behind it."""
+        kept = dict(self._contents)
+        try:
+            yield
+        finally:
+            self._contents = kept
+
     def _node(self, proto: Any, scope: Scope) -> None:
         """Convert a node and define its outputs."""
         place = f"node {node_name(proto)} ({shown_name(proto.op_type, proto.domain)})"
@@ -365,6 +391,11 @@ class GraphImport:
         if value in self._contents:
             return self._contents[value]
         return constant_contents(value) if isinstance(value, Constant) else None
+
+    def remember(self, value: GraphExpr, array: NDArray[Any] | None) -> None:
+        """Note what the elements of a tensor are; nothing for None."""
+        if array is not None:
+            self._contents[value] = array
 
     def _folded(
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.step_function import Body, StepFunction, step_function
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax.expr import Constant, GraphExpr, GraphVar
@@ -201,6 +202,16 @@ class OnnxNode:
         It sees the values that the node does.
         """
         return self._importing.subgraph(graph, inputs, self._scope)
+
+    def branch(self, graph: Any) -> list[GraphExpr]:
+        """Return the outputs of a graph without inputs that is emitted in a suite of its own."""
+        with self._importing.branch():
+            return self.graph(graph)
+
+    def step_function(self, carried: Sequence[GraphExpr], body: Body) -> StepFunction:
+        """Return a function of the module that is a step of a loop; see `step_function.py`."""
+        hint = self.name if self.name.isidentifier() else f"{self.op_type.lower()}_step"
+        return step_function(self._importing, self._scope, hint, carried, body)
 
     def converted(
         self, op_type: str, *inputs: GraphExpr | None, domain: str = "", **attributes: Any

@@ -217,7 +217,9 @@ def test_in_one_branch_a_tensor_may_be_dead_that_the_other_needs():
                 y = c
             return y
     """)
-    assert "copy_into" not in mod["main"].script()
+    text = mod["main"].script()
+    assert text.count("alloc_tensor") == 2  # a, and what the `if` gives
+    assert text.count("copy_into(a, y)") == 1  # it was overwritten, and is where a is
     x = np.ones(4, "float32")
     assert interpret_graph(mod, "main", x, np.array(True)).tolist() == [3.0] * 4
     assert interpret_graph(mod, "main", x, np.array(False)).tolist() == [3.0] * 4
@@ -283,3 +285,180 @@ def test_sizes_that_are_symbolic_stay_so():
 def test_a_lowered_function_is_left_as_it_is():
     once = lowered(IN_PLACE.format(result="return b"))
     assert is_same(CallTIRRewrite()(once), once)
+
+
+def test_both_branches_compute_where_their_value_is_wanted():
+    mod = lowered("""
+        @R.function
+        def main(x: F4, flag: R.Tensor((), "bool")):
+            cls = Module
+            if flag:
+                a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+                y = R.call_tir(cls.double, (a,), out_sinfo=F4)
+            else:
+                y = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            return y
+    """)
+    assert_graph(
+        mod,
+        f"""
+        @R.function
+        def main(x: F4, flag: R.Tensor((), "bool")):
+            cls = Module
+            {alloc("wanted")}
+            if flag:
+                {alloc("a")}
+                cls.double(x, a)
+                cls.double(a, wanted)
+                y = wanted
+            else:
+                cls.double(x, wanted)
+                y = wanted
+            return y
+        """,
+    )
+
+
+def test_a_branch_copies_what_it_has_not_computed():
+    mod = lowered("""
+        @R.function
+        def main(x: F4, flag: R.Tensor((), "bool")):
+            cls = Module
+            if flag:
+                a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+                y = (a, a)
+            else:
+                y = (x, x)
+            return y
+    """)
+    text = mod["main"].script()
+    assert text.count("alloc_tensor") == 2
+    assert text.count("copy_into") == 3  # a is computed in one of the places
+    x = np.ones(4, "float32")
+    for flag, expected in ((True, 2.0), (False, 1.0)):
+        first, second = interpret_graph(mod, "main", x, np.array(flag))
+        assert first.tolist() == second.tolist() == [expected] * 4
+        assert not np.shares_memory(first, second)
+
+
+def test_what_both_branches_share_is_not_copied():
+    mod = lowered("""
+        @R.function
+        def main(x: F4, flag: R.Tensor((), "bool")):
+            cls = Module
+            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            if flag:
+                y = a
+            else:
+                y = a
+            return y
+    """)
+    assert "copy_into" not in mod["main"].script()
+
+
+LAYER = """
+        @R.function(private=True)
+        def layer(x: F4) -> R.Tuple(F4, R.Tuple(F4)):
+            cls = Module
+            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            b = R.call_tir(cls.double, (a,), out_sinfo=F4)
+            return (a, (b,))
+"""
+
+
+def test_a_graph_function_writes_its_result_to_memory_of_its_caller():
+    graph = """
+        @R.function
+        def main(x: F4):
+            cls = Module
+            pair = cls.layer(x)
+            a = pair[0]
+            y = R.call_tir(cls.add, (a, x), out_sinfo=F4)
+            return y
+    """
+    mod = lowered(LAYER + graph)
+    assert_graph(
+        mod,
+        LAYER
+        + f"""
+        @R.function
+        def main(x: F4):
+            cls = Module
+            {alloc("first")}
+            {alloc("second")}
+            R.memory.call_into(cls.layer, (x,), (first, second))
+            pair = (first, (second,))
+            a = pair[0]
+            {alloc("y")}
+            cls.add(a, x, y)
+            return y
+        """,
+    )
+    assert interpret_graph(mod, "main", np.ones(4, "float32")).tolist() == [3.0] * 4
+
+
+def test_a_result_that_a_library_function_may_keep_stays_the_callees():
+    mod = lowered("""
+        @R.function(private=True, pure=False)
+        def layer(x: F4) -> F4:
+            cls = Module
+            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            R.call_packed("keep", a, sinfo_args=(R.Tuple(),))
+            return a
+
+        @R.function(pure=False)
+        def main(x: F4):
+            cls = Module
+            y: F4 = cls.layer(x)
+            return y
+    """)
+    assert "call_into" not in mod["main"].script()
+
+
+def test_a_function_that_calls_itself_writes_where_its_caller_wants_it():
+    mod = lowered("""
+        @R.function
+        def main(x: F4, flag: R.Tensor((), "bool")) -> F4:
+            cls = Module
+            if flag:
+                a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+                y: F4 = cls.main(a, R.const(False, "bool"))
+            else:
+                y = x
+            return y
+    """)
+    text = mod["main"].script()
+    assert text.count("copy_into") == 1  # of x
+    assert "call_into" in text
+    assert interpret_graph(mod, "main", np.ones(4, "float32"), np.array(True)).tolist() == [2.0] * 4
+
+
+def test_a_view_lies_where_its_tensor_lies():
+    mod = lowered("""
+        @R.function
+        def main(x: F4, flag: R.Tensor((), "bool")):
+            cls = Module
+            if flag:
+                a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+                y: R.Tensor((2, 2), "float32") = R.memory.view(a, R.shape([2, 2]))
+            else:
+                y: R.Tensor((2, 2), "float32") = R.memory.view(x, R.shape([2, 2]))
+            return y
+    """)
+    text = mod["main"].script()
+    assert text.count("alloc_tensor") == 1
+    assert text.count("copy_into") == 1  # of x
+    for flag, expected in ((True, 2.0), (False, 1.0)):
+        found = interpret_graph(mod, "main", np.ones(4, "float32"), np.array(flag))
+        assert found.tolist() == [[expected] * 2] * 2
+
+
+def test_the_view_of_an_argument_is_copied_when_it_is_returned():
+    mod = lowered("""
+        @R.function
+        def main(x: F4):
+            y: R.Tensor((2, 2), "float32") = R.memory.view(x, R.shape([2, 2]))
+            return y
+    """)
+    x = np.ones(4, "float32")
+    assert not np.shares_memory(interpret_graph(mod, "main", x), x)

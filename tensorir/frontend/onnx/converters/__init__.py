@@ -1,11 +1,15 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `activations`, `conversions`, `convolutions`, `creation`, `elementwise`, `images`,
-`indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`, `shapes`.
+The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`,
+`quantization`, `recurrent`, `reductions`, `shapes`.
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`,
+`shapes`.
 """
 
 from tensorir.frontend.onnx.converters import (
     activations,
+    control_flow,
     conversions,
     convolutions,
     creation,
@@ -15,12 +19,15 @@ from tensorir.frontend.onnx.converters import (
     linear_algebra,
     normalizations,
     pooling,
+    quantization,
+    recurrent,
     reductions,
     shapes,
 )
 
 __all__ = [
     "activations",
+    "control_flow",
     "conversions",
     "convolutions",
     "creation",
@@ -30,6 +37,8 @@ __all__ = [
     "linear_algebra",
     "normalizations",
     "pooling",
+    "quantization",
+    "recurrent",
     "reductions",
     "shapes",
 ]

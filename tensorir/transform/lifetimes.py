@@ -1,0 +1,123 @@
+"""When the memories of a graph function hold a value that is needed.
+
+Bindings are points of time, in order. A memory is held from its first use to its last one: of two
+branches of an `if`, in those that use it, and in the other one if it is needed behind the `if` and
+has been used before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tensorir.nodes.node import Node
+from tensorir.relax import expr as g
+from tensorir.transform.aliases import Aliases, Memory, memories
+from tensorir.transform.bindings import used_vars
+from tensorir.transform.pack_intervals import Span
+
+
+@dataclass(slots=True)
+class _Item:
+    """A binding, or the value that a sequence leads to: its points, and the branches in it."""
+
+    start: int
+    end: int = 0
+    branches: tuple[_Suite, ...] = ()
+    condition: set[Memory] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Suite:
+    """A sequence: its items, and the items that use a memory, in order."""
+
+    items: list[_Item]
+    uses: dict[Memory, list[int]]
+
+    @property
+    def start(self) -> int:
+        return self.items[0].start
+
+    @property
+    def end(self) -> int:
+        return self.items[-1].end
+
+
+class Lifetimes:
+    """The spans in which memories are held, for a function whose aliases are known."""
+
+    def __init__(self, body: g.SeqExpr, aliases: Aliases) -> None:
+        self._aliases = aliases
+        self._next = 0
+        self._whole = self._suite(body)
+
+    def spans(self, memory: Memory) -> list[Span]:
+        """Return the first and last points of the times at which a memory is held, in order."""
+        found: list[Span] = []
+        if memory in self._whole.uses:
+            self._hold(memory, self._whole, False, False, found)
+        merged: list[Span] = []
+        for start, end in found:
+            if merged and merged[-1][1] + 1 == start:
+                merged[-1] = merged[-1][0], end
+            else:
+                merged.append((start, end))
+        return merged
+
+    def _point(self, node: Node) -> tuple[_Item, set[Memory]]:
+        places = self._aliases.places
+        item = _Item(self._next, self._next)
+        self._next += 1
+        return item, {m for var in used_vars(node) if var in places for m in memories(places[var])}
+
+    def _suite(self, node: g.SeqExpr) -> _Suite:
+        items: list[_Item] = []
+        uses: dict[Memory, list[int]] = {}
+
+        def add(item: _Item, used: Iterable[Memory]) -> None:
+            for memory in used:
+                uses.setdefault(memory, []).append(len(items))
+            items.append(item)
+
+        for binding in node.bindings:
+            value = binding.value
+            if isinstance(value, g.If):
+                item, condition = self._point(value.cond)
+                item.condition = condition
+                item.branches = self._suite(value.true_branch), self._suite(value.false_branch)
+                item.end = self._next - 1
+                used = condition.union(*(branch.uses for branch in item.branches))
+                add(item, used)
+            else:
+                add(*self._point(value))
+        add(*self._point(node.body))
+        return _Suite(items, uses)
+
+    def _hold(
+        self, memory: Memory, suite: _Suite, before: bool, after: bool, found: list[Span]
+    ) -> None:
+        """Note when a memory is held in a sequence that uses it.
+
+        `before` says that it has been used already, `after` that it is needed behind.
+        """
+        uses = suite.uses[memory]
+        start = suite.start if before else suite.items[uses[0]].start
+        for k in uses:
+            item = suite.items[k]
+            if not item.branches:
+                continue
+            if start < item.start:
+                found.append((start, item.start - 1))
+            early = before or k > uses[0] or memory in item.condition
+            late = after or k < uses[-1]
+            if early:
+                found.append((item.start, item.start))
+            for branch in item.branches:
+                if memory in branch.uses:
+                    self._hold(memory, branch, early, late, found)
+                elif early and late:
+                    found.append((branch.start, branch.end))
+            start = item.end + 1
+        end = suite.end if after else suite.items[uses[-1]].end
+        if start <= end:
+            found.append((start, end))

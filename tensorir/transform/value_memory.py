@@ -1,0 +1,263 @@
+"""Where the values of a graph function are computed, decided before memory is explicit.
+
+A call of a tensor function, of a graph function and an `if` have tensors that their results are
+written to. Each such tensor has memory of its own, but for two cases. What a call overwrites, and
+nobody needs afterwards, is the memory of its result. What a branch computes only to give it as the
+value of its `if` is computed where the `if` wants it. So nothing is copied that could have been
+computed in its place, and a copy that is left stands for a value that has to be in two places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from tensorir.function import IRModule
+from tensorir.nodes.expr import GlobalVar
+from tensorir.relax import expr as g
+from tensorir.relax.call_graph import callees_first
+from tensorir.relax.calls import (
+    FRESH,
+    DestinationPassing,
+    called_graph,
+    destination_passing,
+    same_elements,
+)
+from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, leaves
+from tensorir.transform.aliases import (
+    Aliases,
+    HandedOn,
+    HandsOn,
+    Memory,
+    Owner,
+    Places,
+    has_own_memory,
+    leaf_places,
+    memories,
+)
+from tensorir.transform.bindings import Uses
+
+Path: TypeAlias = tuple[int, ...]
+"""The fields, from the outermost tuple inwards, that lead to a part of a value."""
+
+
+class ValueMemory:
+    """The decisions for one function.
+
+    `outputs` are the memories of what a call writes, one for each of its tensors, None for one that
+    overwrites an argument. `wanted` are those of an `if`, by the paths of its value; the other
+    parts are values. `copied` are the parts of a branch that are copied there at its end.
+    """
+
+    def __init__(self, func: Function, hands_on: HandsOn) -> None:
+        self.outputs: dict[g.GraphCall, tuple[Memory | None, ...]] = {}
+        self.wanted: dict[g.If, dict[Path, tuple[Memory, TensorStructInfo]]] = {}
+        self.copied: set[tuple[g.SeqExpr, Path]] = set()
+        self._place: dict[Memory, Memory] = {}
+        """Memories of branches that are those of their `if`."""
+        self._made: dict[Memory, tuple[g.SeqExpr, TensorStructInfo]] = {}
+        """The sequence that a memory belongs to, and the tensor in it."""
+        self._uses = Uses(func)
+        self._hands_on = hands_on
+        self.aliases = Aliases(func, self._hands_on)
+        self._sequence(func.body)
+
+    def place(self, memory: Memory) -> Memory:
+        """Return the memory that a memory is a name of."""
+        while memory in self._place:
+            memory = self._place[memory]
+        return memory
+
+    def _sequence(self, node: g.SeqExpr) -> None:
+        for binding in node.bindings:
+            self.aliases.bind(binding.var, self._value(binding, node))
+
+    def _value(self, binding: g.Binding, suite: g.SeqExpr) -> Places:
+        value = binding.value
+        if isinstance(value, g.If):
+            return self._branches(value, suite)
+        if isinstance(value, g.GraphCall):
+            call = destination_passing(value)
+            if call is not None:
+                return self._call(value, call, binding, suite)
+            if self._is_into_memory(value):
+                self.aliases.of(value)  # notes what is kept
+                outputs = {
+                    path: self._own(info, suite) for path, info in tensors_of(value.struct_info)
+                }
+                self.outputs[value] = tuple(outputs.values())
+                return places_of(value.struct_info, outputs)
+        return self.aliases.of(value)
+
+    def _own(self, info: TensorStructInfo, suite: g.SeqExpr) -> Memory:
+        memory = Memory(Owner.FUNCTION)
+        self._made[memory] = suite, info
+        return memory
+
+    # ------------------------------------------------------------------------------------- branches
+
+    def _branches(self, value: g.If, suite: g.SeqExpr) -> Places:
+        branches = value.true_branch, value.false_branch
+        given = []
+        for branch in branches:
+            self._sequence(branch)
+            given.append(self.aliases.of(branch.body))
+        whole = self.aliases.of(value)
+        wanted: dict[Path, tuple[Memory, TensorStructInfo]] = {}
+        for path, info in tensors_of(value.struct_info):
+            parts = [_part(places, path) for places in given]
+            if parts[0] == parts[1] or info.shape is None or info.dtype is None:
+                continue
+            memory = self._own(info, suite)
+            wanted[path] = memory, info
+            for branch, places in zip(branches, parts, strict=True):
+                if not self._compute_at(memory, info, places, branch):
+                    self.copied.add((branch, path))
+        self.wanted[value] = wanted
+        found = {path: memory for path, (memory, _) in wanted.items()}
+        return _replaced(value.struct_info, whole, found)
+
+    def _compute_at(
+        self, memory: Memory, info: TensorStructInfo, places: Places, branch: g.SeqExpr
+    ) -> bool:
+        """Have the tensor that a branch gives computed in a memory; say whether it can be."""
+        found = [*memories(places)]
+        if len(found) != 1:
+            return False
+        source = self.place(found[0])
+        made, tensor = self._made.get(source, (None, None))
+        if made is not branch or tensor is None or source in self.aliases.kept:
+            return False
+        if not same_elements(info, tensor):
+            return False
+        self._place[source] = memory
+        return True
+
+    # ---------------------------------------------------------------------------------------- calls
+
+    def _call(
+        self, value: g.GraphCall, call: DestinationPassing, binding: g.Binding, suite: g.SeqExpr
+    ) -> Places:
+        outputs: list[Memory | None] = []
+        places: list[Places] = []
+        for info, index in zip(call.outputs, call.inplace, strict=True):
+            if index != FRESH and self._may_overwrite(call, index, binding):
+                outputs.append(None)
+                places.append(self.aliases.of(call.args[index]))
+            else:
+                outputs.append(self._own(info, suite))
+                places.append(frozenset({outputs[-1]}))  # type: ignore[arg-type]
+        self.outputs[value] = tuple(outputs)
+        return tuple(places) if call.gives_tuple else places[0]
+
+    def _may_overwrite(self, call: DestinationPassing, index: int, binding: g.Binding) -> bool:
+        """Say whether nothing needs an argument of a call afterwards, or in another place of it."""
+        aliases = self.aliases
+        target = set(memories(aliases.of(call.args[index])))
+        others = (arg for k, arg in enumerate(call.args) if k != index)
+        return (
+            bool(target)
+            and all(memory.owner is Owner.FUNCTION for memory in target)
+            and target.isdisjoint(aliases.kept)
+            and target.isdisjoint(memory for arg in others for memory in memories(aliases.of(arg)))
+            and not any(self._uses.are_behind(binding, aliases.holders[m]) for m in target)
+        )
+
+    def _is_into_memory(self, value: g.GraphCall) -> bool:
+        """Say whether the result of a graph function can be written to memory of the caller."""
+        called = called_graph(value)
+        if called is None or called.outputs is not None or self._hands_on(called.callee).result:
+            return False
+        infos = [*_leaves(value.struct_info)]
+        return bool(infos) and all(
+            isinstance(info, TensorStructInfo) and info.shape is not None and info.dtype is not None
+            for _, info in infos
+        )
+
+
+def handed_on(mod: IRModule) -> HandsOn:
+    """Return a function that says what a function of the module shows to library functions.
+
+    A tensor that a graph function gives lies in memory of its own, whatever it is computed from.
+    """
+    functions = graph_functions(mod)
+    known = dict.fromkeys(functions, _NOTHING)
+
+    def hands_on(name: GlobalVar) -> HandedOn:
+        found = known.get(name.name)
+        # A tensor function keeps nothing; of a function that is not there anything may be true.
+        return (_NOTHING if name.name in mod.functions else _ALL) if found is None else found
+
+    order = callees_first(functions)
+    changed = True
+    while changed:  # more than once for functions that call themselves
+        changed = False
+        for name in order:
+            before, found = known[name], _handed_on_by(functions[name], hands_on)
+            known[name] = before | found
+            changed |= known[name] != before
+    return hands_on
+
+
+_NOTHING = HandedOn(False, False)
+_ALL = HandedOn(True, True)
+
+
+def _handed_on_by(func: Function, hands_on: HandsOn) -> HandedOn:
+    aliases = ValueMemory(func, hands_on).aliases
+    results = aliases.of(func.body.body)
+    arguments = set(aliases.kept)
+    infos, places = leaves(func.ret_struct_info), leaf_places(results)
+    for k, info in enumerate(infos):
+        if not has_own_memory(info) or len(infos) != len(places):
+            arguments.update(memories(results) if len(infos) != len(places) else places[k])
+    return HandedOn(
+        any(memory.owner is Owner.ARGUMENT for memory in arguments),
+        any(m.owner is Owner.FUNCTION and m in aliases.kept for m in memories(results)),
+    )
+
+
+def tensors_of(info: StructInfo) -> Iterator[tuple[Path, TensorStructInfo]]:
+    """Yield the tensors of a value with their paths."""
+    for path, leaf in _leaves(info):
+        if isinstance(leaf, TensorStructInfo):
+            yield path, leaf
+
+
+def _leaves(info: StructInfo, path: Path = ()) -> Iterator[tuple[Path, StructInfo]]:
+    if isinstance(info, TupleStructInfo):
+        for k, part in enumerate(info.elements):
+            yield from _leaves(part, (*path, k))
+    else:
+        yield path, info
+
+
+def places_of(info: StructInfo, parts: dict[Path, Memory], path: Path = ()) -> Places:
+    """Return the places of a value whose tensors lie in these memories."""
+    if isinstance(info, TupleStructInfo):
+        return tuple(places_of(x, parts, (*path, k)) for k, x in enumerate(info.elements))
+    return frozenset({parts[path]})
+
+
+def _part(places: Places, path: Path) -> Places:
+    """Return the places of a part of a value; those of all of it where they are not told apart."""
+    for k in path:
+        if not isinstance(places, tuple):
+            return places
+        places = places[k]
+    return places
+
+
+def _replaced(
+    info: StructInfo, places: Places, parts: dict[Path, Memory], path: Path = ()
+) -> Places:
+    """Return the places of a value, with other ones at some paths."""
+    if path in parts:
+        return frozenset({parts[path]})
+    if isinstance(info, TupleStructInfo):
+        return tuple(
+            _replaced(field, _part(places, (k,)), parts, (*path, k))
+            for k, field in enumerate(info.elements)
+        )
+    return places
