@@ -21,7 +21,7 @@ from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.node import OnnxNode, constant_contents
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import Result, converter_of, shown_name
-from tensorir.frontend.onnx.schemas import check_node, domain_of, schema_of
+from tensorir.frontend.onnx.schemas import check_node, check_texts, domain_of, schema_of
 from tensorir.function import IRModule
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -124,6 +124,8 @@ class GraphImport:
         """Return the module of the model; see `from_onnx`."""
         graph = self.model.proto.graph
         self._check_supported(graph)
+        check_texts(*(info.name for info in [*graph.input, *graph.output, *graph.initializer]))
+        check_texts(*(d.dim_param for i in graph.input for d in i.type.tensor_type.shape.dim))
         scope = Scope(self._opsets)
         scope.ranks = _stated_ranks(graph)
         weights = {t.name: Constant(array, dtype) for t, array, dtype in self.model.weights()}

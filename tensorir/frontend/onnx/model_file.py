@@ -130,6 +130,9 @@ def _checked(model: Model) -> Model:
     if not model.proto.HasField("graph"):
         raise IRValueError("the model has no graph; is it an ONNX file?")
     model.opsets = opset_versions(model.proto.opset_import)
+    for domain, version in model.opsets.items():
+        if not 1 <= version < 1 << 31:
+            raise IRValueError(f"{version} is no version of the operators of {domain!r}")
     newest = onnx.defs.onnx_opset_version()
     if model.opsets.get("", 1) > newest:
         raise IRValueError(
