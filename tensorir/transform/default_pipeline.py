@@ -30,6 +30,7 @@ def default_pipeline() -> Sequential:
     return Sequential(
         [
             DecomposeOps(),
+            CanonicalizeBindings(),
             ConvertLayout(),
             LegalizeOps(),
             CanonicalizeBindings(),

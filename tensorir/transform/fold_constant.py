@@ -90,7 +90,8 @@ class _Folding(GraphRewriter):
             return None
         if not self._worthwhile(constants, call):
             return None
-        args: list[Any] = [constant.data for constant in constants]
+        # Weights that are mapped from a file lie where the file has them.
+        args: list[Any] = [np.require(constant.data, None, "A") for constant in constants]
         outputs, own = [], []
         for info, index in zip(call.outputs, call.inplace, strict=True):
             if index != FRESH:
