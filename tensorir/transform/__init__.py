@@ -20,6 +20,7 @@ from tensorir.transform.define_pass import (
     prim_func_pass,
 )
 from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tensorir.transform.fold_batch_norm import FoldBatchNorm
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.fuse_ops import FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
@@ -51,6 +52,7 @@ __all__ = [
     "DeadCodeElimination",
     "DecomposeOps",
     "EliminateCommonSubexpr",
+    "FoldBatchNorm",
     "FoldConstant",
     "FunctionPass",
     "FuseOps",

@@ -6,6 +6,7 @@ from tensorir.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tensorir.transform.fold_batch_norm import FoldBatchNorm
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.fuse_ops import FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
@@ -26,6 +27,9 @@ def default_pipeline() -> Sequential:
     """
     return Sequential(
         [
+            CanonicalizeBindings(),
+            FoldConstant(),
+            FoldBatchNorm(),
             LegalizeOps(),
             CanonicalizeBindings(),
             FoldConstant(),
