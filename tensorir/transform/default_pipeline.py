@@ -13,6 +13,7 @@ from tensorir.transform.fuse_tir import FuseTIR
 from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.pass_context import Sequential
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.sink_views import SinkViews
 
 
 def default_pipeline() -> Sequential:
@@ -34,6 +35,8 @@ def default_pipeline() -> Sequential:
             CanonicalizeBindings(),
             FoldConstant(),
             EliminateCommonSubexpr(),
+            RewriteDataflowReshape(),
+            SinkViews(),
             RewriteDataflowReshape(),
             CanonicalizeBindings(),
             DeadCodeElimination(),
