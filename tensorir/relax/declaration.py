@@ -224,7 +224,7 @@ class LibraryOperator(DeclaredOperator):
         attrs = {
             key: tuple(v) if isinstance(v, list) else v for key, v in json.loads(attributes).items()
         }
-        return self.function(**arguments, **attrs)
+        return _contiguous(self.function(**arguments, **attrs))
 
 
 def library_function(name: str) -> Callable[..., Any] | None:
@@ -323,6 +323,15 @@ def _filled(value: Any, unknown: dict[Var, None]) -> Any:
     sizes = [Var(f"d{k}", "int64") for k in range(info.ndim)]
     unknown.update(dict.fromkeys(sizes))
     return GraphVar("x", TensorStructInfo(sizes, info.dtype))
+
+
+def _contiguous(result: Any) -> Any:
+    """Return what a library function gives with arrays in row-major order."""
+    if isinstance(result, (tuple, list)):
+        return tuple(map(_contiguous, result))
+    if isinstance(result, np.ndarray) and not result.flags.c_contiguous:
+        return result.copy(order="C")
+    return np.asarray(result) if isinstance(result, np.generic) else result
 
 
 def _array(value: Any) -> Any:

@@ -6,3 +6,6 @@ The modules: `data_dependent`, `loop`, `run_time_axes`, `sizes`.
 from tensorir.relax.library import data_dependent, loop, run_time_axes, sizes
 
 __all__ = ["data_dependent", "loop", "run_time_axes", "sizes"]
+The modules: `data_dependent`, `detection`, `loop`, `random`, `sizes`, `sorting`.
+from tensorir.relax.library import data_dependent, detection, loop, random, sizes, sorting
+__all__ = ["data_dependent", "detection", "loop", "random", "sizes", "sorting"]
