@@ -5,14 +5,10 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `quantization`, `real_functions`,
-`rearranging`, `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`,
-`vision`.
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
 `creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`,
-`real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`, `sizes`, `slicing`;
-the rooms `image`, `nn`, `vision`.
+`quantization`, `real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`,
+`sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -80,7 +76,6 @@ from tensorir.topi.elementwise import (
     isnan,
     negative,
     reciprocal,
-    reinterpret,
     round,
     sign,
     square,
@@ -251,7 +246,9 @@ __all__ = [
     "take",
     "tan",
     "tanh",
+    "te",
     "tile",
+    "topi",
     "tril",
     "triu",
     "trunc",

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from tensorir import te
 from tensorir.errors import IRTypeError
-from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import EQ, IntImm, PrimExpr, integer_limits
-from tensorir.nodes.ops import cast, compare, const, intrinsic, select
+from tensorir.nodes.ops import cast, compare, const, select
 from tensorir.relax.declaration import operator
 from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
@@ -125,14 +124,6 @@ def astype(x: Tensor, dtype: DTypeName) -> Tensor:
     To bool it is `x != 0`; floats are rounded toward zero to the nearest integer there is.
     """
     return map_elements("T_cast", lambda v: cast(dtype, v), x)
-
-
-@operator("reinterpret")
-def reinterpret(x: Tensor, dtype: DTypeName) -> Tensor:
-    """Return the bits of elements as numbers of another dtype of as many bits."""
-    if DataType(dtype).bits != x.dtype.bits:
-        raise IRTypeError(f"elements of {x.dtype} have other widths than those of {dtype}")
-    return map_elements("T_reinterpret", lambda v: intrinsic("reinterpret", v, dtype=dtype), x)
 
 
 @operator("clip")

@@ -1,12 +1,14 @@
 """Operators that stand for expressions of other operators.
 
-The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `quantized`,
-`recurrent`, `shapes`, `statistics`.
+The modules: `activations`, `arithmetic`, `attention`, `einsum`, `linear`, `normalization`,
+`operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.
 """
 
 from tensorir.relax.composites import (
     activations,
+    arithmetic,
     attention,
+    einsum,
     linear,
     normalization,
     quantized,
@@ -17,7 +19,9 @@ from tensorir.relax.composites import (
 
 __all__ = [
     "activations",
+    "arithmetic",
     "attention",
+    "einsum",
     "linear",
     "normalization",
     "quantized",
@@ -25,7 +29,3 @@ __all__ = [
     "shapes",
     "statistics",
 ]
-"""Operators that stand for others.
-The modules: `activations`, `arithmetic`, `einsum`, `shapes`, `statistics`.
-from tensorir.relax.composites import activations, arithmetic, einsum, shapes, statistics
-__all__ = ["activations", "arithmetic", "einsum", "shapes", "statistics"]
