@@ -6,8 +6,8 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `quantization`, `real_functions`,
+`rearranging`, `reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -80,6 +80,7 @@ from tensorir.topi.elementwise import (
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, dynamic_quantize, quantize, requantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -143,7 +144,9 @@ __all__ = [
     "cos",
     "cosh",
     "dense",
+    "dequantize",
     "divide",
+    "dynamic_quantize",
     "equal",
     "erf",
     "exp",
@@ -192,8 +195,10 @@ __all__ = [
     "ones_like",
     "permute_dims",
     "power",
+    "quantize",
     "reciprocal",
     "repeat",
+    "requantize",
     "reshape",
     "reverse_sequence",
     "right_shift",

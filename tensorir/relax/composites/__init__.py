@@ -1,8 +1,16 @@
 """Operators that stand for expressions of other operators.
 
-The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `shapes`.
+The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `quantized`,
+`shapes`.
 """
 
-from tensorir.relax.composites import activations, attention, linear, normalization, shapes
+from tensorir.relax.composites import (
+    activations,
+    attention,
+    linear,
+    normalization,
+    quantized,
+    shapes,
+)
 
-__all__ = ["activations", "attention", "linear", "normalization", "shapes"]
+__all__ = ["activations", "attention", "linear", "normalization", "quantized", "shapes"]
