@@ -6,12 +6,12 @@ rank of the data whose elements are each for a block along the axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tensorir import te
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import FLOAT32, DataType
-from tensorir.nodes.expr import EQ, IntImm, PrimExpr
+from tensorir.nodes.expr import EQ, IntImm, IterVar, PrimExpr
 from tensorir.nodes.leaves import integer_limits
 from tensorir.nodes.ops import cast, compare, const, div, floordiv
 from tensorir.relax.declaration import operator
@@ -86,7 +86,7 @@ def requantize(
     axis: int = -1,
     out_dtype: DTypeName = "int8",
 ) -> Tensor:
-    """Return `round(data * scale) + zero_point`, saturated: sums of products as quantized numbers."""
+    """Return `round(data * scale) + zero_point`, saturated; `data` are sums of products."""
     check_floats("scale", scale)
     shares = _Shares(data, axis, 0, scale=scale, zero_point=zero_point)
     kind = DataType(out_dtype)
@@ -101,7 +101,7 @@ def requantize(
 
 @operator("dynamic_quantize")
 def dynamic_quantize(data: Tensor, out_dtype: DTypeName = "uint8") -> tuple[Tensor, Tensor, Tensor]:
-    """Return numbers quantized to their own range, which 0 belongs to, with scale and zero point."""
+    """Return numbers quantized to their range, 0 included, with scale and zero point."""
     check_floats("data", data)
     kind = DataType(out_dtype)
     if not kind.is_integral or kind.bits > _EXACT:
@@ -213,7 +213,9 @@ def _is_single(tensor: Tensor) -> bool:
     return all(isinstance(n, IntImm) and n.value == 1 for n in tensor.shape)
 
 
-def _all_of(data: Tensor, reduce: te.Reducer, name: str) -> Tensor:
+def _all_of(
+    data: Tensor, reduce: Callable[[PrimExpr, Sequence[IterVar]], PrimExpr], name: str
+) -> Tensor:
     axes = [te.reduce_axis((0, n), f"k{k}") for k, n in enumerate(data.shape)]
     if not axes:
         return te.compute((), lambda: cast(sum_dtype(data.dtype), data()), name=name)

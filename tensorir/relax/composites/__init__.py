@@ -1,7 +1,7 @@
 """Operators that stand for expressions of other operators.
 
 The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `quantized`,
-`shapes`.
+`shapes`, `statistics`.
 """
 
 from tensorir.relax.composites import (
@@ -11,6 +11,15 @@ from tensorir.relax.composites import (
     normalization,
     quantized,
     shapes,
+    statistics,
 )
 
-__all__ = ["activations", "attention", "linear", "normalization", "quantized", "shapes"]
+__all__ = [
+    "activations",
+    "attention",
+    "linear",
+    "normalization",
+    "quantized",
+    "shapes",
+    "statistics",
+]
