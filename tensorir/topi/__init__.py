@@ -6,8 +6,9 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `quantization`, `real_functions`,
+`rearranging`, `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`,
+`vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -115,7 +116,9 @@ from tensorir.topi.rearranging import (
     roll,
     tile,
 )
+from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, prod, sum, variance
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.scan import cumprod, cumsum
 from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
@@ -124,7 +127,11 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all",
+    "any",
     "arange",
+    "argmax",
+    "argmin",
     "asin",
     "asinh",
     "astype",
@@ -143,6 +150,8 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "dense",
     "dequantize",
     "divide",
@@ -181,8 +190,11 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "matmul",
+    "max",
     "maximum",
+    "mean",
     "meshgrid",
+    "min",
     "minimum",
     "mod",
     "multiply",
@@ -194,6 +206,7 @@ __all__ = [
     "ones_like",
     "permute_dims",
     "power",
+    "prod",
     "quantize",
     "reciprocal",
     "repeat",
@@ -217,6 +230,7 @@ __all__ = [
     "stack",
     "strided_slice",
     "subtract",
+    "sum",
     "tan",
     "tanh",
     "tile",
@@ -224,6 +238,7 @@ __all__ = [
     "triu",
     "trunc",
     "unflatten",
+    "variance",
     "vision",
     "where",
     "zeros",
