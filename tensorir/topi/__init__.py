@@ -34,6 +34,7 @@ from tensorir.topi.bits import (
     bitwise_or,
     bitwise_xor,
     left_shift,
+    reinterpret,
     right_shift,
 )
 from tensorir.topi.comparison import (
@@ -209,6 +210,7 @@ __all__ = [
     "prod",
     "quantize",
     "reciprocal",
+    "reinterpret",
     "repeat",
     "reshape",
     "reverse_sequence",

@@ -1,5 +1,8 @@
 """Operators of neural networks.
 
+The modules: `activation`, `adaptive_pooling`, `attention`, `columns`, `convolution`,
+`convolution_transposed`, `gating`, `losses`, `normalization`, `pad`, `pooling`, `rearrange`,
+`rotary`, `softmax`, `spatial`.
 The modules: `activation`, `adaptive_pooling`, `columns`, `convolution`, `convolution_transposed`,
 `gating`, `normalization`, `pad`, `pooling`, `rearrange`, `recurrent`, `softmax`, `spatial`.
 """
@@ -38,6 +41,7 @@ from tensorir.topi.nn.adaptive_pooling import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
+from tensorir.topi.nn.attention import attention_mask, attention_output, attention_scores
 from tensorir.topi.nn.columns import col2im, im2col
 from tensorir.topi.nn.convolution import conv1d, conv2d, conv3d
 from tensorir.topi.nn.convolution_transposed import (
@@ -46,6 +50,7 @@ from tensorir.topi.nn.convolution_transposed import (
     conv3d_transpose,
 )
 from tensorir.topi.nn.gating import glu
+from tensorir.topi.nn.losses import cross_entropy, cross_entropy_with_logits, nll_loss
 from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
 from tensorir.topi.nn.pad import pad
 from tensorir.topi.nn.pooling import (
@@ -70,6 +75,7 @@ from tensorir.topi.nn.rearrange import (
     space_to_depth,
 )
 from tensorir.topi.nn.recurrent import gru_steps, lstm_steps, rnn_steps
+from tensorir.topi.nn.rotary import rotary_embedding
 from tensorir.topi.nn.softmax import hardmax, log_softmax, softmax
 
 __all__ = [
@@ -79,6 +85,9 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "attention_mask",
+    "attention_output",
+    "attention_scores",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -92,6 +101,8 @@ __all__ = [
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "cross_entropy",
+    "cross_entropy_with_logits",
     "depth_to_space",
     "elu",
     "gelu",
@@ -122,6 +133,7 @@ __all__ = [
     "max_pool3d",
     "max_pool3d_with_argmax",
     "mish",
+    "nll_loss",
     "pad",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -130,6 +142,7 @@ __all__ = [
     "relu6",
     "rms_norm",
     "rnn_steps",
+    "rotary_embedding",
     "selu",
     "shrink",
     "silu",
