@@ -1,6 +1,7 @@
 """Operators that NumPy computes when the model runs.
 
-The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sizes`, `sorting`.
+The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sequences`, `sizes`,
+`sorting`.
 """
 
 from tensorir.relax.library import (
@@ -9,8 +10,18 @@ from tensorir.relax.library import (
     loop,
     random,
     run_time_axes,
+    sequences,
     sizes,
     sorting,
 )
 
-__all__ = ["data_dependent", "detection", "loop", "random", "run_time_axes", "sizes", "sorting"]
+__all__ = [
+    "data_dependent",
+    "detection",
+    "loop",
+    "random",
+    "run_time_axes",
+    "sequences",
+    "sizes",
+    "sorting",
+]
