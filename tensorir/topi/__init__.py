@@ -6,8 +6,9 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `quantization`, `real_functions`,
+`rearranging`, `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`,
+`vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -33,6 +34,7 @@ from tensorir.topi.bits import (
     bitwise_or,
     bitwise_xor,
     left_shift,
+    reinterpret,
     right_shift,
 )
 from tensorir.topi.comparison import (
@@ -80,6 +82,7 @@ from tensorir.topi.elementwise import (
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -151,6 +154,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "dense",
+    "dequantize",
     "divide",
     "equal",
     "erf",
@@ -204,7 +208,9 @@ __all__ = [
     "permute_dims",
     "power",
     "prod",
+    "quantize",
     "reciprocal",
+    "reinterpret",
     "repeat",
     "reshape",
     "reverse_sequence",

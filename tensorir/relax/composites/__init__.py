@@ -1,7 +1,7 @@
 """Operators that stand for expressions of other operators.
 
-The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `shapes`,
-`statistics`.
+The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `quantized`,
+`recurrent`, `shapes`, `statistics`.
 """
 
 from tensorir.relax.composites import (
@@ -9,8 +9,19 @@ from tensorir.relax.composites import (
     attention,
     linear,
     normalization,
+    quantized,
+    recurrent,
     shapes,
     statistics,
 )
 
-__all__ = ["activations", "attention", "linear", "normalization", "shapes", "statistics"]
+__all__ = [
+    "activations",
+    "attention",
+    "linear",
+    "normalization",
+    "quantized",
+    "recurrent",
+    "shapes",
+    "statistics",
+]

@@ -11,8 +11,7 @@ from tensorir.nodes.ops import as_expr, cast, ceildiv, const, div, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.extents import product
-from tensorir.topi.extents import check_floats, simplified
+from tensorir.topi.extents import check_floats, product, simplified
 from tensorir.topi.nn.pooling import AXES, LAYOUTS, order_of_pooling
 from tensorir.topi.nn.spatial import SPATIAL, Layout, per_axis
 

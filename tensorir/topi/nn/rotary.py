@@ -9,8 +9,7 @@ from tensorir.nodes.ops import as_expr, cast, compare, floordiv, floormod
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
-from tensorir.topi.extents import axis_of
-from tensorir.topi.extents import check_equal, check_floats
+from tensorir.topi.extents import axis_of, check_equal, check_floats
 
 
 @operator("nn.rotary_embedding")
