@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         mutator,
         plot,
         postproc,
+        relax_integration,
         runner,
         schedule_rule,
         search_strategy,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from search.networks.tune_model import tune_model
     from search.postproc import Postproc
     from search.random_search import random_search
+    from search.relax_integration import tune_relax
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
     from search.schedule_rule import ScheduleRule
@@ -137,6 +139,7 @@ __all__ = [
     "plot",
     "postproc",
     "random_search",
+    "relax_integration",
     "runner",
     "schedule_rule",
     "schedule_using_anchor_trace",
@@ -149,6 +152,7 @@ __all__ = [
     "trials",
     "tune_model",
     "tune_module",
+    "tune_relax",
     "tune_tasks",
     "tune_tir",
 ]
