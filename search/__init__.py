@@ -16,7 +16,8 @@ returns the best `Schedule`. The rooms, in the order in which a search goes thro
 - a `task_scheduler` shares trials among tasks, a `measure_callback` is told of each, and a
   `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
 - `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
-- `networks` tunes whole models, each function as often as it counts;
+- `networks` tunes whole models, each function as often as it counts, and `command_line` is the
+  command `tensorir`, which runs and tunes model files;
 - `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
   of logs, and `trials` what was tried, as a table that is explained and drawn.
 
