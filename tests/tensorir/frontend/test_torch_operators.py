@@ -421,7 +421,12 @@ GROUPS: dict[str, tuple[tuple[torch.Tensor, ...], Cases]] = {
             lambda q, k, g, m: F.scaled_dot_product_attention(k, q, q, is_causal=True),
             lambda q, k, g, m: F.scaled_dot_product_attention(q, k, k, m | (k[0, 0, :, 0] < 9)),
             lambda q, k, g, m: F.scaled_dot_product_attention(q, k, k, m.float(), scale=0.2),
+            lambda q, k, g, m: F.scaled_dot_product_attention(q, k, k, m & (m.sum(1) > 2)[:, None]),
+            lambda q, k, g, m: F.scaled_dot_product_attention(
+                q, k, k, torch.where(m[:2, :1].any(0), 0.0, float("-inf")) + m.float().log()[:, :1]
+            ),
             lambda q, k, g, m: F.scaled_dot_product_attention(q[0], k[0], k[0]),
+            lambda q, k, g, m: F.scaled_dot_product_attention(q[0], k[0], k[0], m[None]),
             lambda q, k, g, m: F.scaled_dot_product_attention(q, g, g, enable_gqa=True),
         ],
     ),
