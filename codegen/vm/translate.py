@@ -31,7 +31,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.alignment import aligned
 from tensorir.nodes import ops
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
+from tensorir.nodes.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
@@ -312,6 +312,7 @@ class Translation(SuiteWriter):
         places: dict[int, tuple[str, Place]] = {}
         shapes: list[Sequence[PrimExpr] | None] = []
         described: list[str] = []
+        given: dict[Var, PrimExpr] = {}
         for arg in call.args:
             value = self._value(arg)  # type: ignore[arg-type]
             if isinstance(value, Place):
@@ -329,6 +330,7 @@ class Translation(SuiteWriter):
                 position = len(arguments)
                 if position < len(callee.params):
                     scalar = ops.cast(callee.params[position].dtype, scalar)
+                    given[callee.params[position]] = scalar
                 arguments.append(scalar)
                 shapes.append(None)
         if len(arguments) != len(callee.params):
@@ -345,7 +347,7 @@ class Translation(SuiteWriter):
             buffer = callee.buffer_map.get(callee.params[k])
             if buffer is not None:
                 what = f"{arg_name or 'a constant'} for {buffer.name} of {name}"
-                self._require(place, seg.expected_of(buffer, sizes), what)
+                self._require(place, seg.expected_of(buffer, {**given, **sizes}), what)
         arguments += sizes.values()
         self._operation(seg.CallKernel(name, tuple(arguments)), name, ", ".join(described))
         return ()

@@ -1,9 +1,10 @@
 """Trained models as modules with a graph function `main`.
 
     mod = frontend.from_onnx("resnet18.onnx")
+    mod = frontend.from_exported_program(torch.export.export(model.eval(), (x,)))
 
 A model file is data: reading it executes nothing, and reads nothing outside of its folder. The
-rooms: `onnx`.
+rooms: `onnx`, `torch`.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +13,10 @@ from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
     from tensorir.frontend.onnx.from_onnx import from_onnx as from_onnx
+    from tensorir.frontend.torch.exported_program import (
+        from_exported_program as from_exported_program,
+    )
 
-__all__ = ["from_onnx"]
+__all__ = ["from_exported_program", "from_onnx"]
 
 __getattr__ = names_on_use(__name__)

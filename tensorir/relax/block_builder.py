@@ -105,6 +105,18 @@ class BlockBuilder:
             self._frame = None
 
     @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the function that is being built in a `with` statement, to build others there.
+
+        They see none of its variables: what they need of it are arguments of their calls.
+        """
+        frame, self._frame = self._frame, None
+        try:
+            yield
+        finally:
+            self._frame = frame
+
+    @contextmanager
     def dataflow(self) -> Iterator[None]:
         """Build a dataflow block in a `with` statement: no effects, no branches."""
         scope = self._scope("dataflow")
@@ -171,11 +183,16 @@ class BlockBuilder:
         return self._bind(self.normalize(expr), name_hint, output=True)
 
     def match_cast(
-        self, value: GraphExpr, struct_info: StructInfo, name_hint: str = ""
+        self,
+        value: GraphExpr,
+        struct_info: StructInfo,
+        name_hint: str = "",
+        output: bool = False,
     ) -> GraphVar:
         """Bind a value whose struct info is checked when the function runs; return the variable.
 
-        Variables in the shape that are new are defined by it.
+        Variables in the shape that are new are defined by it. The variable of an `output` can be
+        used behind the dataflow block.
         """
         scope = self._scope("match_cast")
         leaf = self._leaf(value)
@@ -183,7 +200,7 @@ class BlockBuilder:
             raise IRTypeError(
                 f"match_cast to {struct_info} can never succeed, the value is {leaf.struct_info}"
             )
-        var = self._new_var(struct_info, name_hint, output=False)
+        var = self._new_var(struct_info, name_hint, output)
         scope.bindings.append(MatchCast(var, leaf, struct_info))
         self._define(var, leaf)
         return var

@@ -58,7 +58,7 @@ def kernel_of(
     IRTypeError for an argument or a result of another kind.
     """
     inputs = _Inputs(leaf)
-    outputs = _tensors(inputs.applied(fn, args, kwargs))
+    outputs = _own(_tensors(inputs.applied(fn, args, kwargs)), inputs.tensors)
     sizes = tuple(inputs.undefined())
     func = te.create_prim_func([*inputs.tensors, *outputs, *sizes], index_dtype_override="int64")
     func = func.without_attr("global_symbol").with_attrs(attrs or {})
@@ -164,6 +164,19 @@ class _Inputs:
         """Return the variables that the shapes of the tensors do not define."""
         defined = {n for tensor in self.tensors for n in tensor.shape if isinstance(n, Var)}
         return [var for var in self.variables if var not in defined]
+
+
+def _own(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return what a formula gives as tensors of their own: copies of inputs and of one another."""
+    own: list[Tensor] = []
+    for tensor in outputs:
+        is_taken = any(tensor is other for other in (*inputs, *own))
+        own.append(_copied(tensor) if is_taken else tensor)
+    return own
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return te.compute(tensor.shape, lambda *i: tensor[i], name="T_identity")
 
 
 def _tensors(result: Any) -> list[Tensor]:

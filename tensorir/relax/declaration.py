@@ -20,8 +20,9 @@ is lowered to (`transform.LegalizeOps`), follow from the function. A declared op
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -45,16 +46,22 @@ from tensorir.te.elementwise import maps_elements
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Prepare: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
+"""Gives the arguments of a call, by name, in the form that the call keeps."""
+
 
 class DeclaredOperator(Operator):
     """An operator with a signature; calling it with values of a graph function gives a call."""
 
-    __slots__ = ("function", "signature")
+    __slots__ = ("function", "prepare", "signature")
     what: ClassVar[str] = "operator"
 
-    def __init__(self, name: str, function: Callable[..., Any], pure: bool = True) -> None:
-        super().__init__(self.prefix + name, self._infer, pure)
+    def __init__(
+        self, name: str, function: Callable[..., Any], prepare: Prepare | None = None
+    ) -> None:
+        super().__init__(self.prefix + name, self._infer, True)
         self.function = function
+        self.prepare = prepare
         self.signature = Signature(name, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> GraphCall:
@@ -65,7 +72,10 @@ class DeclaredOperator(Operator):
         the operator does not have or that are of another kind, and IRTypeError or IRValueError for
         operands that do not go together.
         """
-        operands, attrs = self.signature.bind(args, kwargs)
+        given = self.signature.by_name(args, kwargs)
+        with self._errors_named():
+            prepared = given if self.prepare is None else self.prepare(given)
+        operands, attrs = self.signature.bind(prepared)
         return GraphCall(self, operands, attrs)
 
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -75,10 +85,16 @@ class DeclaredOperator(Operator):
     def _infer(
         self, args: Sequence[GraphExpr], attrs: Mapping[str, Any], sinfo_args: Sequence[StructInfo]
     ) -> StructInfo:
-        try:
+        with self._errors_named():
             return self.result(self.signature.arguments(args, attrs))
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        """Let errors about operands say which operator they are about."""
+        try:
+            yield
         except (IRTypeError, IRValueError) as error:
-            if str(error).startswith(f"{self.short_name}"):
+            if str(error).startswith(self.short_name):
                 raise
             raise type(error)(f"{self.short_name}: {error}") from None
 
@@ -97,9 +113,13 @@ class FormulaOperator(DeclaredOperator):
     __slots__ = ("dimension_order",)
 
     def __init__(
-        self, name: str, function: Callable[..., Any], dimension_order: DimensionOrder | None = None
+        self,
+        name: str,
+        function: Callable[..., Any],
+        dimension_order: DimensionOrder | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
-        super().__init__(name, function)
+        super().__init__(name, function, prepare)
         self.dimension_order = dimension_order
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
@@ -137,19 +157,12 @@ class FormulaOperator(DeclaredOperator):
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the formula: constant numbers that may be, are plain numbers."""
-        kinds = {p.name: p.kind for p in self.signature.operands}
         result = dict(arguments)
-        others = [
-            name
-            for name, value in arguments.items()
-            if kinds.get(name) in (Kind.TENSOR, Kind.VALUE, Kind.TENSORS)
-            and value is not None
-            and (isinstance(value, tuple) or immediate(value) is None)
-        ]
-        for name, value in arguments.items():
-            if kinds.get(name) is Kind.VALUE and value is not None and others:
+        for p in self.signature.operands:
+            value = arguments[p.name]
+            if p.kind is Kind.VALUE and value is not None:
                 number = immediate(value)
-                result[name] = value if number is None else number
+                result[p.name] = value if number is None else number
         return result
 
 
@@ -159,9 +172,13 @@ class CompositeOperator(DeclaredOperator):
     __slots__ = ("_result",)
 
     def __init__(
-        self, name: str, function: Callable[..., Any], result: Callable[..., StructInfo] | None
+        self,
+        name: str,
+        function: Callable[..., Any],
+        result: Callable[..., StructInfo] | None,
+        prepare: Prepare | None = None,
     ) -> None:
-        super().__init__(name, function)
+        super().__init__(name, function, prepare)
         self._result = result
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
@@ -235,28 +252,38 @@ def higher_order(name: str) -> Callable[[F], F]:
 _HIGHER_ORDER: Final[dict[str, Callable[..., Any]]] = {}
 
 
-def operator(name: str, dimension_order: DimensionOrder | None = None) -> Callable[[F], F]:
+def operator(
+    name: str,
+    dimension_order: DimensionOrder | None = None,
+    prepare: Prepare | None = None,
+) -> Callable[[F], F]:
     """Declare an operator by a formula over te tensors; `name` is without `relax.`.
 
     `dimension_order` is a rule of `tensorir.relax.dimension_order`, for one whose attributes count
-    or name dimensions.
+    or name dimensions. `prepare` turns what a call is given into what it keeps, before anything is
+    checked: sizes that follow from other arguments, for one.
     """
 
     def declare(function: F) -> F:
-        FormulaOperator(name, function, dimension_order).added()
+        FormulaOperator(name, function, dimension_order, prepare).added()
         return function
 
     return declare
 
 
-def composite(name: str, result: Callable[..., StructInfo] | None = None) -> Callable[[F], F]:
+def composite(
+    name: str,
+    result: Callable[..., StructInfo] | None = None,
+    prepare: Prepare | None = None,
+) -> Callable[[F], F]:
     """Declare an operator by an expression of others.
 
-    `result(**arguments)` gives its struct info where writing the expression is long.
+    `result(**arguments)` gives its struct info where writing the expression is long; `prepare` is
+    that of `operator`.
     """
 
     def declare(function: F) -> F:
-        CompositeOperator(name, function, result).added()
+        CompositeOperator(name, function, result, prepare).added()
         return function
 
     return declare

@@ -7,6 +7,7 @@ An annotation decides what a parameter is:
                                   has the dtype of the first tensor among such operands, or of all
     Sequence[Tensor]              an operand: a tuple of tensors
     Sequence[PrimExpr]            an operand: a shape, of numbers or symbolic sizes
+    Sequence[int | PrimExpr]      an operand: a tuple of integers, which may be negative
     PrimExpr                      an operand: a number, perhaps symbolic
     DTypeName                     an attribute: the name of a dtype
     anything else                 an attribute: int, float, bool, str, Literal, sequences of them
@@ -50,7 +51,13 @@ from tensorir.relax.expr import (
     Tuple,
     const_of,
 )
-from tensorir.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo, is_void
+from tensorir.relax.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    is_void,
+)
 from tensorir.te.tensor import Tensor
 
 DTypeName: TypeAlias = Annotated[str, DataType]
@@ -67,6 +74,7 @@ class Kind(Enum):
     VALUE = "a tensor or a number"
     TENSORS = "a tuple of tensors"
     SHAPE = "a shape"
+    INTEGERS = "a tuple of integers"
     SCALAR = "a number"
     ATTRIBUTE = "an attribute"
 
@@ -100,20 +108,17 @@ class Signature:
         self.operands = tuple(p for p in self.parameters if p.kind is not Kind.ATTRIBUTE)
         self.attributes = tuple(p for p in self.parameters if p.kind is Kind.ATTRIBUTE)
 
-    def bind(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[list[GraphExpr], dict[str, Any]]:
+    def bind(self, given: Mapping[str, Any]) -> tuple[list[GraphExpr], dict[str, Any]]:
         """Return the operands and attributes of a call; attributes include defaults.
 
-        Raises IRTypeError for what is missing, superfluous or of another kind.
+        Raises IRTypeError for what is missing or of another kind.
         """
-        given = self._by_name(args, kwargs)
         beside = [given[p.name] for p in self.operands if p.kind is Kind.VALUE and p.name in given]
         dtype = _common_dtype(beside) or _common_dtype(given.values())
         operands: list[GraphExpr] = []
         for p in self.operands:
             value = given.get(p.name, None if p.required else p.default)
-            if _is_absent(value):
+            if value is None or (_is_absent(value) and (p.optional or p.kind not in _TUPLES)):
                 self._check_absent(p)
                 operands.append(ABSENT)
             else:
@@ -137,7 +142,7 @@ class Signature:
         result: dict[str, Any] = {}
         for k, p in enumerate(self.operands):
             value = args[k] if k < len(args) else ABSENT
-            if p.kind is not Kind.TENSORS and _is_absent(value):
+            if _is_absent(value) and (p.optional or p.kind not in _TUPLES):
                 self._check_absent(p)
                 result[p.name] = None
             else:
@@ -166,7 +171,11 @@ class Signature:
 
     # -------------------------------------------------------------------------------------- binding
 
-    def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by the names of parameters.
+
+        Raises IRTypeError for what is superfluous.
+        """
         if len(args) > len(self.parameters):
             raise IRTypeError(f"{self.name} got {len(args)} arguments by position: {self}")
         given = {p.name: value for p, value in zip(self.parameters, args, strict=False)}
@@ -198,15 +207,18 @@ class Signature:
 
     def _plain(self, p: Parameter, value: GraphExpr) -> Any:
         """Return an operand as the function takes it."""
-        if p.kind is Kind.SHAPE and isinstance(value, ShapeExpr):
-            return value.values
-        if p.kind is Kind.SCALAR and isinstance(value, PrimValue):
-            return value.value
+        info = value.struct_info
+        if p.kind is Kind.SHAPE and isinstance(info, ShapeStructInfo) and info.values is not None:
+            return info.values
+        if p.kind is Kind.SCALAR and isinstance(info, PrimStructInfo) and info.value is not None:
+            return info.value
         if p.kind is Kind.TENSORS and isinstance(value, Tuple):
             return value.elements
+        if p.kind is Kind.INTEGERS and isinstance(value, Tuple):
+            return tuple(v.value for v in value.elements if isinstance(v, PrimValue))
         if p.kind is Kind.TENSORS and isinstance(value.struct_info, TupleStructInfo):
             return tuple(value)
-        if p.kind in (Kind.SHAPE, Kind.SCALAR, Kind.TENSORS):
+        if p.kind in (Kind.SHAPE, Kind.SCALAR, *_TUPLES):
             raise IRTypeError(
                 f"{p.name} of {self.name} must be {p.kind.value} whose parts are known, "
                 f"got {value.struct_info}"
@@ -232,13 +244,16 @@ def _parameter(operator: str, p: inspect.Parameter, hint: Any) -> Parameter:
 
 
 _TENSORS: Final = (Tensor, GraphExpr)
+_TUPLES: Final = (Kind.TENSORS, Kind.INTEGERS)
 
 
 def _kind(members: frozenset[Any]) -> Kind:
-    if members == {PrimExpr}:
+    if members - {int} == {PrimExpr}:
         return Kind.SCALAR
     if members == {Sequence[PrimExpr]}:
         return Kind.SHAPE
+    if members == {Sequence[int | PrimExpr]}:
+        return Kind.INTEGERS
     for tensor in _TENSORS:
         if members == {tensor}:
             return Kind.TENSOR
@@ -291,11 +306,30 @@ def _made(kind: Kind, value: Any, dtype: str | None) -> GraphExpr | None:
         if isinstance(value, GraphExpr) and isinstance(value.struct_info, ShapeStructInfo):
             return value
         return None
+    if kind is Kind.INTEGERS:
+        return _integers(value)
     if isinstance(value, PrimValue):
         return value
     if isinstance(value, Constant) and value.data.ndim == 0:
         return PrimValue(_immediate(value))
+    if type(value) is float and dtype == "float64":
+        return PrimValue(FloatImm(dtype, value))
     return PrimValue(value) if isinstance(value, (int, float, PrimExpr)) else None
+
+
+def _integers(value: Any) -> GraphExpr | None:
+    """Return a tuple of integers as an operand, None if it is none."""
+    if isinstance(value, Tuple):
+        value = value.elements
+    if isinstance(value, ShapeExpr):
+        value = value.values
+    if isinstance(value, (int, PrimExpr, PrimValue)):
+        value = [value]
+    if not isinstance(value, (tuple, list, np.ndarray)):
+        return None
+    parts = [_made(Kind.SCALAR, _integer(v), None) for v in value]
+    found = [p for p in parts if isinstance(p, PrimValue) and p.value.dtype.is_integral]
+    return Tuple(found) if len(found) == len(parts) else None
 
 
 def _tensor(value: Any, dtype: str | None) -> GraphExpr | None:
@@ -354,6 +388,8 @@ def _python_value(value: Any) -> Any:
         return value.data.item()
     if isinstance(value, ShapeExpr):
         return tuple(map(_python_value, value.values))
+    if isinstance(value, Tuple):
+        return tuple(map(_python_value, value.elements))
     if isinstance(value, np.ndarray):
         return value.tolist() if value.ndim == 0 else tuple(map(_python_value, value))
     if isinstance(value, np.generic):

@@ -5,11 +5,12 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `elementwise`,
-`extents`, `integer_power`, `matmul`, `real_functions`, `sizes`; the room `nn`.
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
+`reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
-from tensorir.topi import nn
+from tensorir.topi import image, nn, vision
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -47,6 +48,20 @@ from tensorir.topi.comparison import (
     not_equal,
     where,
 )
+from tensorir.topi.creation import (
+    arange,
+    eye,
+    eye_like,
+    full,
+    full_like,
+    one_hot,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
 from tensorir.topi.elementwise import (
     abs,
     astype,
@@ -63,6 +78,7 @@ from tensorir.topi.elementwise import (
     square,
     trunc,
 )
+from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
 from tensorir.topi.real_functions import (
     acos,
@@ -89,13 +105,25 @@ from tensorir.topi.real_functions import (
     tan,
     tanh,
 )
-from tensorir.topi.sizes import shape_to_tensor
+from tensorir.topi.rearranging import (
+    broadcast_to,
+    flip,
+    permute_dims,
+    repeat,
+    reverse_sequence,
+    roll,
+    tile,
+)
+from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.sizes import shape_to_tensor, size
+from tensorir.topi.slicing import slice_scatter, strided_slice
 
 __all__ = [
     "abs",
     "acos",
     "acosh",
     "add",
+    "arange",
     "asin",
     "asinh",
     "astype",
@@ -107,8 +135,10 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
+    "broadcast_to",
     "ceil",
     "clip",
+    "concat",
     "copysign",
     "cos",
     "cosh",
@@ -118,13 +148,21 @@ __all__ = [
     "erf",
     "exp",
     "exp2",
+    "expand_dims",
     "expm1",
+    "eye",
+    "eye_like",
+    "flatten",
+    "flip",
     "floor",
     "floor_divide",
     "floor_mod",
+    "full",
+    "full_like",
     "greater",
     "greater_equal",
     "hypot",
+    "image",
     "isfinite",
     "isinf",
     "isnan",
@@ -142,15 +180,24 @@ __all__ = [
     "logical_xor",
     "matmul",
     "maximum",
+    "meshgrid",
     "minimum",
     "mod",
     "multiply",
     "negative",
     "nn",
     "not_equal",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "permute_dims",
     "power",
     "reciprocal",
+    "repeat",
+    "reshape",
+    "reverse_sequence",
     "right_shift",
+    "roll",
     "round",
     "rsqrt",
     "shape_to_tensor",
@@ -158,11 +205,24 @@ __all__ = [
     "sign",
     "sin",
     "sinh",
+    "size",
+    "slice_scatter",
+    "split",
     "sqrt",
     "square",
+    "squeeze",
+    "stack",
+    "strided_slice",
     "subtract",
     "tan",
     "tanh",
+    "tile",
+    "tril",
+    "triu",
     "trunc",
+    "unflatten",
+    "vision",
     "where",
+    "zeros",
+    "zeros_like",
 ]

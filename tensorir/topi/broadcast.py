@@ -11,6 +11,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import const
 from tensorir.te.tensor import Tensor
+from tensorir.topi.extents import is_number
 
 Value: TypeAlias = "Tensor | PrimExpr"
 """A tensor, or a number that stands for a tensor of rank 0."""
@@ -31,7 +32,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
     result: list[PrimExpr] = []
     for axis in range(-rank, 0):
         extents = [shape[axis] for shape in shapes if len(shape) >= -axis]
-        long = [n for n in extents if not _is_one(n)]
+        long = [n for n in extents if not is_number(n, 1)]
         for other in long[1:]:
             if not analyzer.can_prove_equal(long[0], other):
                 known = isinstance(long[0], IntImm) and isinstance(other, IntImm)
@@ -53,7 +54,10 @@ def element(value: Value, indices: Sequence[PrimExpr]) -> PrimExpr:
         return value
     own = indices[len(indices) - value.ndim :]
     return value[
-        tuple(const(0, i.dtype) if _is_one(n) else i for i, n in zip(own, value.shape, strict=True))
+        tuple(
+            const(0, i.dtype) if is_number(n, 1) else i
+            for i, n in zip(own, value.shape, strict=True)
+        )
     ]
 
 
@@ -73,10 +77,6 @@ def same_dtype(*operands: Value) -> str:
             f"operands must be of one dtype, got {' and '.join(dtypes)}; astype converts"
         )
     return dtypes[0]
-
-
-def _is_one(extent: PrimExpr) -> bool:
-    return isinstance(extent, IntImm) and extent.value == 1
 
 
 def shape_text(shape: Sequence[PrimExpr]) -> str:

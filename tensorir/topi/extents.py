@@ -1,14 +1,17 @@
-"""Extents of dimensions: axes counted from the end, and extents that have to be equal."""
+"""Extents of dimensions: axes counted from the end, products, and what is known of sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr
-from tensorir.nodes.ops import mul
+from tensorir.nodes.ops import cast, const
+from tensorir.rewriting.visit import collect_vars
 from tensorir.te.tensor import Tensor
 
 
@@ -30,6 +33,12 @@ def axes_of(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
     if len(set(found)) < len(found):
         raise IRValueError(f"axes {tuple(axes)} name an axis twice")  # type: ignore[arg-type]
     return tuple(found)
+
+
+def each_axis_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return axes counted from 0, in the order given; IRValueError for one that is given twice."""
+    axes_of(axes, rank)
+    return tuple(axis % rank for axis in axes)
 
 
 def check_rank(name: str, tensor: Tensor, rank: int) -> None:
@@ -62,9 +71,40 @@ def known_extent(extent: PrimExpr, what: str) -> int:
     return extent.value
 
 
-def product(extents: Sequence[PrimExpr]) -> PrimExpr | int:
-    """Return the product of extents, 1 without any."""
-    return reduce(mul, extents) if extents else 1
+def product(extents: Iterable[PrimExpr]) -> PrimExpr:
+    """Return the product of extents, an int64: symbolic ones first."""
+    number, result = 1, const(1, INT64)
+    for extent in extents:
+        if isinstance(extent, IntImm):
+            number *= extent.value
+        else:
+            result = result * cast(INT64, extent)
+    return result * const(number, INT64)
+
+
+def in_order(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
+    """Return the position of an element in row-major order, an int64."""
+    position: PrimExpr = const(0, INT64)
+    for index, extent in zip(indices, shape, strict=True):
+        position = position * extent + index
+    return position
+
+
+def is_number(extent: PrimExpr, value: int) -> bool:
+    """Say whether an extent is this number."""
+    return isinstance(extent, IntImm) and extent.value == value
+
+
+_LARGE: Final = 1 << 30
+
+
+def of_sizes(*shapes: Sequence[PrimExpr]) -> Analyzer:
+    """Return an analyzer that knows that the sizes in shapes are not negative, nor huge."""
+    analyzer = Analyzer()
+    for var in {var: None for shape in shapes for n in shape for var in collect_vars(n)}:
+        if var.dtype.is_int:
+            analyzer.bind(var, Range(const(0, var.dtype), const(_LARGE, var.dtype)))
+    return analyzer
 
 
 def simplified(extent: PrimExpr) -> PrimExpr:

@@ -10,6 +10,7 @@ from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import cast, select
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
+from tensorir.topi.extents import product
 
 
 @operator("shape_to_tensor")
@@ -23,3 +24,10 @@ def shape_to_tensor(shape: Sequence[PrimExpr]) -> Tensor:
         return result
 
     return te.compute((len(shape),), element, name="T_shape_to_tensor")
+
+
+@operator("size")
+def size(x: Tensor) -> Tensor:
+    """Return the number of elements, an int64."""
+    count = product(x.shape)
+    return te.compute((), lambda: count, name="T_size")

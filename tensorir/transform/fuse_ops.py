@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,7 +10,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.op_pattern import OP_PATTERN, OpPattern, op_pattern
 from tensorir.memory.written_parameters import written_parameters
-from tensorir.nodes.expr import GlobalVar, IntImm, Var
+from tensorir.nodes.expr import BufferLoad, GlobalVar, IntImm, Var
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, FRESH, VIEW, DestinationPassing, destination_passing
@@ -74,6 +75,7 @@ class _Kinds:
     def __init__(self, mod: IRModule) -> None:
         self._mod = mod
         self._known: dict[str, tuple[OpPattern, frozenset[int]]] = {}
+        self._counts: dict[str, Sequence[int]] = {}
 
     def of(self, call: DestinationPassing) -> OpPattern:
         """Return the kind of the function that a call names."""
@@ -81,6 +83,29 @@ class _Kinds:
             return OpPattern.OPAQUE
         pattern, written = self._of_function(call.callee.name)
         return OpPattern.OPAQUE if any(k < len(call.args) for k in written) else pattern
+
+    def reads(self, value: g.GraphExpr) -> list[g.GraphVar]:
+        """Return the variables that a value uses, each as often as its function reads it."""
+        call = destination_passing(value)
+        if call is None or not isinstance(call.callee, GlobalVar):
+            return list(used_vars(value))
+        counts = self._read_counts(call.callee.name)
+        found: list[g.GraphVar] = []
+        for k, arg in enumerate(call.args):
+            times = max(1, counts[k] if k < len(counts) else 0)
+            found += [var for var in used_vars(arg) for _ in range(times)]
+        return found
+
+    def _read_counts(self, name: str) -> Sequence[int]:
+        """Return how many loads a function has of each parameter."""
+        if name not in self._counts:
+            func = self._mod.functions.get(name)
+            self._counts[name] = []
+            if isinstance(func, PrimFunc):
+                loads = Counter(n.buffer for n in walk(func.body) if isinstance(n, BufferLoad))
+                buffers = (func.buffer_map.get(param) for param in func.params)
+                self._counts[name] = [0 if b is None else loads[b] for b in buffers]
+        return self._counts[name]
 
     def _of_function(self, name: str) -> tuple[OpPattern, frozenset[int]]:
         """Return the kind of a function, and the positions of parameters that it writes."""
@@ -155,6 +180,7 @@ class _Fusing(GraphRewriter):
             return list(run)
         position = {binding.var: k for k, binding in enumerate(run)}
         used = [list(used_vars(binding.value)) for binding in run]
+        read = [self._kinds.reads(binding.value) for binding in run]
         inside: dict[g.GraphVar, int] = {}
         for variables in used:
             for var in variables:
@@ -165,7 +191,7 @@ class _Fusing(GraphRewriter):
                 [position[var] for var in variables if var in position],
                 self._uses.get(binding.var, 0) != inside.get(binding.var, 0),
             )
-            for binding, variables in zip(run, used, strict=True)
+            for binding, variables in zip(run, read, strict=True)
         ]
         members: dict[int, list[int]] = {}
         for k, number in enumerate(fusion_groups(nodes, self._limit)):

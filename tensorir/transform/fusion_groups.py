@@ -16,11 +16,17 @@ from tensorir.memory.op_pattern import OpPattern
 
 MAX_GROUP_SIZE: Final = 256
 """Calls that one function may be made of."""
+MAX_COPIES: Final = 128
+"""Times that calls of a group may be written once more when a schedule inlines each into all places
+that read its result. A chain of calls that each read the one before twice doubles at each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A call in a graph: its kind, and the nodes before it whose results it takes."""
+    """A call in a graph: its kind, and the nodes before it whose results it takes.
+
+    `inputs` has a node for each place in the program of the call where its result is read.
+    """
 
     pattern: OpPattern
     inputs: Sequence[int]
@@ -32,7 +38,7 @@ def fusion_groups(nodes: Sequence[Node], limit: int = MAX_GROUP_SIZE) -> list[in
     """Return for each node the number of its group, that of nodes that stay alone included.
 
     Nodes are given in order, inputs first. The time is about that of sorting them; groups of more
-    than `limit` nodes are not made.
+    than `limit` nodes are not made, nor such of which inlining writes much several times.
     """
     return _Grouping(nodes, limit).groups()
 
@@ -51,10 +57,9 @@ class _Dominator:
 class _Group:
     parent: _Group | None
     pattern: OpPattern
-    size: int
     has_anchor: bool
     """True if one of the calls is a product of matrices or the like."""
-    first: int
+    members: list[int]
 
     def root(self) -> _Group:
         """Return what stands for the whole group."""
@@ -75,7 +80,7 @@ class _Grouping:
             for source in dict.fromkeys(node.inputs):
                 self._users[source].append(k)
         self._groups = [
-            _Group(None, n.pattern, 1, n.pattern is OpPattern.OUT_ELEMENTWISE_FUSABLE, k)
+            _Group(None, n.pattern, n.pattern is OpPattern.OUT_ELEMENTWISE_FUSABLE, [k])
             for k, n in enumerate(nodes)
         ]
         self._dominators = self._post_dominators()
@@ -85,7 +90,7 @@ class _Grouping:
         for phase in (0, 1):
             for k in range(len(self._nodes)):
                 self._try(k, phase)
-        return [group.root().first for group in self._groups]
+        return [group.root().members[0] for group in self._groups]
 
     # ------------------------------------------------------------------------------------ dominance
 
@@ -144,15 +149,30 @@ class _Grouping:
     def _merge(self, nodes: Sequence[int], sink: int) -> None:
         target = self._groups[sink].root()
         others = {id(root): root for k in nodes if (root := self._groups[k].root()) is not target}
-        if target.size + sum(group.size for group in others.values()) > self._limit:
-            return
         if sum(group.has_anchor for group in (target, *others.values())) > 1:
+            return
+        members = [k for group in (target, *others.values()) for k in group.members]
+        if len(members) > self._limit or self._copies(members) > MAX_COPIES:
             return
         for group in others.values():
             group.parent = target
-            target.size += group.size
+            target.members += group.members
             target.pattern = max(target.pattern, group.pattern)
             target.has_anchor = target.has_anchor or group.has_anchor
+
+    def _copies(self, members: Sequence[int]) -> int:
+        """Return how often calls of a group are written again where each is inlined."""
+        written = dict.fromkeys(members, 0)
+        total = 0
+        for k in sorted(members, reverse=True):
+            node = self._nodes[k]
+            is_inlined = node.pattern <= OpPattern.INJECTIVE
+            count = max(written[k], 1) if is_inlined else 1
+            total += count - 1
+            for source in node.inputs:
+                if source in written:
+                    written[source] += count
+        return total
 
 
 def _rule(

@@ -92,9 +92,15 @@ class GraphRebuilder:
 
     def _bound(self, binding: g.Binding) -> g.GraphVar:
         name, value = binding.var.name, binding.value
+        inner = (
+            isinstance(binding.var, g.DataflowVar) or not self.builder.current_block_is_dataflow()
+        )
         if isinstance(binding, g.MatchCast):
             return self.builder.match_cast(
-                self.plain(self._variables(value)), self._variables(binding.struct_info), name
+                self.plain(self._variables(value)),
+                self._variables(binding.struct_info),
+                name,
+                output=not inner,
             )
         if isinstance(value, g.If):
             return self.builder.emit_if(
@@ -104,9 +110,6 @@ class GraphRebuilder:
                 name,
             )
         new = self.value(self._variables(value))
-        inner = (
-            isinstance(binding.var, g.DataflowVar) or not self.builder.current_block_is_dataflow()
-        )
         return self.builder.emit(new, name) if inner else self.builder.emit_output(new, name)
 
 

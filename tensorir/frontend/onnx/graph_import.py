@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -67,18 +68,34 @@ class Scope:
         """Return the value of a name, None for ""; IRValueError for one that is not defined."""
         if not name:
             return None
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
-            scope = scope.parent
-        raise IRValueError(f"the value {name!r} is used before it is computed, or not at all")
+        if name in self.values:
+            return self.values[name]
+        if self.parent is None:
+            raise IRValueError(f"the value {name!r} is used before it is computed, or not at all")
+        return self.parent.value(name)
+
+    def bounded(self, taken: Callable[[GraphExpr], GraphExpr]) -> Scope:
+        """Return a scope around a function's graphs, where values of this one are `taken`."""
+        return _Boundary(self, taken)
 
     def define(self, name: str, value: GraphExpr | None) -> None:
         """Give a name its value; IRValueError if it has one."""
         if name in self.values:
             raise IRValueError(f"the value {name!r} is computed twice")
         self.values[name] = value
+
+
+class _Boundary(Scope):
+    """The names around a graph that becomes a function of its own."""
+
+    def __init__(self, around: Scope, taken: Callable[[GraphExpr], GraphExpr]) -> None:
+        super().__init__(around.opsets, around, around.attributes)
+        self._taken = taken
+
+    def value(self, name: str) -> GraphExpr | None:
+        """Return what the value of a name is in the function."""
+        value = super().value(name)
+        return None if value is None else self._taken(value)
 
 
 class GraphImport:
@@ -246,6 +263,15 @@ class GraphImport:
         with self._deeper():
             return self._graph(graph, scope)
 
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """Emit a suite that may not run: what is looked at in it is not known behind it."""
+        kept = dict(self._contents)
+        try:
+            yield
+        finally:
+            self._contents = kept
+
     def _node(self, proto: Any, scope: Scope) -> None:
         """Convert a node and define its outputs."""
         place = f"node {node_name(proto)} ({shown_name(proto.op_type, proto.domain)})"
@@ -355,6 +381,11 @@ class GraphImport:
             return self._contents[value]
         return constant_contents(value) if isinstance(value, Constant) else None
 
+    def remember(self, value: GraphExpr, array: NDArray[Any] | None) -> None:
+        """Note what the elements of a tensor are; nothing for None."""
+        if array is not None:
+            self._contents[value] = array
+
     def _folded(
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
     ) -> tuple[GraphExpr, ...] | None:
@@ -435,37 +466,31 @@ class GraphImport:
         self._contents[value] = array
         return result
 
-    def agreed(self, operands: Sequence[GraphExpr]) -> list[GraphExpr]:
-        """Return operands whose sizes are equal after stretching; see `OnnxNode.agreed`."""
-        shapes = [
-            list(v.struct_info.shape)
-            for v in operands
-            if isinstance(v.struct_info, TensorStructInfo) and v.struct_info.shape is not None
-        ]
-        if len(shapes) != len(operands):
-            return list(operands)
-        rank = max(map(len, shapes), default=0)
-        changed = [False] * len(shapes)
-        for axis in range(-rank, 0):
-            own = [
-                k
-                for k, shape in enumerate(shapes)
-                if len(shape) >= -axis and not _is(shape[axis], 1)
-            ]
-            numbers = [shapes[k][axis] for k in own if isinstance(shapes[k][axis], IntImm)]
-            if not own:
-                continue
-            common = numbers[0] if numbers else shapes[own[0]][axis]
-            for k in own:
-                extent = shapes[k][axis]
+    def agreed_sizes(
+        self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[GraphExpr]:
+        """Return operands with sizes that are taken to be equal; see `OnnxNode.agreed_sizes`."""
+        shapes = []
+        for value in operands:
+            info = value.struct_info
+            if not isinstance(info, TensorStructInfo) or info.shape is None:
+                return list(operands)  # the operator says what it lacks
+            shapes.append(list(info.shape))
+        changed = set()
+        for group in places:
+            extents = [shapes[k][axis] for k, axis in group]
+            for (k, axis), extent in zip(group, extents, strict=True):
+                common = next((n for n in extents if isinstance(n, IntImm)), extents[0])
                 if isinstance(extent, IntImm) or self._analyzer.can_prove_equal(extent, common):
                     continue
-                shapes[k][axis], changed[k] = common, True
+                shapes[k][axis] = common
+                changed.add(k)
         result = []
-        for value, shape, differs in zip(operands, shapes, changed, strict=True):
-            assert isinstance(value.struct_info, TensorStructInfo)
-            info = TensorStructInfo(shape, value.struct_info.dtype)
-            result.append(self.builder.match_cast(value, info) if differs else value)
+        for k, value in enumerate(operands):
+            info = value.struct_info
+            assert isinstance(info, TensorStructInfo)
+            checked = TensorStructInfo(shapes[k], info.dtype)
+            result.append(self.builder.match_cast(value, checked) if k in changed else value)
         return result
 
 
@@ -494,10 +519,6 @@ def _identifier(name: str) -> str:
     """Return a name of a variable."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     return f"_{word}" if word[0].isdigit() else word
-
-
-def _is(extent: PrimExpr, number: int) -> bool:
-    return isinstance(extent, IntImm) and extent.value == number
 
 
 def _stated_ranks(graph: Any) -> dict[str, int]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.step_function import Body, StepFunction, step_function
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax.expr import Constant, GraphExpr, GraphVar
@@ -154,7 +155,36 @@ class OnnxNode:
         Where sizes have to be equal, or 1, and nobody knows that they are, it is taken that they
         are equal, which is checked when the model runs.
         """
-        return self._importing.agreed(operands)
+        rank = max(map(self.rank, operands), default=0)
+        return self.agreed_sizes(
+            operands,
+            [
+                [
+                    (k, self.rank(value) - axis)
+                    for k, value in enumerate(operands)
+                    if axis <= self.rank(value)
+                    and not is_one(self.shape(value)[self.rank(value) - axis])
+                ]
+                for axis in range(1, rank + 1)
+            ],
+        )
+
+    def agreed_but(self, operands: Sequence[GraphExpr], axis: int) -> list[GraphExpr]:
+        """Return operands of one shape but for an axis; see `agreed`."""
+        rank = self.rank(operands[0])
+        own = self.axis(axis, rank)
+        same = [value for value in operands if self.rank(value) == rank]
+        places = [[(k, d) for k in range(len(same))] for d in range(rank) if d != own]
+        return self.agreed_sizes(operands, places) if len(same) == len(operands) else [*operands]
+
+    def agreed_sizes(
+        self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[GraphExpr]:
+        """Return operands with sizes that are taken to be equal; see `agreed`.
+
+        Each of `places` is a list of sizes that have to be equal: (which operand, which axis).
+        """
+        return self._importing.agreed_sizes(operands, places)
 
     # ----------------------------------------------------------------------------------- graphs
 
@@ -164,6 +194,16 @@ class OnnxNode:
         It sees the values that the node does.
         """
         return self._importing.subgraph(graph, inputs, self._scope)
+
+    def branch(self, graph: Any) -> list[GraphExpr]:
+        """Return the outputs of a graph without inputs that is emitted in a suite of its own."""
+        with self._importing.branch():
+            return self.graph(graph)
+
+    def step_function(self, carried: Sequence[GraphExpr], body: Body) -> StepFunction:
+        """Return a function of the module that is a step of a loop; see `step_function.py`."""
+        hint = self.name if self.name.isidentifier() else f"{self.op_type.lower()}_step"
+        return step_function(self._importing, self._scope, hint, carried, body)
 
     def converted(
         self, op_type: str, *inputs: GraphExpr | None, domain: str = "", **attributes: Any
@@ -175,6 +215,11 @@ class OnnxNode:
             ),
             inputs,
         )
+
+
+def is_one(extent: PrimExpr) -> bool:
+    """Say whether a size is known to be 1."""
+    return isinstance(extent, IntImm) and extent.value == 1
 
 
 def constant_contents(value: Constant) -> NDArray[Any] | None:

@@ -1,5 +1,5 @@
-"""Operators that stand for expressions of other operators; the modules: `activations`."""
+"""Operators that stand for expressions of other operators; the modules: `activations`, `shapes`."""
 
-from tensorir.relax.composites import activations
+from tensorir.relax.composites import activations, shapes
 
-__all__ = ["activations"]
+__all__ = ["activations", "shapes"]

@@ -24,19 +24,17 @@ from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr
+from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax.calls import call_pure_packed
 from tensorir.relax.declaration import higher_order
-from tensorir.relax.expr import GraphCall, GraphExpr, PrimValue, StringValue, Tuple
+from tensorir.relax.expr import GraphCall, GraphExpr, PrimValue, ShapeExpr, StringValue, Tuple
 from tensorir.relax.operator import LIBRARY_PREFIX
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 LOOP: Final = LIBRARY_PREFIX + "loop"
-"""The library function: `(step, parts as JSON, trips, go_on, carried, captured)`."""
+"""The library function: `(step, dtypes as JSON, shapes, trips, go_on, carried, captured)`."""
 _FIRST_ROUNDS: Final = 16
 """Rounds for which there is memory for parts before more is taken."""
-_UNKNOWN: Final = -1
-"""An extent of a part that is not known before the step gives it."""
 
 
 def call_loop(
@@ -55,8 +53,9 @@ def call_loop(
     values for the next round, a part of each stacked output; `k` is an int64 of no dimensions,
     counted from 0. The loop ends after `trips` rounds (None: any number), or where `go_on` or what
     the step says of it is false. `scans` describes the parts, of which a loop without rounds
-    stacks none; `out_sinfo` states the fields of the result, which is checked when it runs. Raises
-    IRTypeError for parts of unknown dtype or rank, IRValueError for another number of results.
+    stacks none (extents that are not known are 0 then); `out_sinfo` states the fields of the
+    result, which is checked when it runs. Raises IRTypeError for parts of unknown dtype or rank,
+    IRValueError for another number of results.
     """
     if len(out_sinfo) != len(carried) + len(scans):
         raise IRValueError(
@@ -69,7 +68,8 @@ def call_loop(
     return call_pure_packed(
         LOOP,
         step,
-        StringValue(json.dumps([_part(info) for info in scans])),
+        StringValue(json.dumps([_dtype(info) for info in scans])),
+        Tuple(ShapeExpr([0] * info.ndim if info.shape is None else info.shape) for info in scans),
         rounds,
         PrimValue(go_on) if isinstance(go_on, bool) else go_on,
         Tuple(carried),
@@ -78,25 +78,26 @@ def call_loop(
     )
 
 
-def _part(info: TensorStructInfo) -> tuple[str, list[int]]:
+def _dtype(info: TensorStructInfo) -> str:
     if info.dtype is None or info.ndim < 0:
         raise IRTypeError(f"a loop stacks tensors whose dtype and rank are known, not {info}")
-    shape = info.shape or [None] * info.ndim
-    return str(info.dtype), [n.value if isinstance(n, IntImm) else _UNKNOWN for n in shape]
+    return str(info.dtype)
 
 
 @higher_order("loop")
 def run_loop(
     step: Callable[..., Any],
-    parts: str,
+    dtypes: str,
+    shapes: tuple[tuple[int, ...], ...],
     trips: Any,
     go_on: Any,
     carried: tuple[Any, ...],
     captured: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Run a loop: the library function that `call_loop` names."""
-    limit = None if isinstance(trips, tuple) else int(trips)
-    stacks = [_Stack(dtype, shape, limit) for dtype, shape in json.loads(parts)]
+    limit = None if isinstance(trips, tuple) else int(np.reshape(trips, ()))
+    kinds = zip(json.loads(dtypes), shapes, strict=True)
+    stacks = [_Stack(dtype, shape, limit) for dtype, shape in kinds]
     k = 0
     while go_on and (limit is None or k < limit):
         go_on, *values = step(np.array(k, np.int64), *carried, *captured)
@@ -112,7 +113,7 @@ class _Stack:
 
     def __init__(self, dtype: str, shape: Sequence[int], limit: int | None) -> None:
         self._dtype = DataType(dtype).to_numpy()
-        self._shape = tuple(max(n, 0) for n in shape)
+        self._shape = tuple(shape)
         self._limit = limit
         self._rounds = 0
         self._memory: NDArray[Any] | None = None

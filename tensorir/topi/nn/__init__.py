@@ -1,7 +1,7 @@
 """Operators of neural networks.
 
-The modules: `activation`, `adaptive_pooling`, `convolution`, `convolution_transposed`, `gating`,
-`normalization`, `pooling`, `softmax`, `spatial`.
+The modules: `activation`, `adaptive_pooling`, `columns`, `convolution`, `convolution_transposed`,
+`gating`, `normalization`, `pad`, `pooling`, `rearrange`, `softmax`, `spatial`.
 """
 
 from tensorir.topi.nn.activation import (
@@ -38,6 +38,7 @@ from tensorir.topi.nn.adaptive_pooling import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
+from tensorir.topi.nn.columns import col2im, im2col
 from tensorir.topi.nn.convolution import conv1d, conv2d, conv3d
 from tensorir.topi.nn.convolution_transposed import (
     conv1d_transpose,
@@ -46,6 +47,7 @@ from tensorir.topi.nn.convolution_transposed import (
 )
 from tensorir.topi.nn.gating import glu
 from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
+from tensorir.topi.nn.pad import pad
 from tensorir.topi.nn.pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -59,6 +61,13 @@ from tensorir.topi.nn.pooling import (
     max_pool2d_with_argmax,
     max_pool3d,
     max_pool3d_with_argmax,
+)
+from tensorir.topi.nn.rearrange import (
+    channel_shuffle,
+    depth_to_space,
+    pixel_shuffle,
+    pixel_unshuffle,
+    space_to_depth,
 )
 from tensorir.topi.nn.softmax import hardmax, log_softmax, softmax
 
@@ -74,12 +83,15 @@ __all__ = [
     "avg_pool3d",
     "bias_add",
     "celu",
+    "channel_shuffle",
+    "col2im",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "depth_to_space",
     "elu",
     "gelu",
     "gelu_tanh",
@@ -90,6 +102,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "im2col",
     "instance_norm",
     "layer_norm",
     "leakyrelu",
@@ -106,6 +119,9 @@ __all__ = [
     "max_pool3d",
     "max_pool3d_with_argmax",
     "mish",
+    "pad",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "prelu",
     "relu",
     "relu6",
@@ -116,6 +132,7 @@ __all__ = [
     "softmax",
     "softplus",
     "softsign",
+    "space_to_depth",
     "swish",
     "tanhshrink",
     "threshold",

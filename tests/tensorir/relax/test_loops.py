@@ -29,7 +29,7 @@ class Module:
     @R.function
     def main(x: R.Tensor((2,), "float32"), rounds: R.Tensor((), "int64")):
         cls = Module
-        loop: R.Tuple(R.Tensor((2,), "float32"), R.Tensor(dtype="float32", ndim=2)) = R.call_pure_packed("tensorir.op.loop", cls.step, R.str("[[\\"float32\\", [2]]]"), rounds, R.prim_value(True), (x,), (x,), sinfo_args=(R.Tuple(R.Tensor((2,), "float32"), R.Tensor(dtype="float32", ndim=2)),))
+        loop: R.Tuple(R.Tensor((2,), "float32"), R.Tensor(dtype="float32", ndim=2)) = R.call_pure_packed("tensorir.op.loop", cls.step, R.str("[\\"float32\\"]"), (R.shape([2]),), rounds, R.prim_value(True), (x,), (x,), sinfo_args=(R.Tuple(R.Tensor((2,), "float32"), R.Tensor(dtype="float32", ndim=2)),))
         return loop
 """
 
@@ -88,7 +88,7 @@ class Module:
     @R.function
     def main(x: R.Tensor(("n",), "float32")):
         cls = Module
-        loop = R.call_pure_packed("tensorir.op.loop", cls.step, R.str("[]"), R.tuple(), R.prim_value(True), (x,), R.tuple(), sinfo_args=(R.Tuple(R.Tensor(dtype="float32", ndim=1)),))
+        loop = R.call_pure_packed("tensorir.op.loop", cls.step, R.str("[]"), R.tuple(), R.tuple(), R.prim_value(True), (x,), R.tuple(), sinfo_args=(R.Tuple(R.Tensor(dtype="float32", ndim=1)),))
         return loop
 """
 
@@ -138,7 +138,7 @@ class Module:
 def test_parts_have_to_be_of_one_shape() -> None:
     with pytest.raises(IRValueError, match="round 1 of a loop gives an array of shape"):
         run_loop(
-            lambda k: (True, np.zeros(int(k), "float32")), '[["float32", [-1]]]', 3, True, (), ()
+            lambda k: (True, np.zeros(int(k), "float32")), '["float32"]', ((0,),), 3, True, (), ()
         )
 
 

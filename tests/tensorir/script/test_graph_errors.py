@@ -87,7 +87,7 @@ CALLS = {
     ),
     "a function as a value": (
         'y = R.call_packed("f", cls.relu)\nreturn y',
-        'R.call_packed("f", cls.relu)',
+        'y = R.call_packed("f", cls.relu)',
         '"relu" is a tensor function, and a library function is given',
     ),
     "a function of the module by call_packed": (

@@ -1,8 +1,38 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `elementwise`.
+The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`,
+`shapes`.
 """
 
-from tensorir.frontend.onnx.converters import elementwise
+from tensorir.frontend.onnx.converters import (
+    activations,
+    control_flow,
+    conversions,
+    convolutions,
+    creation,
+    elementwise,
+    images,
+    indexing,
+    linear_algebra,
+    normalizations,
+    pooling,
+    reductions,
+    shapes,
+)
 
-__all__ = ["elementwise"]
+__all__ = [
+    "activations",
+    "control_flow",
+    "conversions",
+    "convolutions",
+    "creation",
+    "elementwise",
+    "images",
+    "indexing",
+    "linear_algebra",
+    "normalizations",
+    "pooling",
+    "reductions",
+    "shapes",
+]

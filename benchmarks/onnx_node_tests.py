@@ -1,0 +1,178 @@
+"""The node tests of ONNX: which operators give what ONNX says they give.
+
+    python -m benchmarks.onnx_node_tests                 # all: passed by operator, and why not
+    python -m benchmarks.onnx_node_tests Resize Pad      # those of some operators
+    python -m benchmarks.onnx_node_tests --write         # and writes docs/onnx.md and the list
+
+Each test is a model of one operator (or of the functions that define it) with inputs and outputs;
+it is imported, compiled and run in a process of its own. Takes the package onnx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.forked_runs import Report, Run
+from tensorir.relax.operator import Operator
+
+ROOT = Path(__file__).parents[1]
+LIST = ROOT / "tests" / "tensorir" / "frontend" / "onnx_node_tests.txt"
+PAGE = ROOT / "docs" / "onnx.md"
+
+
+class Case(NamedTuple):
+    """A node test."""
+
+    name: str
+    operator: str
+    case: Any
+
+
+class Result(NamedTuple):
+    """What became of a test: `reason` is empty where it passed."""
+
+    case: Case
+    reason: str
+    detail: str
+
+
+def load_cases(operators: Iterable[str] = ()) -> list[Case]:
+    """Return the node tests of operators, all without any, in their order."""
+    from onnx.backend.test.loader import load_model_tests  # noqa: PLC0415
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tests = load_model_tests(kind="node")
+    found = [Case(test.name, _operator(test), test) for test in tests]
+    wanted = set(operators)
+    return [c for c in found if not wanted or c.operator in wanted or c.name in wanted]
+
+
+def _operator(test: Any) -> str:
+    """Return the operator that a test is about: the one node, or the name of what is expanded."""
+    if "expanded" not in test.name:
+        nodes = test.model.graph.node
+        node = next((n for n in reversed(nodes) if n.op_type != "Constant"), nodes[-1])
+        return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
+    return _by_prefix(test.name)
+
+
+def _by_prefix(name: str) -> str:
+    """Return the operator whose name a test of an expanded function begins with."""
+    import onnx.defs  # noqa: PLC0415
+
+    words = name.removeprefix("test_").replace("_", "").lower()
+    names = {s.name.lower(): s.name for s in onnx.defs.get_all_schemas() if s.domain == ""}
+    names.update({"sce": "SoftmaxCrossEntropyLoss", "nllloss": "NegativeLogLikelihoodLoss"})
+    names.update({"mvn": "MeanVarianceNormalization", "sequencemap": "SequenceMap"})
+    fitting = [short for short in names if words.startswith(short)]
+    return names[max(fitting, key=len)] if fitting else name
+
+
+def run_case(case: Any) -> None:
+    """Run a test; raises what goes wrong, AssertionError for other outputs."""
+    from onnx.backend.test.runner import Runner  # noqa: PLC0415
+
+    from codegen import onnx_backend  # noqa: PLC0415
+
+    prepared = onnx_backend.prepare(case.model)
+    for inputs, expected in case.data_sets:
+        with np.errstate(all="ignore"):
+            outputs = prepared.run(inputs)
+        Runner.assert_similar_outputs(expected, outputs, case.rtol, case.atol)
+
+
+def _task(case: Case) -> Any:
+    def run(report: Report) -> None:
+        warnings.simplefilter("ignore")
+        try:
+            run_case(case.case)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong is what is to be reported
+            report(what=type(error).__name__, detail=str(error))
+        else:
+            report(what="")
+
+    return run
+
+
+def run_cases(cases: Sequence[Case], processes: int = 2, time_limit: float = 60.0) -> list[Result]:
+    """Run tests in processes; the results are in the order of the tests."""
+    import codegen.onnx_backend  # noqa: F401, PLC0415 - once, before processes are forked
+
+    Operator.names()
+    results: dict[str, Result] = {}
+    waiting, running = list(reversed(cases)), list[Run]()
+    while waiting or running:
+        while waiting and len(running) < processes:
+            case = waiting.pop()
+            running.append(Run(_task(case), case, time_limit))
+        wait([run.connection for run in running], timeout=0.2)
+        for run in list(running):
+            if run.poll():
+                running.remove(run)
+                assert run.outcome is not None
+                results[run.key.name] = Result(run.key, run.outcome.what, run.outcome.detail)
+    return [results[case.name] for case in cases]
+
+
+def reason(result: Result) -> str:
+    """Return why a test failed, in a form that is the same for tests that fail alike."""
+    if result.reason == "AssertionError":
+        return "other values" if "Mismatch" in result.detail else "other shapes or dtypes"
+    lines = [line.strip() for line in result.detail.splitlines() if line.strip()]
+    text = lines[-1] if lines and lines[0].endswith("not supported:") else "".join(lines[:1])
+    text = re.sub(r"^node '[^']*' ", "", text)
+    text = re.sub(r": \d+ node\(s\).*", " is not supported", text)
+    return f"{result.reason}: {text[:160]}"
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return the table of operators: how many of their tests pass, and why the others do not."""
+    by_operator: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        by_operator[result.case.operator].append(result)
+    rows = ["| operator | passed | of | the others |", "| --- | --: | --: | --- |"]
+    for name, own in sorted(by_operator.items()):
+        failed = Counter(reason(r).replace("|", "/") for r in own if r.reason)
+        why = "; ".join(f"{text} ({count})" for text, count in failed.most_common(3))
+        rows.append(f"| {name} | {len(own) - failed.total()} | {len(own)} | {why} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Run node tests and print what passes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="operators or tests; all without any")
+    parser.add_argument("--write", action="store_true", help="write docs/onnx.md and the list")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--details", action="store_true", help="print each failure")
+    args = parser.parse_args()
+    results = run_cases(load_cases(args.names), args.processes)
+    passed = [r.case.name for r in results if not r.reason]
+    if args.details:
+        for r in results:
+            if r.reason:
+                print(f"{r.case.name}: {r.reason}: {r.detail[:1500]}")
+    print(table([r for r in results if r.reason]))
+    for text, count in Counter(reason(r) for r in results if r.reason).most_common(40):
+        print(f"{count:5d} {text}")
+    print(f"{len(passed)} of {len(results)} passed")
+    if args.write and not args.names:
+        LIST.write_text("\n".join(sorted(passed)) + "\n")
+        head = PAGE.read_text().split("<!-- table -->")[0]
+        PAGE.write_text(
+            f"{head}<!-- table -->\n\n{len(passed)} of {len(results)} pass.\n\n{table(results)}\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The package as a backend of ONNX, as `onnx.backend.test` and other tools of ONNX ask for one.
+
+    from onnx.backend.test import BackendTest
+    import codegen.onnx_backend
+    suite = BackendTest(codegen.onnx_backend, __name__).enable_report().test_cases
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from codegen.errors import CodegenError
+from codegen.runtime.device import cpu
+from codegen.vm.build import vm_build
+from codegen.vm.machine import VirtualMachine
+from tensorir import frontend
+from tensorir.nodes.dtype import DataType
+from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.transform import LegalizeOps
+
+TARGET = "llvm -opt-level=1"
+"""What models are compiled for: each is run a few times at most."""
+
+
+class Prepared:
+    """A model that was compiled."""
+
+    def __init__(self, model: Any, target: str = TARGET) -> None:
+        mod = LegalizeOps()(frontend.from_onnx(model))
+        self._result = mod["main"].ret_struct_info  # type: ignore[union-attr]
+        self._main = VirtualMachine(vm_build(mod, target), cpu())["main"]
+
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], **_: Any) -> tuple[Any, ...]:
+        """Return the outputs for inputs in order, as NumPy arrays."""
+        values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
+        result = self._main(*map(_argument, values))
+
+        several = isinstance(self._result, TupleStructInfo)
+        outputs = result if several else (result,)
+        infos = self._result.elements if isinstance(self._result, TupleStructInfo) else (self._result,)
+        return tuple(_array(v, i) for v, i in zip(outputs, infos, strict=True))
+
+
+def supports_device(device: str) -> bool:
+    """Say whether models run on a device, such as "CPU"."""
+    return device.partition(":")[0] == "CPU"
+
+
+def is_compatible(model: Any, device: str = "CPU", **_: Any) -> bool:
+    """Say whether a model can be tried."""
+    return supports_device(device)
+
+
+def prepare(model: Any, device: str = "CPU", **_: Any) -> Prepared:
+    """Return a model that is ready to run."""
+    if not supports_device(device):
+        raise CodegenError(f"models run on the CPU, not on {device}")
+    return Prepared(model)
+
+
+def run_model(model: Any, inputs: Sequence[Any], device: str = "CPU", **_: Any) -> tuple[Any, ...]:
+    """Run a model once."""
+    return prepare(model, device).run(inputs)
+
+
+def _argument(value: Any) -> Any:
+    """Return an input as a model takes it: numbers that NumPy lacks as their bits."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_argument, value))
+    array = np.ascontiguousarray(value).reshape(np.shape(value))
+    if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1:
+        return array
+    return array.view(DataType(_NAMES.get(array.dtype.name, array.dtype.name)).to_numpy())
+
+
+def _array(value: Any, info: StructInfo) -> Any:
+    """Return an output as ONNX's tools compare it."""
+    if isinstance(value, (list, tuple)):
+        infos = info.elements if isinstance(info, TupleStructInfo) else [info] * len(value)
+        return [_array(v, i) for v, i in zip(value, infos, strict=True)]
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    dtype = info.dtype if isinstance(info, TensorStructInfo) else None
+    name = next((n for n, known in _NAMES.items() if known == dtype), None)
+    return array if name is None else array.view(getattr(import_module("ml_dtypes"), name))
+
+
+_NAMES = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3fn": "e4m3_float8",
+    "float8_e5m2": "e5m2_float8",
+}
+"""The names of dtypes that NumPy gets from the package `ml_dtypes`."""

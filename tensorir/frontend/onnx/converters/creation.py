@@ -1,0 +1,69 @@
+"""Operators that make tensors of shapes and numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.dtypes import dtype_of
+from tensorir.frontend.onnx.node import OnnxNode
+from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.relax import op
+from tensorir.relax.expr import Constant, GraphExpr
+
+
+@onnx_operator("ConstantOfShape")
+def constant_of_shape(
+    node: OnnxNode, shape: GraphExpr, *, value: Constant | None = None
+) -> GraphExpr:
+    fill = Constant(np.zeros(1, "float32")) if value is None else value
+    if fill.data.size != 1:
+        raise IRValueError(f"the value must be one number, got {fill.data.size}")
+    number = Constant(fill.data.reshape(()), node.dtype(fill))
+    return op.full(node.integers(shape, "the shape"), number)
+
+
+@onnx_operator("Range")
+def range_(
+    node: OnnxNode, start: GraphExpr, limit: GraphExpr, delta: GraphExpr, *, stash_type: int = 1
+) -> GraphExpr:
+    dtype = node.dtype(start)
+    known = [node.contents(value) for value in (start, limit, delta)]
+    if all(array is not None and array.dtype != object for array in known):
+        numbers = [array.item() for array in known if array is not None]
+        return op.arange(*numbers, dtype=str(dtype))
+    if dtype.is_integral:
+        values = [node.integers(v, "the limits")[0] for v in (start, limit, delta)]
+        return op.arange(*values, dtype=str(dtype))
+    return node.emit(op.arange_between(start, limit, delta))
+
+
+@onnx_operator("EyeLike")
+def eye_like(node: OnnxNode, x: GraphExpr, *, dtype: int | None = None, k: int = 0) -> GraphExpr:
+    rows, columns = node.shape(x)
+    kind = node.dtype(x) if dtype is None else dtype_of(dtype)
+    return op.eye(rows, columns, k, str(kind))
+
+
+@onnx_operator("OneHot")
+def one_hot(
+    node: OnnxNode, indices: GraphExpr, depth: GraphExpr, values: GraphExpr, *, axis: int = -1
+) -> GraphExpr:
+    count = node.integers(depth, "the depth")[0]
+    # Indices count from the end where they are negative; those beyond either end give no 1.
+    kind = "int64" if node.dtype(indices) != "int32" else "int32"
+    places = op.astype(indices, kind) if node.dtype(indices) != kind else indices
+    length = op.reshape(node.integer_tensor([count], kind), ())
+    zero = Constant(np.zeros((), kind))
+    places = op.where(op.less(places, zero), op.add(places, length), places)
+    rank = node.rank(indices)
+    hot = op.one_hot(places, 1, 0, count, node.axis(axis, rank + 1))
+    off = op.strided_slice(values, [0], [0], [1])
+    on = op.strided_slice(values, [0], [1], [2])
+    return op.where(op.astype(hot, "bool"), op.reshape(on, ()), op.reshape(off, ()))
+
+
+@onnx_operator("Trilu")
+def trilu(node: OnnxNode, x: GraphExpr, k: GraphExpr | None = None, *, upper: int = 1) -> GraphExpr:
+    diagonal = 0 if k is None else node.integers(k, "k")[0]
+    return op.triu(x, diagonal) if upper else op.tril(x, diagonal)

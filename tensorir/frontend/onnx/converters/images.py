@@ -1,0 +1,161 @@
+"""Padding, resizing and sampling of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.node import OnnxNode
+from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import floordiv
+from tensorir.relax import op
+from tensorir.relax.expr import GraphExpr
+
+
+@onnx_operator("Pad")
+def pad(
+    node: OnnxNode, x: GraphExpr, widths: GraphExpr | None = None, fill: GraphExpr | None = None,
+    places: GraphExpr | None = None, *,
+    mode: str = "constant", pads: Sequence[int] | None = None, value: float = 0.0,
+) -> GraphExpr:  # fmt: skip
+    given = list(pads or ()) if widths is None else node.integers(widths, "pads")
+    rank = node.rank(x)
+    axes = list(range(rank))
+    if places is not None:
+        axes = [node.axis(a, rank) for a in node.known_integers(places, "axes")]
+    if len(given) != 2 * len(axes):
+        raise IRValueError(f"pads must be {2 * len(axes)} numbers, got {len(given)}")
+    sides: list[int | PrimExpr] = [0] * (2 * rank)
+    for k, axis in enumerate(axes):
+        sides[2 * axis], sides[2 * axis + 1] = given[k], given[len(axes) + k]
+    if mode != "constant" or fill is None:
+        return op.nn.pad(x, sides, mode, value if mode == "constant" else 0)
+    known = node.contents(fill)
+    if known is not None:
+        return op.nn.pad(x, sides, mode, known.reshape(-1)[0].item())
+    # A fill that is computed when the model runs takes the place of zeros outside.
+    inside = op.nn.pad(op.ones_like(x, "bool"), sides, mode, False)
+    return op.where(inside, op.nn.pad(x, sides, mode, 0), op.reshape(fill, ()))
+
+
+_METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
+_ROUNDINGS = {
+    "round_prefer_floor": "round_prefer_floor",
+    "round_prefer_ceil": "round_prefer_ceil",
+    "floor": "floor",
+    "ceil": "ceil",
+}
+
+
+@onnx_operator("Resize")
+def resize(
+    node: OnnxNode, x: GraphExpr, first: GraphExpr | None = None, scales: GraphExpr | None = None,
+    sizes: GraphExpr | None = None, *,
+    antialias: int = 0, axes: Sequence[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0, extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> GraphExpr:  # fmt: skip
+    roi: GraphExpr | None = first
+    if node.opset < 11:
+        scales, roi = first, None
+        coordinate_transformation_mode, nearest_mode = "asymmetric", "floor"
+    places = [node.axis(a, node.rank(x)) for a in axes or range(node.rank(x))]
+    factors: list[float] | None = None
+    targets: list[int | PrimExpr]
+    lengths = [node.shape(x)[axis] for axis in places]
+    if sizes is not None and node.tensor(sizes).static_shape != (0,):
+        targets = node.integers(sizes, "sizes")
+        if keep_aspect_ratio_policy != "stretch":
+            factors, targets = _in_proportion(lengths, targets, keep_aspect_ratio_policy)
+    elif scales is not None:
+        factors = [float(f) for f in node.numbers(scales, "scales").reshape(-1)]
+        targets = [_scaled(n, f) for n, f in zip(lengths, factors, strict=True)]
+    else:
+        raise IRValueError("neither scales nor sizes are given")
+    region = None
+    if roi is not None and coordinate_transformation_mode == "tf_crop_and_resize":
+        region = [float(v) for v in node.numbers(roi, "roi").reshape(-1)]
+    return op.image.resize(
+        x, targets, places, region, factors, _METHODS.get(mode, mode),
+        coordinate_transformation_mode, nearest_mode, cubic_coeff_a, bool(exclude_outside),
+        extrapolation_value, bool(antialias),
+    )  # fmt: skip
+
+
+def _scaled(length: PrimExpr, factor: float) -> int | PrimExpr:
+    """Return `floor(length * factor)`."""
+    if isinstance(length, IntImm):
+        return int(length.value * factor)
+    numerator, denominator = factor.as_integer_ratio()
+    if denominator > 1 << 20:
+        raise IRValueError(f"the size {length} times {factor} is not known; give it by shape_dict")
+    return Analyzer().simplify(floordiv(length * numerator, denominator))
+
+
+def _in_proportion(
+    lengths: Sequence[PrimExpr], targets: Sequence[int | PrimExpr], policy: str
+) -> tuple[list[float], list[int | PrimExpr]]:
+    known = [n.value for n in lengths if isinstance(n, IntImm)]
+    wanted = [n for n in targets if isinstance(n, int)]
+    if len(known) != len(lengths) or len(wanted) != len(targets):
+        raise IRValueError("keep_aspect_ratio_policy needs sizes that are known")
+    ratios = [want / have for want, have in zip(wanted, known, strict=True)]
+    if policy not in ("not_larger", "not_smaller"):
+        raise IRValueError(f"keep_aspect_ratio_policy {policy!r} is none of those that there are")
+    factor = min(ratios) if policy == "not_larger" else max(ratios)
+    return [factor] * len(known), [int(have * factor + 0.5) for have in known]
+
+
+@onnx_operator("Upsample")
+def upsample(
+    node: OnnxNode, x: GraphExpr, factors: GraphExpr | None = None, *,
+    mode: str = "nearest", scales: Sequence[float] | None = None,
+) -> GraphExpr:  # fmt: skip
+    if factors is not None:
+        scales = [float(f) for f in node.numbers(factors, "scales").reshape(-1)]
+    if scales is None:
+        raise IRValueError("the scales are missing")
+    targets = [_scaled(n, f) for n, f in zip(node.shape(x), scales, strict=True)]
+    return op.image.resize(
+        x, targets, list(range(node.rank(x))), None, list(scales), _METHODS.get(mode, mode),
+        "asymmetric", "floor",
+    )  # fmt: skip
+
+
+@onnx_operator("GridSample")
+def grid_sample(
+    node: OnnxNode, x: GraphExpr, grid: GraphExpr, *,
+    align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros",
+) -> GraphExpr:  # fmt: skip
+    method = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    return op.image.grid_sample(
+        x, grid, method, padding_mode=padding_mode, align_corners=bool(align_corners)
+    )
+
+
+@onnx_operator("AffineGrid")
+def affine_grid(
+    node: OnnxNode, theta: GraphExpr, size: GraphExpr, *, align_corners: int = 0
+) -> GraphExpr:
+    shape = node.integers(size, "the size")
+    return op.image.affine_grid(theta, shape[2:], bool(align_corners))
+
+
+@onnx_operator("RoiAlign")
+def roi_align(
+    node: OnnxNode, x: GraphExpr, rois: GraphExpr, batch_indices: GraphExpr, *,
+    coordinate_transformation_mode: str | None = None, mode: str = "avg", output_height: int = 1,
+    output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
+) -> GraphExpr:  # fmt: skip
+    aligned = coordinate_transformation_mode or (
+        "half_pixel" if node.opset >= 16 else "output_half_pixel"
+    )
+    batch = op.reshape(op.astype(batch_indices, node.dtype(rois)), [node.shape(rois)[0], 1])
+    return op.vision.roi_align(
+        x, op.concat([batch, rois], 1), (output_height, output_width), spatial_scale,
+        sampling_ratio, aligned == "half_pixel", mode=mode,
+    )  # fmt: skip

@@ -1,0 +1,210 @@
+"""Operators that rearrange elements by their shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import mul
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.node import OnnxNode
+from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import floordiv
+from tensorir.relax import op
+from tensorir.relax.expr import GraphExpr
+
+
+@onnx_operator("Shape")
+def shape(node: OnnxNode, x: GraphExpr, *, start: int = 0, end: int | None = None) -> GraphExpr:
+    return node.integer_tensor(node.shape(x)[start:end])
+
+
+@onnx_operator("Size")
+def size(node: OnnxNode, x: GraphExpr) -> GraphExpr:
+    return op.reshape(node.integer_tensor([_product(node.shape(x))]), ())
+
+
+@onnx_operator("Reshape")
+def reshape(
+    node: OnnxNode, x: GraphExpr, target: GraphExpr | None = None, *,
+    shape: Sequence[int] | None = None, allowzero: int = 0,
+) -> GraphExpr:  # fmt: skip
+    if target is None:
+        if shape is None:
+            raise IRValueError("the shape is missing")
+        return op.reshape(x, _without_signs(node, x, shape, bool(allowzero)))
+    if node.contents(target) is None:
+        # -1 and 0 may be among the numbers, which are looked at when the model runs.
+        target = node.emit(op.reshape_target(target, node.shape(x), allowzero=bool(allowzero)))
+        return op.reshape(x, node.integers(target, "the shape"))
+    return op.reshape(
+        x, _without_signs(node, x, node.integers(target, "the shape"), bool(allowzero))
+    )
+
+
+def _without_signs(
+    node: OnnxNode, x: GraphExpr, target: Sequence[int | PrimExpr], allow_zero: bool
+) -> list[int | PrimExpr]:
+    """Return a shape without -1, which stands for the rest, and 0, for the size that there is."""
+    own = node.shape(x)
+    result = list(target)
+    for k, extent in enumerate(result):
+        if isinstance(extent, int) and extent == 0 and not allow_zero:
+            if k >= len(own):
+                raise IRValueError(f"the shape has 0 for dimension {k} of {len(own)}")
+            result[k] = own[k]
+    open_ = [k for k, extent in enumerate(result) if isinstance(extent, int) and extent == -1]
+    if len(open_) > 1:
+        raise IRValueError(f"the shape has -1 more than once: {list(target)}")
+    if open_:
+        rest = [extent for k, extent in enumerate(result) if k not in open_]
+        result[open_[0]] = _quotient(own, rest)
+    return result
+
+
+def _quotient(whole: Sequence[PrimExpr], parts: Sequence[int | PrimExpr]) -> PrimExpr:
+    """Return the product of sizes divided by others; what is in both is left out of either."""
+    rest, divisors = list(whole), list[int | PrimExpr]()
+    analyzer = Analyzer()
+    for part in parts:
+        for k, extent in enumerate(rest):
+            if analyzer.can_prove_equal(extent, part):
+                del rest[k]
+                break
+        else:
+            divisors.append(part)
+    return analyzer.simplify(floordiv(_product(rest), _product(divisors)))
+
+
+def _product(extents: Sequence[int | PrimExpr]) -> PrimExpr | int:
+    return reduce(mul, extents, 1)
+
+
+@onnx_operator("Flatten")
+def flatten(node: OnnxNode, x: GraphExpr, *, axis: int = 1) -> GraphExpr:
+    own = node.shape(x)
+    split = axis + len(own) if axis < 0 else axis
+    if not 0 <= split <= len(own):
+        raise IRValueError(f"the axis {axis} is not one of {len(own)} dimension(s)")
+    return op.reshape(x, [_product(own[:split]), _product(own[split:])])
+
+
+@onnx_operator("Transpose")
+def transpose(node: OnnxNode, x: GraphExpr, *, perm: Sequence[int] | None = None) -> GraphExpr:
+    return op.permute_dims(x, perm)
+
+
+@onnx_operator("Squeeze")
+def squeeze(
+    node: OnnxNode, x: GraphExpr, places: GraphExpr | None = None, *,
+    axes: Sequence[int] | None = None,
+) -> GraphExpr:  # fmt: skip
+    if places is not None:
+        if node.contents(places) is None:
+            return node.emit(op.squeeze_at(x, places))
+        axes = node.known_integers(places, "axes")
+    return op.squeeze(x, axes)
+
+
+@onnx_operator("Unsqueeze")
+def unsqueeze(
+    node: OnnxNode, x: GraphExpr, places: GraphExpr | None = None, *,
+    axes: Sequence[int] | None = None,
+) -> GraphExpr:  # fmt: skip
+    if places is not None:
+        if node.contents(places) is None:
+            return node.emit(op.expand_dims_at(x, places))
+        axes = node.known_integers(places, "axes")
+    if axes is None:
+        raise IRValueError("axes are missing")
+    rank = node.rank(x) + len(axes)
+    return op.expand_dims(x, sorted(node.axis(axis, rank) for axis in axes))
+
+
+@onnx_operator("Expand")
+def expand(node: OnnxNode, x: GraphExpr, shape: GraphExpr) -> GraphExpr:
+    target = node.integers(shape, "the shape")
+    own = node.shape(x)
+    # A dimension of 1 in either takes that of the other.
+    padded: list[int | PrimExpr] = [*[1] * (len(target) - len(own)), *own]
+    wanted: list[int | PrimExpr] = [*[1] * (len(padded) - len(target)), *target]
+    return op.broadcast_to(
+        x, [own_ if _is_one(want) else want for own_, want in zip(padded, wanted, strict=True)]
+    )
+
+
+def _is_one(extent: int | PrimExpr) -> bool:
+    return isinstance(extent, int) and extent == 1
+
+
+@onnx_operator("Concat")
+def concat(node: OnnxNode, first: GraphExpr, *others: GraphExpr, axis: int = 1) -> GraphExpr:
+    return op.concat(node.agreed_but([first, *others], axis), axis)
+
+
+@onnx_operator("Split")
+def split(
+    node: OnnxNode, x: GraphExpr, sizes: GraphExpr | None = None, *,
+    axis: int = 0, split: Sequence[int] | None = None, num_outputs: int | None = None,
+) -> list[GraphExpr]:  # fmt: skip
+    place = node.axis(axis, node.rank(x))
+    parts: list[int | PrimExpr]
+    if sizes is not None:
+        parts = node.integers(sizes, "the lengths")
+    elif split is not None:
+        parts = list(split)
+    else:
+        count = num_outputs or len(node.outputs)
+        whole = node.shape(x)[place]
+        length = Analyzer().simplify(floordiv(whole + (count - 1), count))
+        parts = [length] * (count - 1)
+        parts.append(Analyzer().simplify(whole - length * (count - 1)))
+    if len(parts) == 1:
+        return [x]
+    result: list[GraphExpr] = []
+    start: int | PrimExpr = 0
+    for part in parts:
+        end = Analyzer().simplify(start + part)
+        result.append(op.strided_slice(x, [place], [start], [end], assume_inbound=True))
+        start = end
+    return result
+
+
+@onnx_operator("Tile")
+def tile(node: OnnxNode, x: GraphExpr, repeats: GraphExpr) -> GraphExpr:
+    return op.tile(x, node.integers(repeats, "repeats"))
+
+
+@onnx_operator("Slice")
+def slice_(
+    node: OnnxNode, x: GraphExpr, begin: GraphExpr | None = None, end: GraphExpr | None = None,
+    places: GraphExpr | None = None, steps: GraphExpr | None = None, *,
+    starts: Sequence[int] | None = None, ends: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+) -> GraphExpr:  # fmt: skip
+    first = list(starts or ()) if begin is None else node.integers(begin, "starts")
+    last = list(ends or ()) if end is None else node.integers(end, "ends")
+    if places is not None:
+        axes = node.known_integers(places, "axes")
+    stride = [1] * len(first) if steps is None else node.known_integers(steps, "steps")
+    chosen = list(range(len(first))) if axes is None else [node.axis(a, node.rank(x)) for a in axes]
+    return op.strided_slice(x, chosen, first, last, stride)
+
+
+@onnx_operator("DepthToSpace")
+def depth_to_space(node: OnnxNode, x: GraphExpr, *, blocksize: int, mode: str = "DCR") -> GraphExpr:
+    return op.nn.depth_to_space(x, blocksize, mode=mode)
+
+
+@onnx_operator("SpaceToDepth")
+def space_to_depth(node: OnnxNode, x: GraphExpr, *, blocksize: int, mode: str = "DCR") -> GraphExpr:
+    return op.nn.space_to_depth(x, blocksize, mode=mode)
+
+
+@onnx_operator("ReverseSequence")
+def reverse_sequence(
+    node: OnnxNode, x: GraphExpr, lengths: GraphExpr, *, batch_axis: int = 1, time_axis: int = 0
+) -> GraphExpr:
+    return op.reverse_sequence(x, lengths, time_axis, batch_axis)

@@ -1,0 +1,261 @@
+"""Graphs that are run many times become functions of the module.
+
+A step of a loop is a function of the number of the round, of the values that it carries, and of
+those that it takes from the graph around it, which become parameters where they are used. A value
+may change its shape from round to round: where the step gives another shape than it gets, the
+sizes are symbolic ones of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
+from tensorir.relax.expr import GraphExpr, GraphVar, MatchCast, PrimValue, ShapeExpr
+from tensorir.relax.function import Function
+from tensorir.relax.library.loop import call_loop
+from tensorir.relax.relations import Fits, fits, known_by
+from tensorir.relax.struct_info import (
+    UNKNOWN_NDIM,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    defining_extents,
+)
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import collect_vars, walk
+
+if TYPE_CHECKING:
+    from tensorir.frontend.onnx.graph_import import GraphImport, Scope
+
+_ANALYZER: Final = Analyzer()
+
+
+class StepOutputs(NamedTuple):
+    """What a step gives: whether to go on, values for the next round, parts that are stacked."""
+
+    go_on: GraphExpr
+    carried: Sequence[GraphExpr]
+    parts: Sequence[GraphExpr]
+
+
+Body: TypeAlias = "Callable[[Step, GraphExpr, Sequence[GraphExpr]], StepOutputs]"
+"""Emits a step for the number of the round and the values carried."""
+
+
+class Step:
+    """A step that is being read: what it takes from around it."""
+
+    def __init__(self, importing: GraphImport, parent: Scope) -> None:
+        self._importing = importing
+        self._parent = parent
+        self.captured: dict[GraphVar, GraphVar] = {}
+        """The parameters for values from around the step."""
+
+    def taken(self, value: GraphExpr) -> GraphExpr:
+        """Return what a value from around the step is inside of it."""
+        if not isinstance(value, GraphVar):
+            return value  # a constant, or an expression of sizes
+        if value not in self.captured:
+            name = self._importing.builder.get_unique_name(value.name)
+            param = GraphVar(name, value.struct_info)
+            self._importing.remember(param, self._importing.contents(value))
+            self.captured[value] = param
+        return self.captured[value]
+
+    def graph(self, graph: Any, inputs: Sequence[GraphExpr]) -> list[GraphExpr]:
+        """Return the outputs of a graph that sees the values around the step."""
+        return self._importing.subgraph(graph, inputs, self._parent.bounded(self.taken))
+
+
+class StepFunction(NamedTuple):
+    """A function of the module that is a step of a loop, and what is known of its values."""
+
+    name: GlobalVar
+    captured: Sequence[GraphExpr]
+    carried: Sequence[StructInfo]
+    """The values carried, as the caller knows them."""
+    parts: Sequence[TensorStructInfo]
+    always: bool
+    """True if it always says to go on."""
+
+    def loop(
+        self,
+        carried: Sequence[GraphExpr],
+        trips: GraphExpr | PrimExpr | int | None,
+        go_on: GraphExpr | bool = True,
+    ) -> GraphExpr:
+        """Return the call of a loop: a tuple of the values carried last and of stacked parts."""
+        extent = trips.value if isinstance(trips, PrimValue) else trips
+        known = self.always and go_on is True and not isinstance(extent, GraphExpr)
+        stacked = [
+            TensorStructInfo([extent, *part.shape], part.dtype)
+            if known and extent is not None and part.shape is not None
+            else TensorStructInfo(
+                None, part.dtype, UNKNOWN_NDIM if part.ndim == UNKNOWN_NDIM else part.ndim + 1
+            )
+            for part in self.parts
+        ]
+        return call_loop(
+            self.name,
+            carried,
+            self.captured,
+            out_sinfo=[*self.carried, *stacked],
+            trips=trips,
+            go_on=go_on,
+            scans=self.parts,
+        )
+
+
+def step_function(
+    importing: GraphImport, parent: Scope, hint: str, carried: Sequence[GraphExpr], body: Body
+) -> StepFunction:
+    """Add the function of a step to the module.
+
+    `carried` are the values of the first round. Raises IRValueError for a step that gives another
+    number of values than it gets, IRTypeError for values of other kinds or dtypes.
+    """
+    values = [_Carried(value.struct_info) for value in carried]
+    while True:
+        try:
+            return _read(importing, parent, hint, values, body)
+        except _WiderError:
+            continue  # every time an axis or a rank is open that was not
+
+
+class _WiderError(Exception):
+    """A step gives values of other shapes than it was read for."""
+
+
+class _Carried:
+    """What is known of a value that a loop carries, in all rounds."""
+
+    def __init__(self, first: StructInfo) -> None:
+        self._first = first
+        self._open: set[int] = set()
+        """The axes whose extents differ from round to round."""
+        self._any_rank = False
+
+    def parameter(self, importing: GraphImport) -> StructInfo:
+        """Return the struct info of the parameter, with new sizes for open axes."""
+        info = self._first
+        if not isinstance(info, TensorStructInfo) or self._any_rank:
+            return TensorStructInfo(None, info.dtype) if self._any_rank else info  # type: ignore[attr-defined]
+        if info.shape is None or not self._open:
+            return info
+        extents = [
+            importing.fresh_size("n") if k in self._open else n for k, n in enumerate(info.shape)
+        ]
+        return TensorStructInfo(extents, info.dtype)
+
+    def known(self) -> StructInfo:
+        """Return what the caller knows of the value."""
+        info = self._first
+        if self._any_rank and isinstance(info, TensorStructInfo):
+            return TensorStructInfo(None, info.dtype)
+        if self._open and isinstance(info, TensorStructInfo):
+            return TensorStructInfo(None, info.dtype, info.ndim)
+        return info
+
+    def widen(self, given: StructInfo) -> bool:
+        """Take in what a step gives; say whether that is more than was known."""
+        first = self._first
+        if not isinstance(first, TensorStructInfo) or not isinstance(given, TensorStructInfo):
+            if fits(first, given) is not Fits.YES:
+                raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
+            return False
+        if first.dtype != given.dtype:
+            raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
+        if self._any_rank or (first.ndim == UNKNOWN_NDIM):
+            return False
+        if first.ndim != given.ndim:
+            self._any_rank = True
+            return True
+        before = len(self._open)
+        if first.shape is not None:
+            self._open |= {
+                k
+                for k, extent in enumerate(first.shape)
+                if given.shape is None or not _ANALYZER.can_prove_equal(extent, given.shape[k])
+            }
+        return len(self._open) > before
+
+
+def _read(
+    importing: GraphImport,
+    parent: Scope,
+    hint: str,
+    values: Sequence[_Carried],
+    body: Body,
+) -> StepFunction:
+    """Read a step once; raise _WiderError if what it gives is more than what it was read for."""
+    builder = importing.builder
+    with builder.aside(), importing.branch():
+        name = builder.get_unique_name(hint)
+        with builder.function(name, private=True):
+            step = Step(importing, parent)
+            number = GraphVar(builder.get_unique_name("k"), TensorStructInfo((), "int64"))
+            params = [
+                GraphVar(builder.get_unique_name("x"), value.parameter(importing))
+                for value in values
+            ]
+            outputs = body(step, number, params)
+            if len(outputs.carried) != len(params):
+                raise IRValueError(
+                    f"a step that gets {len(params)} value(s) gives {len(outputs.carried)}"
+                )
+            given = zip(values, outputs.carried, strict=True)
+            wider = [value.widen(output.struct_info) for value, output in given]
+            if any(wider):
+                raise _WiderError
+            go_on = importing.contents(outputs.go_on)
+            always = go_on is not None and go_on.dtype != object and bool(go_on.all())
+            builder.emit_func_output(
+                [outputs.go_on, *outputs.carried, *outputs.parts],
+                [number, *params, *step.captured.values()],
+            )
+    func = builder.get()[name]
+    assert isinstance(func, Function)
+    own = {n for param in params for n in defining_extents(param.struct_info)} - {
+        n for value in values for n in defining_extents(value.known())
+    }
+    sizes = _free_sizes(func)
+    captured: list[GraphExpr] = list(step.captured)
+    if sizes:
+        captured.append(ShapeExpr(sizes))
+        shape = GraphVar("sizes", ShapeStructInfo(sizes))
+        func = Function([*func.params, shape], func.body, None, func.is_pure, func.attrs)
+    outside = _sizes_of_parameters(func) - own
+    parts = []
+    for part in outputs.parts:
+        info = known_by(part.struct_info, outside)
+        if not isinstance(info, TensorStructInfo):
+            raise IRTypeError(f"a loop stacks tensors, but its step gives {info}")
+        parts.append(info)
+    builder.update_func(name, renew_defs(func))
+    return StepFunction(
+        GlobalVar(name), captured, [value.known() for value in values], parts, always
+    )
+
+
+def _sizes_of_parameters(func: Function) -> set[PrimExpr]:
+    return {
+        extent
+        for param in func.params
+        for extent in defining_extents(param.struct_info)
+        if isinstance(extent, Var)
+    }
+
+
+def _free_sizes(func: Function) -> list[Var]:
+    """Return the sizes that a function uses and does not define."""
+    defined = _sizes_of_parameters(func)
+    for node in walk(func.body):
+        if isinstance(node, MatchCast):
+            defined.update(defining_extents(node.struct_info))
+    used = [var for param in func.params for var in collect_vars(param.struct_info)]
+    used += collect_vars(func.body)
+    return [var for var in dict.fromkeys(used) if var not in defined]

@@ -1,0 +1,20 @@
+"""Models of torch: what `torch.export.export` gives, as a module with a graph function.
+
+    program = torch.export.export(model.eval(), (x,))
+    mod = frontend.from_exported_program(program)
+
+The modules: `exported_program` walks the program, `table` is from ATen's operators to functions
+(those are in the room `operators`), `sizes` and `dtypes` translate symbolic sizes and dtypes.
+"""
+
+from typing import TYPE_CHECKING
+
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from tensorir.frontend.torch.exported_program import from_exported_program
+    from tensorir.frontend.torch.table import aten, converter
+
+__all__ = ["aten", "converter", "from_exported_program"]
+
+__getattr__ = names_on_use(__name__)

@@ -1,0 +1,84 @@
+"""Dtypes of torch, and what tensors and numbers of several dtypes become together."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from tensorir.errors import IRTypeError
+from tensorir.nodes.expr import PrimExpr
+from tensorir.relax import op
+from tensorir.relax.expr import GraphExpr, const_of
+from tensorir.relax.struct_info import TensorStructInfo
+
+_NAMES: Final = {
+    dtype: str(dtype).removeprefix("torch.")
+    for dtype in (
+        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+        torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    )
+}  # fmt: skip
+_OF_NAMES: Final = {name: dtype for dtype, name in _NAMES.items()}
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of a dtype; IRTypeError for one that programs do not have."""
+    if dtype not in _NAMES:
+        raise IRTypeError(f"{dtype} is not supported; supported are {', '.join(_OF_NAMES)}")
+    return _NAMES[dtype]
+
+
+def tensor_info(value: GraphExpr) -> TensorStructInfo:
+    """Return the struct info of a tensor; IRTypeError for another value."""
+    if not isinstance(value.struct_info, TensorStructInfo):
+        raise IRTypeError(f"a tensor is expected, got {value.struct_info}")
+    return value.struct_info
+
+
+def dtype_of(value: GraphExpr) -> str:
+    """Return the dtype of a tensor."""
+    return str(tensor_info(value).dtype)
+
+
+def common_dtype(*values: Any) -> str:
+    """Return the dtype that torch computes in: numbers and scalars give way to tensors."""
+    return dtype_name(_result_type([_example(value) for value in values]))
+
+
+def _result_type(examples: list[Any]) -> torch.dtype:
+    first, *rest = examples
+    if not rest:
+        return torch.result_type(first, first)
+    # Of several tensors with dimensions the order does not matter, nor of several without.
+    tensors = sorted(examples, key=lambda e: (not isinstance(e, torch.Tensor), -_rank(e)))
+    found = tensors[0]
+    for example in tensors[1:]:
+        dtype = torch.result_type(found, example)
+        found = torch.empty((1,) * _rank(found), dtype=dtype, device="meta")
+    return torch.result_type(found, found)
+
+
+def _rank(example: Any) -> int:
+    return example.ndim if isinstance(example, torch.Tensor) else 0
+
+
+def _example(value: Any) -> Any:
+    """Return what stands for a value in torch's rules: a tensor without data, or a number."""
+    if isinstance(value, GraphExpr):
+        info = tensor_info(value)
+        shape = (1,) if info.ndim else ()
+        return torch.empty(shape, dtype=_OF_NAMES[str(info.dtype)], device="meta")
+    return 1 if isinstance(value, PrimExpr) else value
+
+
+def as_tensor(value: Any, dtype: str) -> GraphExpr:
+    """Return a tensor, a number or a symbolic size as a tensor of a dtype."""
+    if isinstance(value, GraphExpr):
+        return value if dtype_of(value) == dtype else op.astype(value, dtype)
+    if isinstance(value, PrimExpr):
+        size = op.reshape(op.shape_to_tensor([value]), ())
+        return size if dtype == "int64" else op.astype(size, dtype)
+    if dtype == "bfloat16":
+        return op.astype(const_of(value, "float32"), dtype)
+    return const_of(value, dtype)

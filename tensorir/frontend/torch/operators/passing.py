@@ -1,0 +1,73 @@
+"""Operators that give what they get, and those that are there for what they refuse.
+
+Assertions of torch about sizes that data decide are not checked; the shapes of results are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorir.frontend.torch.dtypes import as_tensor, dtype_of
+from tensorir.frontend.torch.table import aten
+from tensorir.nodes.expr import PrimExpr
+from tensorir.relax import op
+
+
+@aten(
+    "clone.default",
+    "contiguous.default",
+    "alias.default",
+    "detach.default",
+    "lift_fresh_copy.default",
+    "lift_fresh.default",
+    "lift.default",
+    "positive.default",
+)
+def same(self: Any) -> Any:
+    """The operand."""
+    return self
+
+
+@aten("detach_.default", "requires_grad_.default")
+def same_in_place(self: Any) -> Any:
+    """The operand, which stays as it is."""
+    return self
+
+
+@aten("dropout.default", "feature_dropout.default", "alpha_dropout.default")
+def dropout(input: Any, **_: Any) -> Any:
+    """The operand: models are imported for inference."""
+    return input
+
+
+@aten("native_dropout.default")
+def native_dropout(input: Any, **_: Any) -> Any:
+    """The operand, and the mask that keeps everything."""
+    return input, op.ones_like(input, "bool")
+
+
+@aten(
+    "_assert_tensor_metadata.default",
+    "_assert_scalar.default",
+    "_assert_async.msg",
+    "_assert_async.default",
+    "sym_constrain_range.default",
+    "sym_constrain_range_for_size.default",
+)
+def assertion(**_: Any) -> None:
+    """Nothing."""
+
+
+@aten("scalar_tensor.default")
+def scalar_tensor(s: Any, dtype: str | None) -> Any:
+    """A number as a tensor."""
+    if dtype is None:
+        kinds = {bool: "bool", int: "int64", float: "float32"}
+        dtype = "int64" if isinstance(s, PrimExpr) else kinds[type(s)]
+    return as_tensor(s, dtype)
+
+
+@aten("copy.default")
+def copy(self: Any, src: Any, result: Any) -> Any:
+    """The second operand in the dtype and shape of the first."""
+    return op.broadcast_to(as_tensor(src, dtype_of(self)), result.shape)

@@ -1,0 +1,111 @@
+"""Symbolic sizes of torch as integer expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any, Final
+
+import sympy
+import torch
+
+from tensorir.errors import IRValueError
+from tensorir.nodes import ops
+from tensorir.nodes.expr import PrimExpr, Var
+
+
+def size_of(value: Any) -> Any:
+    """Return an integer, or the sympy expression of a symbolic one."""
+    if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+        return value.node.expr
+    return sympy.Integer(value)
+
+
+class Sizes:
+    """The integer expressions that the symbols of a program are.
+
+    A symbol that is an extent of a parameter by itself is the variable of that extent. One that is
+    only in expressions there, such as `2 * s`, is what such an extent says of it: `n // 2`, and the
+    extent has to be `2 * (n // 2)`.
+    """
+
+    def __init__(self) -> None:
+        self._symbols: dict[sympy.Symbol, PrimExpr] = {}
+        self._measured: dict[sympy.Expr, Var] = {}
+        """Extents that define a symbol and are more than it, and the variables that they have."""
+
+    def define(self, shapes: Iterable[Sequence[Any]]) -> None:
+        """Define the symbols in the shapes of parameters."""
+        extents = [size_of(n) for shape in shapes for n in shape]
+        for extent in extents:
+            if extent.is_Symbol:
+                self.new(extent)
+        for extent in extents:
+            unknown = [symbol for symbol in extent.free_symbols if symbol not in self._symbols]
+            if len(unknown) == 1:
+                self._solve(extent, unknown[0])
+
+    def _solve(self, extent: sympy.Expr, symbol: sympy.Symbol) -> None:
+        """Define the symbol of an extent that is `factor * symbol + rest`."""
+        factor = sympy.expand(extent).coeff(symbol, 1)
+        rest = sympy.expand(extent - factor * symbol)
+        if factor.is_Integer and factor > 0 and not rest.has(symbol):
+            size = Var(f"n_{symbol}", "int64")
+            self._measured[extent] = size
+            self._symbols[symbol] = ops.floordiv(size - self(rest), int(factor))
+
+    def new(self, symbol: sympy.Symbol) -> PrimExpr:
+        """Return the expression of a symbol, which is a new variable if there is none yet."""
+        return self._symbols.setdefault(symbol, Var(str(symbol), "int64"))
+
+    def __call__(self, value: Any) -> PrimExpr | int:
+        """Return an integer of torch, or an expression of sympy, as an integer expression.
+
+        Raises IRValueError for a symbol that nothing has defined, and for functions that integer
+        expressions do not have.
+        """
+        expr = value if isinstance(value, sympy.Basic) else size_of(value)
+        if expr.is_Integer:
+            return int(expr)
+        if expr.is_Symbol:
+            if expr not in self._symbols:
+                raise IRValueError(
+                    f"the size {expr} is used, but no shape of a parameter or result defines it"
+                )
+            return self._symbols[expr]
+        if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
+            return reduce(ops.mul, [self(expr.base)] * int(expr.exp))
+        name = type(expr).__name__
+        if name not in _FUNCTIONS:
+            raise IRValueError(f"the size {expr} is no integer expression: {name} is not supported")
+        return reduce(_FUNCTIONS[name], map(self, expr.args))
+
+    def __contains__(self, symbol: sympy.Symbol) -> bool:
+        return symbol in self._symbols
+
+    def shape(self, extents: Iterable[Any]) -> list[PrimExpr | int]:
+        """Return a shape."""
+        return [self(n) for n in extents]
+
+    def result_shape(self, extents: Iterable[Any]) -> list[PrimExpr | int]:
+        """Return the shape of a result: symbols that are extents by themselves may be new."""
+        exprs = [size_of(n) for n in extents]
+        return [self.new(n) if n.is_Symbol else self(n) for n in exprs]
+
+    def parameter_shape(self, extents: Iterable[Any]) -> list[PrimExpr | int]:
+        """Return the shape that a parameter is declared with: any sizes where one is measured."""
+        return [self._measured.get(n, self(n)) for n in map(size_of, extents)]
+
+
+_FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "Add": ops.add,
+    "Mul": ops.mul,
+    "FloorDiv": ops.floordiv,
+    "CleanDiv": ops.floordiv,
+    "CeilDiv": ops.ceildiv,
+    "Mod": ops.floormod,
+    "PythonMod": ops.floormod,
+    "Max": ops.max_,
+    "Min": ops.min_,
+}
+"""Functions of sympy and of torch by the names of their classes; sums have any number of terms."""

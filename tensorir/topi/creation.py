@@ -1,0 +1,164 @@
+"""Tensors made of numbers and of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tensorir import te
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import cast, const, select
+from tensorir.relax.declaration import operator
+from tensorir.relax.expr import const_of
+from tensorir.relax.signature import DTypeName
+from tensorir.te.tensor import Tensor
+from tensorir.topi.broadcast import Value, element
+from tensorir.topi.extents import axis_of, of_sizes
+
+
+def _typed_fill(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Give a plain number the dtype that the call states."""
+    value, dtype = arguments.get("fill_value"), arguments.get("dtype")
+    if isinstance(dtype, str) and isinstance(value, (bool, int, float)):
+        return {**arguments, "fill_value": const_of(value, dtype)}
+    return arguments
+
+
+@operator("full", prepare=_typed_fill)
+def full(shape: Sequence[PrimExpr], fill_value: Value, dtype: DTypeName | None = None) -> Tensor:
+    """Return a tensor of one number; its dtype is that of the number unless another is given."""
+    if isinstance(fill_value, Tensor) and fill_value.ndim:
+        raise IRTypeError(f"fill_value has {fill_value.ndim} dimension(s), it has to be a scalar")
+    kind = fill_value.dtype if dtype is None else DataType(dtype)
+    return te.compute(shape, lambda *i: cast(kind, element(fill_value, i)), name="T_full")
+
+
+@operator("full_like", prepare=_typed_fill)
+def full_like(x: Tensor, fill_value: Value, dtype: DTypeName | None = None) -> Tensor:
+    """Return a tensor of one number in the shape of `x`, and of its dtype unless one is given."""
+    return full(x.shape, fill_value, str(x.dtype) if dtype is None else dtype)
+
+
+@operator("zeros")
+def zeros(shape: Sequence[PrimExpr], dtype: DTypeName) -> Tensor:
+    """Return a tensor of zeros."""
+    return full(shape, const(0, dtype))
+
+
+@operator("zeros_like")
+def zeros_like(x: Tensor, dtype: DTypeName | None = None) -> Tensor:
+    """Return zeros in the shape of `x`, and of its dtype unless one is given."""
+    return zeros(x.shape, str(x.dtype) if dtype is None else dtype)
+
+
+@operator("ones")
+def ones(shape: Sequence[PrimExpr], dtype: DTypeName) -> Tensor:
+    """Return a tensor of ones."""
+    return full(shape, const(1, dtype))
+
+
+@operator("ones_like")
+def ones_like(x: Tensor, dtype: DTypeName | None = None) -> Tensor:
+    """Return ones in the shape of `x`, and of its dtype unless one is given."""
+    return ones(x.shape, str(x.dtype) if dtype is None else dtype)
+
+
+@operator("arange")
+def arange(
+    start: PrimExpr,
+    end: PrimExpr | None = None,
+    step: PrimExpr | int = 1,
+    dtype: DTypeName | None = None,
+) -> Tensor:
+    """Return `start, start + step, ...` up to `end`, which is not in it.
+
+    With one number it is the end, from 0. The dtype is int64 for integers, else float32.
+    """
+    if end is None:
+        start, end = const(0, start.dtype), start
+    by = const(step, INT64) if isinstance(step, int) else step
+    floating = any(v.dtype.is_floating for v in (start, end, by))
+    kind = DataType(dtype or ("float32" if floating else "int64"))
+    if (number := getattr(by, "value", None)) == 0:
+        raise IRValueError("the step is 0")
+    if floating:
+        numbers = [float(getattr(v, "value", "nan")) for v in (start, end, by)]
+        if any(n != n for n in numbers):
+            raise IRTypeError("a range of floating-point numbers has constant bounds and step")
+        length: PrimExpr = const(
+            max(0, -int(-((numbers[1] - numbers[0]) / numbers[2]) // 1)), INT64
+        )
+    else:
+        if number is None:
+            raise IRTypeError(f"the step of a range of integers is a number, got {by}")
+        start, end = cast(INT64, start), cast(INT64, end)
+        distance = end - start if number > 0 else start - end
+        size = of_sizes([start], [end])
+        length = size.simplify(te.ceildiv(distance, const(abs(number), INT64)))
+        if not size.can_prove(length >= 0):
+            length = size.simplify(te.max(length, const(0, INT64)))
+    wide = "float64" if floating else "int64"
+    first, step_ = cast(wide, start), cast(wide, by)
+    return te.compute(
+        (length,), lambda i: cast(kind, first + cast(wide, i) * step_), name="T_arange"
+    )
+
+
+@operator("eye")
+def eye(n: PrimExpr, m: PrimExpr | None = None, k: int = 0, dtype: DTypeName = "float32") -> Tensor:
+    """Return ones on the diagonal `column - row == k` of zeros; it is square without `m`."""
+    return _diagonal([cast(INT64, n), cast(INT64, n if m is None else m)], k, dtype)
+
+
+@operator("eye_like")
+def eye_like(x: Tensor, k: int = 0, dtype: DTypeName | None = None) -> Tensor:
+    """Return ones on the diagonal `column - row == k` of zeros, in the shape of a matrix."""
+    if x.ndim != 2:
+        raise IRTypeError(f"x has {x.ndim} dimension(s), it has to be a matrix")
+    return _diagonal(x.shape, k, str(x.dtype) if dtype is None else dtype)
+
+
+def _diagonal(shape: Sequence[PrimExpr], k: int, dtype: str) -> Tensor:
+    return te.compute(
+        shape,
+        lambda i, j: select(j - i == k, const(1, dtype), const(0, dtype)),
+        name="T_eye",
+    )
+
+
+@operator("tril")
+def tril(x: Tensor, k: PrimExpr | int = 0) -> Tensor:
+    """Return the elements of matrices up to the diagonal `column - row == k`, zeros above."""
+    return _triangle(x, k, lambda distance, limit: distance <= limit)
+
+
+@operator("triu")
+def triu(x: Tensor, k: PrimExpr | int = 0) -> Tensor:
+    """Return the elements of matrices from the diagonal `column - row == k` on, zeros below."""
+    return _triangle(x, k, lambda distance, limit: distance >= limit)
+
+
+def _triangle(x: Tensor, k: Any, is_in: Any) -> Tensor:
+    if x.ndim < 2:
+        raise IRTypeError(f"x has {x.ndim} dimension(s), it has to have a row and a column")
+    limit = const(k, INT64) if isinstance(k, int) else cast(INT64, k)
+    zero = const(0, x.dtype)
+    return te.compute(
+        x.shape, lambda *i: select(is_in(i[-1] - i[-2], limit), x[i], zero), name="trilu"
+    )
+
+
+@operator("one_hot")
+def one_hot(
+    indices: Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: PrimExpr | int, axis: int = -1
+) -> Tensor:
+    """Return `on_value` where the position along a new axis is the index, else `off_value`."""
+    k = axis_of(axis, indices.ndim + 1)
+    extent = const(depth, INT64) if isinstance(depth, int) else cast(INT64, depth)
+    return te.compute(
+        [*indices.shape[:k], extent, *indices.shape[k:]],
+        lambda *i: select(cast(INT64, indices[(*i[:k], *i[k + 1 :])]) == i[k], on_value, off_value),
+        name="T_one_hot",
+    )

@@ -1,0 +1,148 @@
+"""Where the elements of a resized axis are on the original one, as exact fractions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from tensorir.errors import IRValueError
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import as_expr, const, floordiv
+
+Transformation: TypeAlias = Literal[
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "tf_half_pixel_for_nn",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+]
+Rounding: TypeAlias = Literal[
+    "", "round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"
+]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Element `x` of the result is at `(x * step + start) / divisor` on an axis of `size`.
+
+    All are integers, perhaps symbolic, so that rounding is exact.
+    """
+
+    size: PrimExpr
+    step: PrimExpr
+    start: PrimExpr
+    divisor: PrimExpr
+    scale: PrimExpr | Fraction
+    """The length of the result for one of the original; symbolic ones are not needed as such."""
+
+    @staticmethod
+    def of(
+        mode: str,
+        size: PrimExpr,
+        result: PrimExpr,
+        scale: float | None = None,
+        roi: tuple[float, float] | None = None,
+    ) -> Coordinates:
+        """Place an axis of `result` elements on one of `size`.
+
+        `scale` is the ratio of lengths where it is not that of the sizes, which are rounded.
+        """
+        p, q = _ratio(size, result, scale)
+        one = const(1, size.dtype)
+        if mode in ("align_corners", "tf_crop_and_resize"):
+            # The length of the result is p / q * size, so that (length - 1) * q is:
+            length = p * size - q
+            is_point = isinstance(length, IntImm) and length.value == 0
+            if mode == "align_corners":
+                if is_point:
+                    return _reduced(size, one * 0, one * 0, one, p, q)
+                return _reduced(size, (size - 1) * q, one * 0, length, p, q)
+            if roi is None:
+                raise IRValueError("tf_crop_and_resize needs roi, a start and an end for each axis")
+            begin, end = (Fraction(r).limit_denominator(1 << 20) for r in roi)
+            d = np.lcm(begin.denominator, end.denominator).item()
+            b, w = int(begin * d), int((end - begin) * d)
+            if is_point:
+                return _reduced(size, one * 0, (size - 1) * (2 * b + w), one * (2 * d), p, q)
+            return _reduced(size, (size - 1) * q * w, (size - 1) * length * b, length * d, p, q)
+        if mode == "asymmetric":
+            return _reduced(size, q, one * 0, p, p, q)
+        if mode == "tf_half_pixel_for_nn":
+            return _reduced(size, q * 2, q, p * 2, p, q)
+        if mode == "half_pixel_symmetric":
+            return _reduced(size, q * 2, (size - 1) * p + (one - result) * q, p * 2, p, q)
+        if mode == "pytorch_half_pixel" and isinstance(result, IntImm) and result.value == 1:
+            return _reduced(size, one * 0, -one, one * 2, p, q)
+        if mode in ("half_pixel", "pytorch_half_pixel"):
+            return _reduced(size, q * 2, q - p, p * 2, p, q)
+        raise IRValueError(f"there is no coordinate transformation {mode!r}")
+
+    @property
+    def is_identity(self) -> bool:
+        """True if each element is at its own place."""
+        parts = (self.step, self.start, self.divisor)
+        if not all(isinstance(part, IntImm) for part in parts):
+            return False
+        step, start, divisor = (part.value for part in parts if isinstance(part, IntImm))
+        return start == 0 and step == divisor
+
+    def numerator(self, x: PrimExpr) -> PrimExpr:
+        """Return the place of an element times the divisor."""
+        return x * self.step + self.start
+
+    def rounded(self, x: PrimExpr, rounding: str) -> PrimExpr:
+        """Return the whole place that is nearest, or the one before or behind."""
+        number, divisor = self.numerator(x), self.divisor
+        if rounding == "floor":
+            return floordiv(number, divisor)
+        if rounding == "ceil":
+            return floordiv(number + divisor - 1, divisor)
+        if rounding == "round_prefer_floor":
+            return floordiv(number * 2 + divisor - 1, divisor * 2)
+        if rounding in ("round", "round_prefer_ceil"):
+            return floordiv(number * 2 + divisor, divisor * 2)
+        raise IRValueError(f"there is no rounding {rounding!r}")
+
+
+def _reduced(
+    size: PrimExpr, step: PrimExpr, start: PrimExpr, divisor: PrimExpr, p: PrimExpr, q: PrimExpr
+) -> Coordinates:
+    known = isinstance(p, IntImm) and isinstance(q, IntImm)
+    scale = Fraction(p.value, q.value) if known else p  # type: ignore[attr-defined]
+    if isinstance(step, IntImm) and isinstance(start, IntImm) and isinstance(divisor, IntImm):
+        common = gcd(step.value, start.value, divisor.value) or 1
+        step, start, divisor = (
+            const(part.value // common, size.dtype) for part in (step, start, divisor)
+        )
+    return Coordinates(size, step, start, divisor, scale)
+
+
+def _ratio(
+    size: PrimExpr, result: PrimExpr, scale: float | None
+) -> tuple[PrimExpr, PrimExpr]:  # fmt: skip
+    """Return the ratio of the lengths of result and original as two integers."""
+    if scale is not None:
+        if not scale > 0:
+            raise IRValueError(f"scales must be positive, got {scale}")
+        ratio = _fraction(scale)
+        return const(ratio.numerator, size.dtype), const(ratio.denominator, size.dtype)
+    if isinstance(size, IntImm) and isinstance(result, IntImm) and result.value > 0 < size.value:
+        exact = Fraction(result.value, size.value)
+        return const(exact.numerator, size.dtype), const(exact.denominator, size.dtype)
+    return as_expr(result), size
+
+
+def _fraction(scale: float) -> Fraction:
+    """Return the simplest fraction that float32 does not tell from a scale."""
+    exact = Fraction(scale)
+    for digits in range(1, 9):
+        simple = exact.limit_denominator(10**digits)
+        if np.float32(simple) == np.float32(scale):
+            return simple
+    return exact.limit_denominator(1 << 24)

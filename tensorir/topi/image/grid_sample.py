@@ -1,0 +1,201 @@
+"""Images sampled at places that another tensor says, and grids of such places."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import reduce
+from typing import Literal
+
+from tensorir import te
+from tensorir.errors import IRValueError
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import add, as_expr, cast, const, div, mul
+from tensorir.relax.declaration import operator
+from tensorir.te.tensor import Tensor
+from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.extents import check_equal, check_floats
+from tensorir.topi.nn.spatial import SPATIAL, Layout
+
+_CUBIC_ALPHA = -0.75
+
+
+@operator("image.grid_sample")
+def grid_sample(
+    data: Tensor,
+    grid: Tensor,
+    method: Literal["nearest", "bilinear", "linear", "bicubic", "cubic"] = "bilinear",
+    layout: str | None = None,
+    padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
+    align_corners: bool = True,
+) -> Tensor:
+    """Return `data[n, c, h, w]` at the places `grid[n, h', w', 2]`, as `[n, c, h', w']`.
+
+    Places are pairs `x, y` (of volumes triples `x, y, z`), from -1 to 1: the centres of the first
+    and the last element if `align_corners`, else their outer sides. Beyond those there are zeros,
+    or the border's elements, or the image is mirrored.
+    """
+    check_floats("data", data)
+    check_floats("grid", grid)
+    rank = data.ndim - 2
+    if rank not in SPATIAL or grid.ndim != data.ndim:
+        raise IRValueError(
+            f"data must have 3 to 5 dimensions and grid as many, got {data.ndim} and {grid.ndim}"
+        )
+    letters = SPATIAL[rank]
+    places = Layout(layout or f"NC{letters}", f"NC{letters}", "layout")
+    size = places.sizes(data, "data")
+    check_equal(grid.shape[0], "the batch of grid", size["N"], "that of data")
+    check_equal(grid.shape[-1], "the last extent of grid", as_expr(rank), "the number of axes")
+    dtype = sum_dtype(data.dtype)
+    cubic = method in ("bicubic", "cubic")
+    # The grid has x first, which is the last axis.
+    positions = {
+        letter: _position(grid, rank - 1 - k, size[letter], dtype, padding_mode, align_corners)
+        if not cubic
+        else _position(grid, rank - 1 - k, size[letter], dtype, "zeros", align_corners)
+        for k, letter in enumerate(letters)
+    }
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        at = places.named(indices)
+        where = (at["N"], *(at[letter] for letter in letters))
+
+        def load(chosen: Sequence[PrimExpr]) -> PrimExpr:
+            inside, inner = [], {}
+            for letter, place in zip(letters, chosen, strict=True):
+                n = size[letter]
+                if padding_mode == "zeros":
+                    inside += [place >= 0, place < cast("int64", n)]
+                else:
+                    if cubic and padding_mode == "reflection":
+                        place = _whole(_reflected(cast(dtype, place), n, dtype, align_corners))
+                    place = _clamped(place, n)
+                inner[letter] = cast(n.dtype, place)
+            value: PrimExpr = data[places.ordered({**at, **inner})]
+            if inside:
+                value = te.if_then_else(te.all(*inside), value, const(0, data.dtype))
+            return cast(dtype, value)
+
+        exact = [positions[letter][where] for letter in letters]
+        if method == "nearest":
+            return load([_whole(te.nearbyint(p)) for p in exact])
+        first = [te.floor(p) for p in exact]
+        rest = [p - f for p, f in zip(exact, first, strict=True)]
+        whole = [_whole(f) for f in first]
+        taps = range(-1, 3) if cubic else range(2)
+        terms = []
+        for offsets in itertools.product(taps, repeat=rank):
+            weight = reduce(
+                mul,
+                (
+                    _cubic_weight(r, o) if cubic else r if o else const(1, dtype) - r
+                    for r, o in zip(rest, offsets, strict=True)
+                ),
+            )
+            terms.append(weight * load([w + o for w, o in zip(whole, offsets, strict=True)]))
+        return reduce(add, terms)
+
+    shape = places.ordered(
+        {**size, **{letter: grid.shape[1 + k] for k, letter in enumerate(letters)}}
+    )
+    return rounded(te.compute(shape, element, name="grid_sample"), data.dtype)
+
+
+def _position(
+    grid: Tensor, k: int, n: PrimExpr, dtype: str, padding_mode: str, align_corners: bool
+) -> Tensor:
+    """Return the places along one axis in elements, brought inside as padding says."""
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        x = cast(dtype, grid[(*indices, const(k, indices[0].dtype))])
+        one, half = const(1, dtype), const(0.5, dtype)
+        length = cast(dtype, n)
+        if align_corners:
+            place = (x + one) * half * (length - one)
+        else:
+            place = ((x + one) * length - one) * half
+        if padding_mode == "border":
+            place = te.min(te.max(place, const(0, dtype)), length - one)
+        elif padding_mode == "reflection":
+            place = _reflected(place, n, dtype, align_corners)
+        # Places far away, or not numbers, are outside: whole numbers can be told of these.
+        far = const(1 << 30, dtype)
+        bounded: PrimExpr = te.min(te.max(place, -far), far)
+        return bounded
+
+    return te.compute(grid.shape[:-1], element, name="grid_position")
+
+
+def _reflected(place: PrimExpr, n: PrimExpr, dtype: str, align_corners: bool) -> PrimExpr:
+    """Return a place mirrored at the centres of the outer elements, or at their outer sides."""
+    length = cast(dtype, n)
+    low = const(0 if align_corners else -0.5, dtype)
+    span = length - const(1, dtype) if align_corners else length
+    away = te.abs(place - low)
+    safe = te.max(span, const(1e-6, dtype))
+    times = te.floor(away / safe)
+    rest = away - times * safe
+    is_even = times - const(2, dtype) * te.floor(times * const(0.5, dtype)) < const(0.5, dtype)
+    inside = te.Select(is_even, rest, safe - rest) + low
+    clamped: PrimExpr = te.min(te.max(inside, const(0, dtype)), length - const(1, dtype))
+    return clamped
+
+
+def _whole(place: PrimExpr) -> PrimExpr:
+    return cast("int64", place)
+
+
+def _clamped(place: PrimExpr, n: PrimExpr) -> PrimExpr:
+    inside: PrimExpr = te.min(te.max(place, const(0, "int64")), cast("int64", n) - 1)
+    return inside
+
+
+def _cubic_weight(rest: PrimExpr, offset: int) -> PrimExpr:
+    """Return the weight of the element `offset` away from the whole part (Keys, 1981)."""
+    a = _CUBIC_ALPHA
+
+    def c(value: float) -> PrimExpr:
+        return const(value, rest.dtype)
+
+    d: PrimExpr = te.abs(rest - c(offset))
+    if offset in (0, 1):
+        return (c(a + 2) * d - c(a + 3)) * d * d + c(1)
+    return ((c(a) * d - c(5 * a)) * d + c(8 * a)) * d - c(4 * a)
+
+
+@operator("image.affine_grid")
+def affine_grid(theta: Tensor, size: Sequence[PrimExpr], align_corners: bool = False) -> Tensor:
+    """Return the grid `[n, h, w, 2]` of places that `theta[n, 2, 3]` maps an image `size` to.
+
+    `size` is `(h, w)`, or `(d, h, w)` with `theta[n, 3, 4]`; places are as in `grid_sample`.
+    """
+    check_floats("theta", theta)
+    rank = len(size)
+    if rank not in (2, 3) or theta.ndim != 3:
+        raise IRValueError(
+            f"size must be 2 or 3 numbers and theta of rank 3, got {rank} and rank {theta.ndim}"
+        )
+    check_equal(theta.shape[1], "the rows of theta", as_expr(rank), "the number of axes")
+    check_equal(theta.shape[2], "the columns of theta", as_expr(rank + 1), "the axes and one")
+    dtype = sum_dtype(theta.dtype)
+
+    def base(i: PrimExpr, n: PrimExpr) -> PrimExpr:
+        one, two = const(1, dtype), const(2, dtype)
+        x, length = cast(dtype, i), cast(dtype, n)
+        if not align_corners:
+            return div(two * x + one, length) - one
+        safe = te.max(length - one, one)
+        place: PrimExpr = te.Select(length > one, div(two * x, safe) - one, const(0, dtype))
+        return place
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        n, *at, k = indices
+        places = [base(i, as_expr(extent)) for i, extent in zip(at, size, strict=True)][::-1]
+        terms = [
+            cast(dtype, theta[n, k, const(j, k.dtype)]) * place for j, place in enumerate(places)
+        ]
+        return reduce(add, [*terms, cast(dtype, theta[n, k, const(rank, k.dtype)])])
+
+    shape = [theta.shape[0], *size, const(rank, theta.shape[0].dtype)]
+    return rounded(te.compute(shape, element, name="affine_grid"), theta.dtype)

@@ -1,0 +1,266 @@
+"""Resizing of images, and of any axes of a tensor, one axis after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import reduce
+from math import floor
+from typing import Literal
+
+from tensorir import te
+from tensorir.errors import IRValueError
+from tensorir.nodes.dtype import FLOAT32, DataType
+from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.ops import add, as_expr, cast, const, div, floordiv
+from tensorir.relax.declaration import operator
+from tensorir.te.tensor import Tensor
+from tensorir.topi.accumulation import sum_dtype
+from tensorir.topi.extents import axis_of
+from tensorir.topi.image.coordinates import Coordinates, Rounding, Transformation
+from tensorir.topi.nn.spatial import SPATIAL, Layout
+
+
+@operator("image.resize")
+def resize(
+    data: Tensor,
+    size: Sequence[PrimExpr],
+    axes: Sequence[int],
+    roi: Sequence[float] | None = None,
+    scales: Sequence[float] | None = None,
+    method: Literal["nearest_neighbor", "linear", "cubic"] = "linear",
+    coordinate_transformation_mode: Transformation = "half_pixel",
+    rounding_method: Rounding = "round",
+    cubic_alpha: float = -0.75,
+    exclude_outside: bool = False,
+    extrapolation_value: float = 0.0,
+    antialias: bool = False,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return `data` with some of its axes resized to `size`.
+
+    Coordinates are as in ONNX: `scales` are the ratios of lengths where they are not exactly those
+    of the sizes, and `roi` has the starts of the axes, then their ends, for `tf_crop_and_resize`,
+    which gives `extrapolation_value` outside. Elements beyond an end are those at the end, or have
+    no weight if `exclude_outside`. With `antialias` elements are weighted over a wider range where
+    an axis gets shorter.
+    """
+    places = [axis_of(axis, data.ndim) for axis in axes]
+    for name, values in (("size", size), ("scales", scales)):
+        if values is not None and len(values) != len(places):
+            raise IRValueError(f"{name} must have {len(places)} numbers, got {len(values)}")
+    if roi is not None and len(roi) != 2 * len(places):
+        raise IRValueError(f"roi must have {2 * len(places)} numbers, got {len(roi)}")
+    coordinates = {
+        axis: Coordinates.of(
+            coordinate_transformation_mode,
+            data.shape[axis],
+            as_expr(size[k]),
+            None if scales is None else scales[k],
+            None if roi is None else (roi[k], roi[k + len(places)]),
+        )
+        for k, axis in enumerate(places)
+    }
+    counts = {axis: as_expr(n) for axis, n in zip(places, size, strict=True)}
+    result = DataType(out_dtype) if out_dtype else data.dtype
+    if method == "nearest_neighbor":
+        resized = _nearest(data, coordinates, counts, rounding_method or "round", result)
+    else:
+        wide = sum_dtype(data.dtype) if data.dtype.is_floating else FLOAT32
+        resized = data
+        for axis, at in coordinates.items():
+            if at.is_identity:
+                continue
+            filtered = _Filtered(resized, axis, at, counts[axis], wide)
+            if method == "linear" and not antialias and not exclude_outside:
+                resized = filtered.interpolated()
+            else:
+                alpha = cubic_alpha if method == "cubic" else None
+                resized = filtered.weighted(alpha, antialias, exclude_outside)
+        resized = _converted(resized, result)
+    if coordinate_transformation_mode == "tf_crop_and_resize":
+        resized = _extrapolated(resized, coordinates, extrapolation_value)
+    return resized
+
+
+def _declare(rank: int) -> Callable[..., Tensor]:
+    letters = SPATIAL[rank]
+
+    def function(
+        data: Tensor,
+        size: Sequence[PrimExpr],
+        roi: Sequence[float] | None = None,
+        layout: str = f"NC{letters}",
+        method: Literal["nearest_neighbor", "linear", "cubic"] = "linear",
+        coordinate_transformation_mode: Transformation = "half_pixel",
+        rounding_method: Rounding = "round",
+        cubic_alpha: float = -0.75,
+        cubic_exclude: bool = False,
+        extrapolation_value: float = 0.0,
+        out_dtype: str | None = None,
+        scales: Sequence[float] | None = None,
+        antialias: bool = False,
+    ) -> Tensor:
+        places = Layout(layout, f"NC{letters}", "layout")
+        places.sizes(data, "data")
+        sizes = list(size) * (rank if len(size) == 1 else 1)
+        axes = [places.text.index(letter) for letter in letters]
+        return resize(
+            data, sizes, axes, roi, scales, method, coordinate_transformation_mode,
+            rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, antialias, out_dtype,
+        )  # fmt: skip
+
+    function.__name__ = f"resize{rank}d"
+    function.__doc__ = f"Return `data` with its spatial axes {letters} resized; see `image.resize`."
+    return operator(f"image.resize{rank}d")(function)
+
+
+resize1d, resize2d, resize3d = (_declare(rank) for rank in SPATIAL)
+
+
+def _clamped(place: PrimExpr, size: PrimExpr) -> PrimExpr:
+    inside: PrimExpr = te.min(te.max(place, const(0, place.dtype)), size - 1)
+    return inside
+
+
+def _nearest(
+    data: Tensor,
+    coordinates: Mapping[int, Coordinates],
+    counts: Mapping[int, PrimExpr],
+    rounding: str,
+    dtype: DataType,
+) -> Tensor:
+    shape = [counts.get(axis, n) for axis, n in enumerate(data.shape)]
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        at = list(indices)
+        for axis, place in coordinates.items():
+            if not place.is_identity:
+                at[axis] = _clamped(place.rounded(indices[axis], rounding), place.size)
+        return cast(dtype, data[tuple(at)])
+
+    return te.compute(shape, element, name="resize")
+
+
+def _converted(x: Tensor, dtype: DataType) -> Tensor:
+    """Return numbers as those of a dtype; integers are rounded to."""
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        value = x[indices]
+        nearest = te.round(value) if dtype.is_integral and value.dtype.is_floating else value
+        return cast(dtype, nearest)
+
+    return x if x.dtype is dtype else te.compute(x.shape, element, name="T_cast")
+
+
+def _extrapolated(x: Tensor, coordinates: Mapping[int, Coordinates], value: float) -> Tensor:
+    """Return `x` with a value where an element is outside of the original."""
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        outside = []
+        for axis, at in coordinates.items():
+            number = at.numerator(indices[axis])
+            outside += [number < 0, number > (at.size - 1) * at.divisor]
+        chosen: PrimExpr = te.Select(te.any(*outside), const(value, x.dtype), x[indices])
+        return chosen
+
+    return te.compute(x.shape, element, name="resize_extrapolate")
+
+
+class _Filtered:
+    """A tensor resized along one axis, by weighted sums of neighbours."""
+
+    def __init__(
+        self, x: Tensor, axis: int, at: Coordinates, count: PrimExpr, dtype: DataType
+    ) -> None:
+        self.x, self.axis, self.at, self.count, self.dtype = x, axis, at, count, dtype
+        self.shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
+
+    def _load(self, indices: Sequence[PrimExpr], place: PrimExpr) -> PrimExpr:
+        inside = _clamped(place, self.at.size)
+        at = (*indices[: self.axis], inside, *indices[self.axis + 1 :])
+        return cast(self.dtype, self.x[at])
+
+    def _fraction(self, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        """Return the whole part of a place, and the rest, from 0 to 1."""
+        number = self.at.numerator(x)
+        whole = floordiv(number, self.at.divisor)
+        rest = number - whole * self.at.divisor
+        return whole, div(cast(self.dtype, rest), cast(self.dtype, self.at.divisor))
+
+    def interpolated(self) -> Tensor:
+        """Return linear interpolations between two neighbours."""
+
+        def element(*indices: PrimExpr) -> PrimExpr:
+            whole, rest = self._fraction(indices[self.axis])
+            before, behind = self._load(indices, whole), self._load(indices, whole + 1)
+            return before * (const(1, self.dtype) - rest) + behind * rest
+
+        return te.compute(self.shape, element, name="resize_linear")
+
+    def weighted(self, alpha: float | None, antialias: bool, exclude_outside: bool) -> Tensor:
+        """Return sums with weights from a table: cubic ones with `alpha`, else linear ones."""
+        support = 1 if alpha is None else 2
+        scale = 1.0
+        first = 1 - support
+        if antialias:
+            if not isinstance(self.at.scale, Fraction):
+                raise IRValueError(
+                    f"antialias needs known sizes, got {self.at.size} and {self.count}"
+                )
+            scale = float(min(self.at.scale, Fraction(1)))
+            first = floor(-support / min(self.at.scale, Fraction(1))) + 1
+        taps = 2 - 2 * first
+        dtype = self.dtype
+
+        def raw(x: PrimExpr, t: PrimExpr) -> PrimExpr:
+            whole, rest = self._fraction(x)
+            offset = t + first
+            distance = te.abs(cast(dtype, offset) - rest) * const(scale, dtype)
+            weight = _linear(distance) if alpha is None else _cubic(distance, alpha)
+            if not exclude_outside:
+                return weight
+            inside = te.all(whole + offset >= 0, whole + offset < self.at.size)
+            chosen: PrimExpr = te.Select(inside, weight, const(0, dtype))
+            return chosen
+
+        extents = [self.count, const(taps, self.count.dtype)]
+        weights = te.compute(extents, raw, name="resize_weights")
+        if antialias or exclude_outside:
+            k = te.reduce_axis((0, extents[1]), "k")
+            total = te.compute(
+                [self.count], lambda x: te.sum(weights[x, k.var], axis=k), name="resize_total"
+            )
+            table = weights
+            weights = te.compute(extents, lambda x, t: table[x, t] / total[x], name="resize_share")
+        t = te.reduce_axis((0, extents[1]), "t")
+
+        def element(*indices: PrimExpr) -> PrimExpr:
+            x = indices[self.axis]
+            whole = floordiv(self.at.numerator(x), self.at.divisor)
+            value = self._load(indices, whole + t.var + first)
+            return te.sum(weights[x, t.var] * value, axis=t)
+
+        return te.compute(self.shape, element, name="resize_filter")
+
+
+def _linear(distance: PrimExpr) -> PrimExpr:
+    weight: PrimExpr = te.max(const(1, distance.dtype) - distance, const(0, distance.dtype))
+    return weight
+
+
+def _cubic(distance: PrimExpr, a: float) -> PrimExpr:
+    """Return the weight of an element at a distance (Keys, 1981)."""
+    near = _polynomial(distance, [a + 2, -(a + 3), 0.0, 1.0])
+    far = _polynomial(distance, [a, -5 * a, 8 * a, -4 * a])
+    zero = const(0, distance.dtype)
+    weight: PrimExpr = te.Select(distance <= 1, near, te.Select(distance < 2, far, zero))
+    return weight
+
+
+def _polynomial(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
+    return reduce(
+        lambda value, c: add(value * x, const(c, x.dtype)),
+        coefficients[1:],
+        const(coefficients[0], x.dtype),
+    )

@@ -1,0 +1,126 @@
+"""Tensors put together along an axis, and taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from tensorir import te
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import const
+from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes
+from tensorir.te.tensor import Tensor
+from tensorir.topi.broadcast import same_dtype, shape_text
+from tensorir.topi.extents import axis_of, is_number, of_sizes
+from tensorir.topi.reshaping import expand_dims
+
+
+@operator("concat", dimension_order=axes("axis"))
+def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Return tensors one behind the other along an axis; all else of their shapes is equal."""
+    if not tensors:
+        raise IRValueError("there is no tensor to put together")
+    same_dtype(*tensors)
+    first = tensors[0]
+    k = axis_of(axis, first.ndim)
+    analyzer = of_sizes(*(t.shape for t in tensors))
+    for other in tensors[1:]:
+        equal = other.ndim == first.ndim and all(
+            n == k or analyzer.can_prove_equal(a, b)
+            for n, (a, b) in enumerate(zip(first.shape, other.shape, strict=False))
+        )
+        if not equal:
+            raise IRValueError(
+                f"shapes {shape_text(first.shape)} and {shape_text(other.shape)} differ outside of "
+                f"axis {k}"
+            )
+    begins: list[PrimExpr] = [const(0, INT64)]
+    for tensor in tensors:
+        begins.append(analyzer.simplify(begins[-1] + tensor.shape[k]))
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        value: PrimExpr | None = None
+        for tensor, begin in zip(tensors, begins[:-1], strict=True):
+            if is_number(tensor.shape[k], 0) and len(tensors) > 1:
+                continue
+            own = tensor[(*i[:k], i[k] - begin, *i[k + 1 :])]
+            value = own if value is None else te.if_then_else(i[k] >= begin, own, value)
+        return tensors[0][i] if value is None else value
+
+    return te.compute(
+        [*first.shape[:k], begins[-1], *first.shape[k + 1 :]], element, name="T_concat"
+    )
+
+
+@operator("stack")
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Return tensors of one shape along a new axis."""
+    if not tensors:
+        raise IRValueError("there is no tensor to stack")
+    k = axis_of(axis, tensors[0].ndim + 1)
+    return concat([expand_dims(t, k) for t in tensors], k)
+
+
+@operator("split", dimension_order=axes("axis"))
+def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """Return parts along an axis: as many of equal length, or those between indices.
+
+    Where the length is no multiple of the number of parts, the last ones are shorter.
+    """
+    k = axis_of(axis, x.ndim)
+    extent = x.shape[k]
+    analyzer = of_sizes(x.shape)
+    cuts: list[PrimExpr]
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1:
+            raise IRValueError(f"{indices_or_sections} parts are too few")
+        length = te.ceildiv(extent, indices_or_sections)
+        cuts = [te.min(length * part, extent) for part in range(indices_or_sections)]
+    else:
+        for before, index in zip((0, *indices_or_sections), indices_or_sections, strict=False):
+            if index < before:
+                raise IRValueError(f"indices {indices_or_sections} do not ascend from 0")
+        cuts = [const(0, INT64), *(te.min(const(c, INT64), extent) for c in indices_or_sections)]
+    begins = [analyzer.simplify(cut) for cut in (*cuts, extent)]
+    return [
+        part_of(x, k, begin, analyzer.simplify(end - begin), f"T_split_{n}" if n else "T_split")
+        for n, (begin, end) in enumerate(pairwise(begins))
+    ]
+
+
+def part_of(x: Tensor, axis: int, begin: PrimExpr, length: PrimExpr, name: str) -> Tensor:
+    """Return `length` elements of an axis from `begin` on."""
+    return te.compute(
+        [*x.shape[:axis], length, *x.shape[axis + 1 :]],
+        lambda *i: x[(*i[:axis], i[axis] + begin, *i[axis + 1 :])],
+        name=name,
+    )
+
+
+@operator("meshgrid")
+def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> list[Tensor]:
+    """Return the coordinates of a grid: tensor k along axis k, stretched along the others.
+
+    With `indexing="xy"` the first two axes change places.
+    """
+    if indexing not in ("ij", "xy"):
+        raise IRValueError(f'indexing is "ij" or "xy", got {indexing!r}')
+    for tensor in tensors:
+        if tensor.ndim > 1:
+            raise IRTypeError(f"a grid is made of vectors, got {shape_text(tensor.shape)}")
+    lengths = [t.shape[0] if t.ndim else IntImm(INT64, 1) for t in tensors]
+    order = list(range(len(tensors)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = [1, 0]
+    shape = [lengths[n] for n in order]
+    return [
+        te.compute(shape, _along(tensor, order.index(n)), name="T_meshgrid")
+        for n, tensor in enumerate(tensors)
+    ]
+
+
+def _along(tensor: Tensor, axis: int) -> Callable[..., PrimExpr]:
+    return lambda *i: tensor[i[axis]] if tensor.ndim else tensor()

@@ -1,0 +1,80 @@
+"""Elements around a tensor: a constant, or those inside, mirrored, repeated or in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from tensorir import te
+from tensorir.errors import IRValueError
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import const, floormod
+from tensorir.relax.declaration import operator
+from tensorir.te.tensor import Tensor
+from tensorir.topi.extents import simplified
+from tensorir.topi.nn.spatial import padded
+
+
+@operator("nn.pad")
+def pad(
+    data: Tensor,
+    pad_width: Sequence[int],
+    pad_mode: Literal["constant", "reflect", "symmetric", "edge", "replicate", "wrap", "circular"]
+    | None = "constant",
+    pad_value: int | float | bool | None = 0,
+) -> Tensor:
+    """Return `data` with elements around it: `pad_width` is `[before0, behind0, before1, ...]`.
+
+    They are `pad_value`, or as in `numpy.pad`: mirrored at the first and last element (`reflect`)
+    or at their outer sides (`symmetric`), these repeated (`edge`, `replicate`), or those of the
+    other end (`wrap`, `circular`). A negative width cuts elements off.
+    """
+    widths = tuple(pad_width)
+    if len(widths) != 2 * data.ndim:
+        raise IRValueError(
+            f"pad_width must be {2 * data.ndim} numbers for {data.ndim} dimensions, got {widths}"
+        )
+    sides = list(zip(widths[::2], widths[1::2], strict=True))
+    if pad_mode in ("constant", None):
+        value = const(pad_value or 0, data.dtype)
+        return padded(data, dict(enumerate(sides)), value, "PadInput")
+    shape = [
+        simplified(n + (before + behind))
+        for n, (before, behind) in zip(data.shape, sides, strict=True)
+    ]
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        places = [
+            _inside(pad_mode, i - before, n, before, behind)
+            if max(before, behind) > 0
+            else i - before
+            for i, n, (before, behind) in zip(indices, data.shape, sides, strict=True)
+        ]
+        return data[tuple(places)]
+
+    return te.compute(shape, element, name="MirrorPadInput")
+
+
+def _inside(mode: str, place: PrimExpr, n: PrimExpr, before: int, behind: int) -> PrimExpr:
+    """Return which element of an axis of `n` stands at a place before, on or behind it."""
+    zero, last = const(0, n.dtype), n - 1
+    if isinstance(n, IntImm) and n.value == 0:
+        raise IRValueError(f"an axis without elements has none to pad with; pad_mode {mode!r}")
+    if mode in ("edge", "replicate"):
+        clamped: PrimExpr = te.min(te.max(place, zero), last)
+        return clamped
+    if mode in ("wrap", "circular"):
+        return floormod(place, n)
+    shift = 0 if mode == "reflect" else 1
+    if isinstance(n, IntImm) and n.value == 1 and mode == "reflect":
+        return zero
+    if not isinstance(n, IntImm) or max(before, behind) >= n.value + shift:
+        period = n * 2 - (0 if shift else 2)
+        place = floormod(place, te.max(period, const(1, n.dtype)))
+        before = 0
+        return te.min(place, period - shift - place)
+    if before > 0:
+        place = te.max(place, -place - shift)
+    if behind > 0:
+        place = te.min(place, last * 2 + shift - place)
+    return place

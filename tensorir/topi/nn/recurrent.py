@@ -1,0 +1,374 @@
+"""Recurrent layers from the projected inputs on: one loop over time a sequence.
+
+What a layer does with its input at a time is one matrix product for all times, which the caller
+makes (`projected`); what it does with its state is here, in one kernel, whatever the number of
+times. Sequences of a batch run side by side.
+
+The recurrence of a gate `g` is `h @ recurrence[:, g]`; gates lie one after the other in the last
+dimension, in the order of ONNX: `i o f c` of the LSTM (Hochreiter and Schmidhuber, 1997; Gers and
+Schmidhuber, 2000, for the peepholes), `z r h` of the GRU (Cho et al., 2014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from tensorir import te
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import LT, IntImm, PrimExpr, Var
+from tensorir.nodes.ops import cast, compare, const
+from tensorir.nodes.stmt import BufferStore, For, ForKind, IfThenElse, Stmt, sequence
+from tensorir.relax.declaration import operator
+from tensorir.te.tensor import Tensor
+
+Activation: TypeAlias = Callable[[PrimExpr], PrimExpr]
+
+DEFAULTS: Final = {
+    "affine": (1.0, 0.0),
+    "leakyrelu": (0.01, 0.0),
+    "thresholdedrelu": (1.0, 0.0),
+    "scaledtanh": (1.0, 1.0),
+    "hardsigmoid": (0.2, 0.5),
+    "elu": (1.0, 0.0),
+}
+"""The constants of activations that have some, unless others are given."""
+
+
+def activation(name: str, alpha: float | None, beta: float | None, dtype: DataType) -> Activation:
+    """Return an activation by its name in ONNX, case aside; IRValueError for an unknown one."""
+    kind = name.lower()
+    defaults = DEFAULTS.get(kind, (0.0, 0.0))
+    a = const(defaults[0] if alpha is None else alpha, dtype)
+    b = const(defaults[1] if beta is None else beta, dtype)
+    zero, one = const(0.0, dtype), const(1.0, dtype)
+    table: dict[str, Activation] = {
+        "sigmoid": te.sigmoid,
+        "tanh": te.tanh,
+        "relu": lambda x: te.max(x, zero),
+        "affine": lambda x: a * x + b,
+        "leakyrelu": lambda x: te.if_then_else(compare(LT, x, zero), a * x, x),
+        "thresholdedrelu": lambda x: te.if_then_else(compare(LT, x, a), zero, x),
+        "scaledtanh": lambda x: a * te.tanh(b * x),
+        "hardsigmoid": lambda x: te.max(zero, te.min(one, a * x + b)),
+        "elu": lambda x: te.if_then_else(compare(LT, x, zero), a * (te.exp(x) - one), x),
+        "softsign": lambda x: x / (one + te.abs(x)),
+        "softplus": lambda x: te.log1p(te.exp(x)),
+    }
+    if kind not in table:
+        raise IRValueError(f"there is no activation {name}; there are {', '.join(table)}")
+    return table[kind]
+
+
+@dataclass(frozen=True)
+class _Gates:
+    """The activations of a layer, on inputs that are clipped first."""
+
+    functions: tuple[Activation, ...]
+    clip: float | None
+    dtype: DataType
+
+    @staticmethod
+    def of(
+        names: Sequence[str],
+        count: int,
+        alpha: Sequence[float],
+        beta: Sequence[float],
+        clip: float | None,
+        dtype: DataType,
+    ) -> _Gates:
+        """Return the activations; constants are given in order to those that have such."""
+        if len(names) != count:
+            raise IRValueError(f"there are {count} activations, got {len(names)}: {list(names)}")
+        functions, alphas, betas = [], list(alpha), list(beta)
+        for name in names:
+            has_alpha = name.lower() in DEFAULTS
+            has_beta = name.lower() in ("affine", "scaledtanh", "hardsigmoid")
+            own_alpha = alphas.pop(0) if has_alpha and alphas else None
+            own_beta = betas.pop(0) if has_beta and betas else None
+            functions.append(activation(name, own_alpha, own_beta, dtype))
+        return _Gates(tuple(functions), clip, dtype)
+
+    def __call__(self, which: int, x: PrimExpr) -> PrimExpr:
+        if self.clip is not None:
+            limit = const(self.clip, self.dtype)
+            x = te.max(te.min(x, limit), const(-self.clip, self.dtype))
+        return self.functions[which](x)
+
+
+# ---------------------------------------------------------------------------------------- the loops
+
+
+def _loop(
+    name: str, extent: PrimExpr, body: Callable[[Var], Stmt], kind: ForKind = ForKind.SERIAL
+) -> Stmt:
+    var = Var(name, INT64)
+    return For(var, const(0, INT64), cast(INT64, extent), kind, body(var))
+
+
+def _store(buffer: Buffer, indices: Sequence[PrimExpr], value: PrimExpr) -> Stmt:
+    return BufferStore(buffer, value, indices)
+
+
+@dataclass(frozen=True)
+class _Time:
+    """A step of one sequence: buffers, the position in the batch, the time."""
+
+    x: Buffer
+    recurrence: Buffer
+    states: Sequence[Buffer]
+    scratch: Sequence[Buffer]
+    extra: Sequence[Buffer]
+    size: PrimExpr
+    b: PrimExpr
+    t: PrimExpr
+
+    def gate(self, which: int, j: PrimExpr) -> PrimExpr:
+        """Return the index of a unit of a gate."""
+        return j + which * self.size
+
+    def product(self, out: Buffer, state: Buffer, first: int, gates: int) -> Stmt:
+        """Add `state @ recurrence` to some gates of `out`; weights are read row by row."""
+        b, columns = self.b, gates * self.size
+
+        def element(k: Var, g: Var) -> Stmt:
+            column = g + first * self.size
+            value = out[b, column] + state[b, k] * self.recurrence[k, column]
+            return _store(out, [b, column], value)
+
+        return _loop("k", self.size, lambda k: _loop("g", columns, lambda g: element(k, g)))
+
+    def fill(self, out: Buffer, columns: PrimExpr, value: Callable[[Var], PrimExpr]) -> Stmt:
+        """Set the row of the batch of `out`."""
+        return _loop("j", columns, lambda j: _store(out, [self.b, j], value(j)))
+
+
+def _recurrence(
+    name: str,
+    projected: Tensor,
+    recurrence: Tensor,
+    states: Sequence[Tensor],
+    lengths: Tensor | None,
+    extra: Sequence[Tensor | None],
+    reverse: bool,
+    scratch: Sequence[int],
+    step: Callable[[_Time], Sequence[Stmt]],
+) -> list[Tensor]:
+    """Return the outputs of all times, then the last states.
+
+    `scratch` are numbers of gates for which there are rows to work in; `step` updates the states.
+    """
+    length, batch, _ = projected.shape
+    size = recurrence.shape[0]
+    dtype = projected.dtype
+    given = [tensor for tensor in extra if tensor is not None]
+    optional = [] if lengths is None else [lengths]
+    count = len(states)
+
+    def written(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        x, weights, *rest = ins
+        initial, others = rest[:count], rest[count : count + len(given)]
+        y, own, rows = outs[0], outs[1 : 1 + count], outs[1 + count :]
+
+        def at(b: Var, t: Var, steps: PrimExpr) -> Stmt:
+            time = _Time(x, weights, own, rows, others, size, b, steps - 1 - t if reverse else t)
+            out = _loop("j", size, lambda j: _store(y, [time.t, b, j], own[0][b, j]))
+            return sequence([*step(time), out])
+
+        def sequence_of(b: Var) -> Stmt:
+            begin = [
+                _loop("j", size, lambda j, s=s, i=i: _store(s, [b, j], i[b, j]))  # type: ignore[misc]
+                for s, i in zip(own, initial, strict=True)
+            ]
+            if lengths is None:
+                return sequence([*begin, _loop("t", length, lambda t: at(b, t, length))])
+            steps = cast(INT64, rest[-1][b])
+            zero = const(0.0, dtype)
+
+            def guarded(t: Var) -> Stmt:
+                empty = _loop("j", size, lambda j: _store(y, [t, b, j], zero))
+                return IfThenElse(compare(LT, t, steps), at(b, t, steps), empty)
+
+            return sequence([*begin, _loop("t", length, guarded)])
+
+        alone = isinstance(batch, IntImm) and batch.value == 1
+        return _loop("b", batch, sequence_of, ForKind.SERIAL if alone else ForKind.PARALLEL)
+
+    shapes = [[length, batch, size], *([batch, size] for _ in states)]
+    shapes += [[batch, gates * size] for gates in scratch]
+    inputs = [projected, recurrence, *states, *given, *optional]
+    outputs = te.extern(shapes, inputs, written, name=name, dtype=[dtype] * len(shapes))
+    assert isinstance(outputs, tuple)
+    return list(outputs[: 1 + count])
+
+
+def _check(projected: Tensor, recurrence: Tensor, gates: int, lengths: Tensor | None) -> None:
+    if projected.ndim != 3 or recurrence.ndim != 2:
+        raise IRValueError(
+            "the projected input is (time, batch, gates * units), the recurrence (units, gates * "
+            f"units), got tensors of {projected.ndim} and {recurrence.ndim} dimension(s)"
+        )
+    sizes = [t.shape[-1].value for t in (projected, recurrence) if isinstance(t.shape[-1], IntImm)]
+    units = recurrence.shape[0]
+    if isinstance(units, IntImm) and any(n != gates * units.value for n in sizes):
+        raise IRValueError(
+            f"{gates} gates of {units.value} units take {gates * units.value} columns, got {sizes}"
+        )
+    if not projected.dtype.is_floating or recurrence.dtype != projected.dtype:
+        raise IRTypeError(
+            f"the input and the weights must be of one floating-point dtype, got {projected.dtype} "
+            f"and {recurrence.dtype}"
+        )
+    if lengths is not None and not lengths.dtype.is_int:
+        raise IRTypeError(f"sequence_lens must be integers, got {lengths.dtype}")
+
+
+# ------------------------------------------------------------------------------------------ layers
+
+
+@operator("nn.lstm_steps")
+def lstm_steps(
+    projected: Tensor,
+    recurrence: Tensor,
+    initial_h: Tensor,
+    initial_c: Tensor,
+    sequence_lens: Tensor | None = None,
+    peepholes: Tensor | None = None,
+    *,
+    reverse: bool = False,
+    activations: Sequence[str] = ("Sigmoid", "Tanh", "Tanh"),
+    activation_alpha: Sequence[float] = (),
+    activation_beta: Sequence[float] = (),
+    clip: float | None = None,
+    input_forget: bool = False,
+) -> list[Tensor]:
+    """Return all outputs, the last output and the last cell of an LSTM, input projected."""
+    _check(projected, recurrence, 4, sequence_lens)
+    dtype = projected.dtype
+    act = _Gates.of(activations, 3, activation_alpha, activation_beta, clip, dtype)
+
+    def step(now: _Time) -> list[Stmt]:
+        h, c = now.states
+        (sums,) = now.scratch
+        b = now.b
+        peephole = now.extra[0] if now.extra else None
+
+        def update(j: Var) -> Stmt:
+            i, o, f, g = (sums[b, now.gate(which, j)] for which in range(4))
+            old = c[b, j]
+            if peephole is not None:
+                i = i + peephole[j] * old
+                f = f + peephole[now.gate(2, j)] * old
+            passed = act(0, i)
+            kept = const(1.0, dtype) - passed if input_forget else act(0, f)
+            store = _store(c, [b, j], kept * old + passed * act(1, g))
+            if peephole is not None:
+                o = o + peephole[now.gate(1, j)] * c[b, j]
+            return sequence([store, _store(h, [b, j], act(0, o) * act(2, c[b, j]))])
+
+        return [
+            now.fill(sums, 4 * now.size, lambda j: now.x[now.t, b, j]),
+            now.product(sums, h, 0, 4),
+            _loop("j", now.size, update),
+        ]
+
+    states = [initial_h, initial_c]
+    return _recurrence(
+        "lstm", projected, recurrence, states, sequence_lens, [peepholes], reverse, [4], step
+    )
+
+
+@operator("nn.gru_steps")
+def gru_steps(
+    projected: Tensor,
+    recurrence: Tensor,
+    initial_h: Tensor,
+    recurrent_bias: Tensor | None = None,
+    sequence_lens: Tensor | None = None,
+    *,
+    reverse: bool = False,
+    activations: Sequence[str] = ("Sigmoid", "Tanh"),
+    activation_alpha: Sequence[float] = (),
+    activation_beta: Sequence[float] = (),
+    clip: float | None = None,
+    linear_before_reset: bool = False,
+) -> list[Tensor]:
+    """Return all outputs and the last one of a GRU, input projected.
+
+    `recurrent_bias` is that of the last gate, which the reset gate scales if
+    `linear_before_reset`.
+    """
+    _check(projected, recurrence, 3, sequence_lens)
+    dtype = projected.dtype
+    act = _Gates.of(activations, 2, activation_alpha, activation_beta, clip, dtype)
+
+    def step(now: _Time) -> list[Stmt]:
+        (h,) = now.states
+        sums, reset = now.scratch
+        b, size, zero = now.b, now.size, const(0.0, dtype)
+        bias = now.extra[0] if now.extra else None
+
+        def gate(which: int, j: PrimExpr) -> PrimExpr:
+            at = now.gate(which, j)
+            return now.x[now.t, b, at] + sums[b, at]
+
+        def update(j: Var) -> Stmt:
+            inner = sums[b, now.gate(2, j)]
+            if bias is not None:
+                inner = inner + bias[j]
+            if linear_before_reset:
+                inner = act(0, gate(1, j)) * inner
+            new = act(1, now.x[now.t, b, now.gate(2, j)] + inner)
+            z = act(0, gate(0, j))
+            return _store(h, [b, j], (const(1.0, dtype) - z) * new + z * h[b, j])
+
+        begin = now.fill(sums, 3 * size, lambda j: zero)
+        if linear_before_reset:
+            return [begin, now.product(sums, h, 0, 3), _loop("j", size, update)]
+        return [
+            begin,
+            now.product(sums, h, 0, 2),
+            now.fill(reset, size, lambda j: act(0, gate(1, j)) * h[b, j]),
+            now.product(sums, reset, 2, 1),
+            _loop("j", size, update),
+        ]
+
+    extra = [recurrent_bias]
+    return _recurrence(
+        "gru", projected, recurrence, [initial_h], sequence_lens, extra, reverse, [3, 1], step
+    )
+
+
+@operator("nn.rnn_steps")
+def rnn_steps(
+    projected: Tensor,
+    recurrence: Tensor,
+    initial_h: Tensor,
+    sequence_lens: Tensor | None = None,
+    *,
+    reverse: bool = False,
+    activations: Sequence[str] = ("Tanh",),
+    activation_alpha: Sequence[float] = (),
+    activation_beta: Sequence[float] = (),
+    clip: float | None = None,
+) -> list[Tensor]:
+    """Return all outputs and the last one of a layer of one gate, input projected."""
+    _check(projected, recurrence, 1, sequence_lens)
+    act = _Gates.of(activations, 1, activation_alpha, activation_beta, clip, projected.dtype)
+
+    def step(now: _Time) -> list[Stmt]:
+        (h,) = now.states
+        (sums,) = now.scratch
+        b, size = now.b, now.size
+        return [
+            now.fill(sums, size, lambda j: now.x[now.t, b, j]),
+            now.product(sums, h, 0, 1),
+            _loop("j", size, lambda j: _store(h, [b, j], act(0, sums[b, j]))),
+        ]
+
+    return _recurrence(
+        "rnn", projected, recurrence, [initial_h], sequence_lens, [], reverse, [1], step
+    )

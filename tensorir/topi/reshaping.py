@@ -1,0 +1,221 @@
+"""The same elements in row-major order, in another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tensorir import te
+from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.nodes.ops import const
+from tensorir.relax.declaration import operator
+from tensorir.relax.expr import GraphExpr, PrimValue, ShapeExpr, Tuple
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.te.tensor import Tensor
+from tensorir.topi.broadcast import shape_text
+from tensorir.topi.extents import axes_of, axis_of, in_order, is_number, of_sizes, product
+
+
+def _target(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Replace the 0 and -1 in the shape that a call of `reshape` gives as a list."""
+    shape, x = arguments.get("shape"), arguments.get("x")
+    if isinstance(shape, Tuple):
+        shape = shape.elements
+    if isinstance(shape, (int, PrimExpr, PrimValue)):
+        shape = [shape]
+    if not isinstance(shape, (list, tuple)) or not isinstance(x, GraphExpr):
+        return arguments
+    wanted = [_plain(extent) for extent in shape]
+    if 0 not in wanted and -1 not in wanted:
+        return arguments
+    info = x.struct_info
+    if not isinstance(info, TensorStructInfo) or info.shape is None:
+        raise IRTypeError(f"0 and -1 stand for sizes of x, which is {info}; match_cast states them")
+    return {**arguments, "shape": ShapeExpr(resolved_shape(info.shape, wanted))}
+
+
+def _plain(extent: Any) -> Any:
+    value = extent.value if isinstance(extent, PrimValue) else extent
+    return value.value if isinstance(value, IntImm) else value
+
+
+def resolved_shape(
+    source: Sequence[PrimExpr], wanted: Sequence[PrimExpr | int]
+) -> list[PrimExpr | int]:
+    """Return a shape in which 0 is the extent of the source there, and one -1 what is left.
+
+    Raises IRValueError where there is no such extent.
+    """
+    shape: list[PrimExpr | int] = []
+    for k, extent in enumerate(wanted):
+        if isinstance(extent, int) and extent == 0:
+            if k >= len(source):
+                raise IRValueError(
+                    f"dimension {k} of the new shape is 0, which copies that of x, but x has shape "
+                    f"{shape_text(source)}"
+                )
+            shape.append(source[k])
+        else:
+            shape.append(extent)
+    unknown = [k for k, n in enumerate(shape) if isinstance(n, int) and n == -1]
+    if len(unknown) > 1:
+        raise IRValueError("only one dimension of the new shape may be -1")
+    if unknown:
+        others = [const(n, INT64) if isinstance(n, int) else n for n in shape]
+        del others[unknown[0]]
+        shape[unknown[0]] = _left(source, others)
+    return shape
+
+
+def _left(source: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
+    """Return the number of elements of the source divided by the product of other extents."""
+    analyzer = of_sizes(source, others)
+    # An extent that stands on both sides need not be known to be positive.
+    rest = list(source)
+    divisors = []
+    for extent in others:
+        same = [k for k, n in enumerate(rest) if analyzer.can_prove_equal(n, extent)]
+        if same:
+            del rest[same[0]]
+        else:
+            divisors.append(extent)
+    total, divisor = product(rest), product(divisors)
+    if isinstance(divisor, IntImm) and divisor.value == 0:
+        raise IRValueError("-1 does not follow where another dimension of the new shape is 0")
+    if analyzer.can_prove(te.floormod(total, divisor) > 0):
+        raise IRValueError(
+            f"-1 has no value: {shape_text(source)} divided by {shape_text(others)} leaves a "
+            "remainder"
+        )
+    return analyzer.simplify(te.floordiv(total, divisor))
+
+
+@operator("reshape", prepare=_target)
+def reshape(x: Tensor, shape: Sequence[PrimExpr]) -> Tensor:
+    """Return the elements in row-major order in another shape.
+
+    In a list, a dimension of 0 is that of `x` there, and one of -1 what is left; a ShapeExpr is
+    taken as it is. Where the numbers of elements cannot be compared, that they are equal is the
+    caller's word.
+    """
+    return reshaped(x, shape, "T_reshape")
+
+
+@operator("flatten")
+def flatten(x: Tensor) -> Tensor:
+    """Return the elements in row-major order, in one dimension."""
+    return reshaped(x, [of_sizes(x.shape).simplify(product(x.shape))], "T_reshape")
+
+
+@operator("expand_dims")
+def expand_dims(x: Tensor, axis: int | Sequence[int]) -> Tensor:
+    """Return `x` with dimensions of 1 where the result has `axis`."""
+    count = 1 if isinstance(axis, int) else len(axis)
+    new = axes_of(axis, x.ndim + count)
+    extents = iter(x.shape)
+    shape = [const(1, INT64) if k in new else next(extents) for k in range(x.ndim + count)]
+    return te.compute(
+        shape, lambda *i: x[tuple(v for k, v in enumerate(i) if k not in new)], name="expand_dims"
+    )
+
+
+@operator("squeeze")
+def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Return `x` without the dimensions `axis`, which are 1; without all that are, for None."""
+    if axis is None:
+        gone: tuple[int, ...] = tuple(k for k, n in enumerate(x.shape) if is_number(n, 1))
+    else:
+        gone = axes_of(axis, x.ndim)
+    for k in gone:
+        if isinstance(x.shape[k], IntImm) and not is_number(x.shape[k], 1):
+            raise IRValueError(f"dimension {k} of {shape_text(x.shape)} is not 1")
+    shape = [n for k, n in enumerate(x.shape) if k not in gone]
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        own = iter(indices)
+        return x[tuple(const(0, INT64) if k in gone else next(own) for k in range(x.ndim))]
+
+    return te.compute(shape, element, name="T_squeeze")
+
+
+def reshaped(x: Tensor, shape: Sequence[PrimExpr], name: str) -> Tensor:
+    """Return the elements of a tensor in another shape; IRValueError if it has not as many."""
+    groups = list(_groups(x.shape, shape))
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        analyzer = Analyzer()
+        for index, extent in zip(indices, shape, strict=True):
+            if isinstance(index, Var) and not is_number(extent, 0):
+                analyzer.bind(index, Range(extent))
+        own: list[PrimExpr] = []
+        for group in groups:
+            source = x.shape[group.source]
+            position = in_order(indices[group.target], shape[group.target])
+            own += _coordinates(analyzer, position, source)
+        return x[tuple(own)]
+
+    return te.compute(shape, element, name=name)
+
+
+class _Group(NamedTuple):
+    """Neighbouring dimensions of source and target that have as many elements."""
+
+    source: slice
+    target: slice
+
+
+def _groups(source: Sequence[PrimExpr], target: Sequence[PrimExpr]) -> Iterator[_Group]:
+    """Yield the smallest groups of dimensions; the last ones may be equal by the caller's word."""
+    analyzer = of_sizes(source, target)
+    i = j = 0
+    while i < len(source) or j < len(target):
+        for length in range(1, len(source) - i + len(target) - j + 1):
+            ends = [(i + a, j + length - a) for a in range(length + 1)]
+            found = next(
+                (
+                    (a, b)
+                    for a, b in ends
+                    if a <= len(source)
+                    and b <= len(target)
+                    and analyzer.can_prove_equal(product(source[i:a]), product(target[j:b]))
+                ),
+                None,
+            )
+            if found is not None:
+                break
+        else:
+            found = len(source), len(target)
+            if analyzer.can_prove(product(source) != product(target)):
+                raise IRValueError(
+                    f"a tensor of shape {shape_text(source)} has another number of elements than "
+                    f"{shape_text(target)}"
+                )
+        yield _Group(slice(i, found[0]), slice(j, found[1]))
+        i, j = found
+
+
+def _coordinates(
+    analyzer: Analyzer, position: PrimExpr, shape: Sequence[PrimExpr]
+) -> list[PrimExpr]:
+    """Return the indices of the element at a position in row-major order."""
+    found: list[PrimExpr] = []
+    for k in reversed(range(len(shape))):
+        if is_number(shape[k], 1) or is_number(shape[k], 0):
+            found.append(const(0, INT64))
+        elif all(is_number(n, 1) for n in shape[:k]):
+            found.append(analyzer.simplify(position))
+        else:
+            found.append(analyzer.simplify(te.floormod(position, shape[k])))
+            position = te.floordiv(position, shape[k])
+    return found[::-1]
+
+
+@operator("unflatten")
+def unflatten(x: Tensor, axis: int, sizes: Sequence[PrimExpr]) -> Tensor:
+    """Return `x` with one dimension as several, whose product it is."""
+    k = axis_of(axis, x.ndim)
+    return reshaped(x, [*x.shape[:k], *sizes, *x.shape[k + 1 :]], "T_reshape")

@@ -1,0 +1,204 @@
+"""Operators that change the shape of tensors, take parts of them, and make new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorir import IRTypeError, IRValueError, parse, relax
+from tensorir.nodes.expr import Var
+from tensorir.relax import op
+from tests.operator_cases import Case, check
+
+X = np.arange(24, dtype="float32").reshape(2, 3, 4)
+M = np.arange(20, dtype="int32").reshape(4, 5)
+
+
+def test_reshape() -> None:
+    check(
+        [
+            Case(str(shape), lambda x, s=shape: op.reshape(x, s), lambda x, s=shape: x.reshape(s), X)
+            for shape in [(6, 4), (2, -1), (4, 3, 2), (24,), (-1, 2, 2), (2, 3, 2, 2), (1, 24, 1), (3, 8)]
+        ]
+        + [
+            Case("0 copies", lambda x: op.reshape(x, (0, -1)), lambda x: x.reshape(2, 12), X),
+            Case("flatten", lambda x: op.flatten(x), lambda x: x.reshape(-1), X),
+            Case("to a scalar", lambda x: op.reshape(x, ()), lambda x: x.reshape(()), X[:1, 0, :1]),
+            Case("of a scalar", lambda x: op.reshape(x, (1, 1)), lambda x: x.reshape(1, 1), np.float32(2)),
+            Case("empty", lambda x: op.reshape(x, relax.ShapeExpr([0, 6])), lambda x: x.reshape(0, 6), X[:, :0]),
+            Case("any n", lambda x: op.reshape(x, (0, 12)), lambda x: x.reshape(2, 12), X, shapes=[("n", 3, 4)]),
+            Case("any n in the middle", lambda x: op.reshape(x, (-1, 4)), lambda x: x.reshape(-1, 4), X, shapes=[(2, "n", 4)]),
+            Case("heads", lambda x: op.reshape(x, (0, 0, 2, 2)), lambda x: x.reshape(2, 3, 2, 2), X, shapes=[("b", "n", 4)]),
+            Case("heads together", lambda x: op.reshape(x, (0, -1)), lambda x: x.reshape(2, 12), X, shapes=[("b", "n", "m")]),
+            Case("of known product", lambda x, sizes: op.reshape(x, (sizes["n"] * 3, 4)), lambda x: x.reshape(6, 4), X, shapes=[("n", 3, 4)]),
+            Case("expand_dims", lambda x: op.expand_dims(x, [0, -1]), lambda x: x[None, ..., None], X),
+            Case("squeeze", lambda x: op.squeeze(x), np.squeeze, X[:1, :, :1]),
+            Case("squeeze one", lambda x: op.squeeze(x, -1), lambda x: x.squeeze(-1), X[:1, :, :1]),
+            Case("unflatten", lambda x: op.unflatten(x, -1, (2, 2)), lambda x: x.reshape(2, 3, 2, 2), X, shapes=[("n", 3, 4)]),
+        ]
+    )  # fmt: skip
+
+
+def test_a_shape_keeps_what_its_minus_one_was() -> None:
+    n = Var("n", "int64")
+    x = relax.Var("x", relax.TensorStructInfo((n, 12, 64), "float32"))
+    assert str(op.reshape(x, (0, -1))) == "R.reshape(x, R.shape([n, 768]))"
+    assert str(op.reshape(op.reshape(x, (-1, 768)), (-1, 12, 64)).struct_info) == str(x.struct_info)
+    assert str(op.reshape(x, (-1, 32)).struct_info) == 'R.Tensor((n * 24, 32), dtype="float32")'
+
+
+def test_reshape_in_scripts() -> None:
+    func = parse("""
+@R.function
+def main(x: R.Tensor(("n", 12), "float32")):
+    return R.reshape(x, (-1, 3, 4))
+""")
+    assert "R.reshape(x, R.shape([n, 3, 4]))" in func.script()
+
+
+def test_order() -> None:
+    lengths = np.array([2, 3], "int64")
+    check(
+        [
+            Case("transpose", lambda x: op.permute_dims(x), np.transpose, X),
+            Case("axes", lambda x: op.permute_dims(x, [0, 2, 1]), lambda x: x.transpose(0, 2, 1), X, shapes=[("n", 3, "m")]),
+            Case("broadcast_to", lambda x: op.broadcast_to(x, (2, 3, 4)), lambda x: np.broadcast_to(x, (2, 3, 4)), X[0, :, :1]),
+            Case("flip", lambda x: op.flip(x, 1), lambda x: np.flip(x, 1), X, shapes=[("n", "m", 4)]),
+            Case("flip axes", lambda x: op.flip(x, [0, -1]), lambda x: np.flip(x, (0, 2)), X),
+            Case("roll", lambda x: op.roll(x, 1, 2), lambda x: np.roll(x, 1, 2), X),
+            Case("roll axes", lambda x: op.roll(x, [1, -5], [0, 2]), lambda x: np.roll(x, (1, -5), (0, 2)), X),
+            Case("roll all", lambda x: op.roll(x, 5), lambda x: np.roll(x, 5), X, shapes=[("n", 3, 4)]),
+            Case("tile", lambda x: op.tile(x, (2, 1, 3)), lambda x: np.tile(x, (2, 1, 3)), X, shapes=[("n", 3, 4)]),
+            Case("tile more", lambda x: op.tile(x, (2, 1, 1, 2)), lambda x: np.tile(x, (2, 1, 1, 2)), X),
+            Case("tile fewer", lambda x: op.tile(x, (2,)), lambda x: np.tile(x, 2), X),
+            Case("repeat", lambda x: op.repeat(x, 3, 1), lambda x: np.repeat(x, 3, 1), X),
+            Case("repeat all", lambda x: op.repeat(x, 2), lambda x: np.repeat(x, 2), X),
+            Case("reverse_sequence", lambda x, n: op.reverse_sequence(x, n),
+                 lambda x, n: np.stack([np.concatenate([r[:k][::-1], r[k:]]) for r, k in zip(x, n, strict=True)]),
+                 X, lengths),
+        ]
+    )  # fmt: skip
+
+
+def test_together_and_apart() -> None:
+    def splits(x: Any) -> Any:
+        return [x[:, :2], x[:, 2:4], x[:, 4:]]
+
+    check(
+        [
+            Case("concat", lambda x, y: op.concat([x, y], 1), lambda x, y: np.concatenate([x, y], 1), X, X[:, :1]),
+            Case("concat of three", lambda x: op.concat((x, x, x), -1), lambda x: np.concatenate([x] * 3, -1), X),
+            Case("concat, any n", lambda x, y: op.concat([x, y]), lambda x, y: np.concatenate([x, y]), X, X[:1], shapes=[("n", 3, 4), ("m", 3, 4)]),
+            Case("concat with nothing", lambda x, y: op.concat([y, x]), lambda x, y: x, X, X[:0]),
+            Case("concat with nothing, any n", lambda x, y: op.concat([y, x]), lambda x, y: x, X, X[:0], shapes=[("n", 3, 4), ("m", 3, 4)]),
+            Case("stack", lambda x, y: op.stack([x, y], -1), lambda x, y: np.stack([x, y], -1), X, X + 1),
+            Case("split", lambda x: op.split(x, [2, 4], 1), splits, M),
+            Case("split in three", lambda x: op.split(x, 3, 1), splits, M),
+            Case("split, any n", lambda x: op.split(x, 2), lambda x: [x[:2], x[2:]], M, shapes=[("n", 5)]),
+            Case("split beyond", lambda x: op.split(x, [3, 9], 0), lambda x: [x[:3], x[3:], x[:0]], M),
+            Case("meshgrid", lambda x, y: op.meshgrid([x, y]), lambda x, y: np.meshgrid(x, y, indexing="ij"), M[0], M[:, 1]),
+            Case("meshgrid xy", lambda x, y: op.meshgrid([x, y], "xy"), np.meshgrid, M[0], M[:, 1]),
+        ]
+    )  # fmt: skip
+
+
+SLICES = [
+    slice(1, 4), slice(0, 10), slice(-3, -1), slice(4, 1, -1), slice(10, -10, -2), slice(-100, 3, 2), slice(3, 1),
+    slice(0, 5, 3), slice(-1, -7, -1),
+]  # fmt: skip
+
+
+def test_slices() -> None:
+    def sliced(x: Any, s: slice) -> Any:
+        return op.strided_slice(x, [1], [s.start], [s.stop], [1 if s.step is None else s.step])
+
+    check(
+        [
+            Case(f"{s} of {dim}", lambda x, s=s: sliced(x, s), lambda x, s=s: x[:, s], M, shapes=[(4, dim)])
+            for s in SLICES
+            for dim in (5, "n")
+        ]
+        + [
+            Case("axes", lambda x: op.strided_slice(x, [2, 0], [1, 0], [3, 1]), lambda x: x[:1, :, 1:3], X),
+            Case("symbolic end", lambda x, y, sizes: op.strided_slice(x, [1], [0], [sizes["n"]]), lambda x, y: x[:, :3], M, X[0], shapes=[(4, 5), ("n", 4)]),
+            Case("inbound", lambda x, sizes: op.strided_slice(x, [0], [sizes["n"] - 1], [sizes["n"]], assume_inbound=True), lambda x: x[-1:], M, shapes=[("n", 5)]),
+            Case("slice_scatter", lambda x, y: op.slice_scatter(x, y, 1, 5, 2, axis=1), lambda x, y: np.stack([x[:, 0], y[:, 0], x[:, 2], y[:, 1], x[:, 4]], 1), M, -M[:, :2]),
+        ]
+    )  # fmt: skip
+
+
+def test_shapes_of_slices_are_simple() -> None:
+    n = Var("n", "int64")
+    x = relax.Var("x", relax.TensorStructInfo((n, 8), "float32"))
+    last = op.strided_slice(x, [0], [n - 1], [n], assume_inbound=True)
+    assert str(last.struct_info) == 'R.Tensor((1, 8), dtype="float32")'
+    assert str(op.strided_slice(x, [0], [0], [2**40]).struct_info) == str(x.struct_info)
+    assert str(op.strided_slice(x, [0], [0], [n]).struct_info) == str(x.struct_info)
+    every_other = op.strided_slice(x, [0], [0], [2**40], [2])
+    assert str(every_other.struct_info) == 'R.Tensor(((n + 1) // 2, 8), dtype="float32")'
+
+
+def test_creation() -> None:
+    check(
+        [
+            Case("full", lambda: op.full((2, 3), 1.5), lambda: np.full((2, 3), 1.5, "float32")),
+            Case("full int64", lambda: op.full((2,), 2**40, "int64"), lambda: np.full(2, 2**40)),
+            Case("full of a tensor", lambda x: op.full((2, 2), x, "float32"), lambda x: np.full((2, 2), x, "float32"), np.int32(3)),
+            Case("full_like", lambda x: op.full_like(x, 7), lambda x: np.full_like(x, 7), M),
+            Case("zeros", lambda x, sizes: op.zeros((sizes["n"], 2), "int8"), lambda x: np.zeros((4, 2), "int8"), M, shapes=[("n", 5)]),
+            Case("ones", lambda: op.ones((2, 3), "bool"), lambda: np.ones((2, 3), "bool")),
+            Case("ones_like", lambda x: op.ones_like(x, "float64"), lambda x: np.ones_like(x, "float64"), M),
+            Case("zeros_like", lambda x: op.zeros_like(x), np.zeros_like, M),
+            Case("arange", lambda: op.arange(5), lambda: np.arange(5)),
+            Case("arange down", lambda: op.arange(7, -3, -4, "int32"), lambda: np.arange(7, -3, -4, "int32")),
+            Case("arange floats", lambda: op.arange(0.5, 2.0, 0.25), lambda: np.arange(0.5, 2, 0.25, "float32")),
+            Case("arange nothing", lambda: op.arange(3, 1), lambda: np.arange(3, 1)),
+            Case("arange to n", lambda x, sizes: op.arange(sizes["n"]), lambda x: np.arange(4), M, shapes=[("n", 5)]),
+            Case("eye", lambda: op.eye(3), lambda: np.eye(3, dtype="float32")),
+            Case("eye, wide", lambda: op.eye(2, 4, 1, "int32"), lambda: np.eye(2, 4, 1, dtype="int32")),
+            Case("eye_like", lambda x: op.eye_like(x, -1), lambda x: np.eye(4, 5, -1, dtype="int32"), M),
+            Case("tril", lambda x: op.tril(x), np.tril, X),
+            Case("triu", lambda x: op.triu(x, -1), lambda x: np.triu(x, -1), X, shapes=[("n", 3, 4)]),
+            Case("one_hot", lambda x: op.one_hot(x, 2.0, -1.0, 5), lambda x: np.where(x[:, None] == np.arange(5), 2, -1).astype("float32"), M[0]),
+            Case("one_hot axis", lambda x: op.one_hot(x, 1, 0, 5, axis=0), lambda x: (x == np.arange(5)[:, None]).astype("int64"), M[0]),
+            Case("shape_to_tensor", lambda x, sizes: op.shape_to_tensor([sizes["n"], 2, sizes["n"] * 5]), lambda x: np.array([4, 2, 20]), M, shapes=[("n", 5)]),
+            Case("shape_of", lambda x: op.shape_to_tensor(op.shape_of(x)), lambda x: np.array(x.shape), X, shapes=[("n", 3, "m")]),
+            Case("size", lambda x: op.size(x), lambda x: np.int64(x.size), M, shapes=[("n", 5)]),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: op.reshape(x, (5, 5)), r"reshape: a tensor of shape \(2, 3, 4\) has another"),
+        (lambda x: op.reshape(x, (-1, 5)), r"-1 has no value: \(2, 3, 4\) divided by \(5\) leaves"),
+        (lambda x: op.reshape(x, (-1, -1)), "only one dimension of the new shape may be -1"),
+        (lambda x: op.reshape(x, (2, 3, 4, 0)), "dimension 3 of the new shape is 0"),
+        (lambda x: op.reshape(x, (-2, 12)), "an extent must be at least 0, got -2"),
+        (lambda x: op.squeeze(x, 0), r"dimension 0 of \(2, 3, 4\) is not 1"),
+        (lambda x: op.expand_dims(x, 4), "axis 4 is out of bounds for rank 4"),
+        (lambda x: op.permute_dims(x, [0, 1]), r"axes \(0, 1\) are not all those of 3"),
+        (lambda x: op.permute_dims(x, [0, 1, 1]), "name an axis twice"),
+        (lambda x: op.broadcast_to(x, (2, 3, 5)), "cannot be stretched to"),
+        (lambda x: op.concat([x, op.permute_dims(x)], 1), "differ outside of axis 1"),
+        (lambda x: op.concat([]), "there is no tensor to put together"),
+        (lambda x: op.split(x, 0), "0 parts are too few"),
+        (lambda x: op.split(x, [3, 1]), "do not ascend"),
+        (lambda x: op.strided_slice(x, [0], [0, 1], [2]), r"1 axes have 2 begin\(s\), 1 end\(s\)"),
+        (lambda x: op.strided_slice(x, [0], [0], [2], [0]), "a stride is a number other than 0"),
+        (lambda x: op.slice_scatter(x, x, 0, 1, 1), r"src has shape \(2, 3, 4\), the slice"),
+        (lambda x: op.full((2,), x), "fill_value has 3 dimension"),
+        (lambda x: op.arange(0, 5, 0), "the step is 0"),
+        (lambda x: op.tril(op.flatten(x)), "x has 1 dimension"),
+        (lambda x: op.meshgrid([x]), "a grid is made of vectors"),
+        (lambda x: op.tile(x, 1.5), "repeats of tile must be a shape, got float 1.5"),
+        (lambda x: op.roll(x, [1, 2], [0]), "2 shifts are given for 1 axes"),
+    ],
+)  # fmt: skip
+def test_errors(call: Callable[..., object], message: str) -> None:
+    with pytest.raises((IRTypeError, IRValueError), match=message):
+        call(relax.Var("x", relax.TensorStructInfo((2, 3, 4), "float32")))
