@@ -1,8 +1,8 @@
 """The package as a backend of ONNX, as `onnx.backend.test` and other tools of ONNX ask for one.
 
-    from onnx.backend.test import BackendTest
-    import codegen.onnx_backend
-    suite = BackendTest(codegen.onnx_backend, __name__).enable_report().test_cases
+from onnx.backend.test import BackendTest
+import codegen.onnx_backend
+suite = BackendTest(codegen.onnx_backend, __name__).enable_report().test_cases
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Prepared:
 
         several = isinstance(self._result, TupleStructInfo)
         outputs = result if several else (result,)
-        infos = self._result.elements if isinstance(self._result, TupleStructInfo) else (self._result,)
+        infos = (
+            self._result.elements if isinstance(self._result, TupleStructInfo) else (self._result,)
+        )
         return tuple(_array(v, i) for v, i in zip(outputs, infos, strict=True))
 
 
