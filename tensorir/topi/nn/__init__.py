@@ -31,6 +31,14 @@ from tensorir.topi.nn.activation import (
     threshold,
     thresholded_relu,
 )
+from tensorir.topi.nn.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
 from tensorir.topi.nn.attention import attention_mask, attention_output, attention_scores
 from tensorir.topi.nn.columns import col2im, im2col
 from tensorir.topi.nn.convolution import conv1d, conv2d, conv3d
@@ -43,6 +51,20 @@ from tensorir.topi.nn.gating import glu
 from tensorir.topi.nn.losses import cross_entropy, cross_entropy_with_logits, nll_loss
 from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
 from tensorir.topi.nn.pad import pad
+from tensorir.topi.nn.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d,
+    max_pool1d_with_argmax,
+    max_pool2d,
+    max_pool2d_with_argmax,
+    max_pool3d,
+    max_pool3d_with_argmax,
+)
 from tensorir.topi.nn.rearrange import (
     channel_shuffle,
     depth_to_space,
@@ -55,9 +77,18 @@ from tensorir.topi.nn.rotary import rotary_embedding
 from tensorir.topi.nn.softmax import hardmax, log_softmax, softmax
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "attention_mask",
     "attention_output",
     "attention_scores",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
     "bias_add",
     "celu",
     "channel_shuffle",
@@ -88,8 +119,17 @@ __all__ = [
     "leakyrelu",
     "log_sigmoid",
     "log_softmax",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "lrn",
     "lstm_steps",
+    "max_pool1d",
+    "max_pool1d_with_argmax",
+    "max_pool2d",
+    "max_pool2d_with_argmax",
+    "max_pool3d",
+    "max_pool3d_with_argmax",
     "mish",
     "nll_loss",
     "pad",
