@@ -34,6 +34,7 @@ from tensorir.topi.bits import (
     bitwise_or,
     bitwise_xor,
     left_shift,
+    reinterpret,
     right_shift,
 )
 from tensorir.topi.comparison import (
@@ -81,7 +82,7 @@ from tensorir.topi.elementwise import (
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
-from tensorir.topi.quantization import dequantize, dynamic_quantize, quantize, requantize
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -155,7 +156,6 @@ __all__ = [
     "dense",
     "dequantize",
     "divide",
-    "dynamic_quantize",
     "equal",
     "erf",
     "exp",
@@ -210,8 +210,8 @@ __all__ = [
     "prod",
     "quantize",
     "reciprocal",
+    "reinterpret",
     "repeat",
-    "requantize",
     "reshape",
     "reverse_sequence",
     "right_shift",

@@ -34,7 +34,7 @@ from tensorir.transform.instruments import (
 )
 from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.lift_transform_params import LiftTransformParams
-from tensorir.transform.lower_graph import lower_graph, simplify_graph
+from tensorir.transform.lower_graph import lower_graph, place_memory, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
@@ -79,6 +79,7 @@ __all__ = [
     "function_pass",
     "lower_graph",
     "module_pass",
+    "place_memory",
     "prim_func_pass",
     "simplify_graph",
 ]

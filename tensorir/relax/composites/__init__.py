@@ -1,7 +1,7 @@
 """Operators that stand for expressions of other operators.
 
 The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `quantized`,
-`shapes`, `statistics`.
+`recurrent`, `shapes`, `statistics`.
 """
 
 from tensorir.relax.composites import (
@@ -10,6 +10,7 @@ from tensorir.relax.composites import (
     linear,
     normalization,
     quantized,
+    recurrent,
     shapes,
     statistics,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "linear",
     "normalization",
     "quantized",
+    "recurrent",
     "shapes",
     "statistics",
 ]

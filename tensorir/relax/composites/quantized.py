@@ -1,7 +1,9 @@
-"""Products and convolutions of integers with zero points.
+"""Products of integers of few bits, which are added in int32.
 
-`(a - p) @ (b - q)` is computed as the product of the integers as they are, which machines have
-instructions for, minus sums of rows and columns times the zero points.
+A product with zero points is the product without them, corrected: of `(a - u) @ (b - v)` the sums
+of rows of `a - u` and columns of `b` take the place of all but `a @ b`, which stays one of bytes,
+and sums of weights are constants (Jacob et al., 2018, "Quantization and Training of Neural Networks
+for Efficient Integer-Arithmetic-Only Inference", section 2.3).
 """
 
 from __future__ import annotations
@@ -12,136 +14,139 @@ import numpy as np
 
 from tensorir.errors import IRTypeError
 from tensorir.relax import op
-from tensorir.relax.composites.operand_shapes import dtype_of, rank_of, shape_of
 from tensorir.relax.declaration import composite
 from tensorir.relax.expr import Constant, GraphExpr
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.topi.extents import known_extent
+from tensorir.topi.nn.spatial import margins
 
 
-@composite("matmul_integer")
-def matmul_integer(
+@composite("quantized.matmul")
+def matmul(
     a: GraphExpr,
     b: GraphExpr,
     a_zero_point: GraphExpr | None = None,
     b_zero_point: GraphExpr | None = None,
 ) -> GraphExpr:
-    """Return `(a - a_zero_point) @ (b - b_zero_point)` as int32, of matrices of bytes.
+    """Return `(a - a_zero_point) @ (b - b_zero_point)` as int32, of 8-bit integers.
 
-    A zero point is one number, or one for each row of `a`, or column of `b`.
+    A zero point is one number, or one for each row of `a` or column of `b`.
     """
-    for name, x in (("a", a), ("b", b)):
-        if not dtype_of(x).is_integral or dtype_of(x).bits > 16:
-            raise IRTypeError(f"{name} must be integers of 16 bits at most, got {dtype_of(x)}")
-    result = op.matmul(a, b, out_dtype="int32")
-    q = _wide(b_zero_point)
-    if q is not None:
-        rows = op.sum(op.astype(a, dtype="int32"), axis=-1, keepdims=rank_of(b) > 1)
-        result = op.subtract(result, op.multiply(rows, q))
-    p = _wide(a_zero_point)
-    if p is not None:
-        wide = op.astype(b, dtype="int32")
-        columns = op.sum(op.subtract(wide, q) if q is not None else wide, axis=_depth_axis(b))
-        if rank_of(a_zero_point) == 1 and rank_of(a) > 1 and not _is_single(a_zero_point):  # type: ignore[arg-type]
-            p = op.expand_dims(p, axis=-1)
-        if rank_of(b) > 2:
-            columns = op.expand_dims(columns, axis=-2)
-        result = op.subtract(result, op.multiply(columns, p))
-    return result
+    product: GraphExpr = op.matmul(a, b, out_dtype="int32")
+    of_a = _zero_point(a_zero_point, rows=True)
+    of_b = _zero_point(b_zero_point, rows=False)
+    if of_a is not None:
+        product = product - of_a * _sum(op.astype(b, "int32"), -2)
+    if of_b is not None:
+        wide: GraphExpr = op.astype(a, "int32")
+        product = product - _sum(wide if of_a is None else wide - of_a, -1) * of_b
+    return product
 
 
-def _depth_axis(b: GraphExpr) -> int:
-    return -2 if rank_of(b) > 1 else -1
-
-
-@composite("nn.conv_integer")
-def conv_integer(
+@composite("quantized.conv")
+def conv(
     data: GraphExpr,
     weight: GraphExpr,
     data_zero_point: GraphExpr | None = None,
     weight_zero_point: GraphExpr | None = None,
-    strides: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
+    strides: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
     groups: int = 1,
 ) -> GraphExpr:
-    """Return the convolution of `data[n, c, ...] - p` with `weight[o, i, ...] - q` as int32.
+    """Return the convolution of `data - data_zero_point` with weights less theirs, as int32.
 
-    The zero point `p` is one number, `q` one or one for each output channel. Padding is with `p`,
-    which is 0 minus the zero point.
+    The padding is the zero point. `weight_zero_point` is one number, or one an output channel.
     """
-    rank = rank_of(data) - 2
-    conv = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}.get(rank)
-    if conv is None:
-        raise IRTypeError(f"data must have 3 to 5 dimensions, got {rank + 2}")
-    options = {"strides": strides, "dilation": dilation, "groups": groups, "out_dtype": "int32"}
-    p, q = _wide(data_zero_point), _wide(weight_zero_point)
-    sides = _sides(padding, rank)
-    if p is not None and any(sides):
-        value = _number(data_zero_point)
-        if value is None:
-            # What is padded with is known when the model runs: the numbers themselves, then.
-            shifted = op.subtract(op.astype(data, dtype="int32"), p)
-            wide = op.astype(weight, dtype="int32")
-            kernel = wide if q is None else op.subtract(wide, _per_output(q, rank + 2))
-            return conv(shifted, kernel, padding=sides, **options)
+    rank = _info(data).ndim - 2
+    if rank not in (1, 2, 3):
+        raise IRTypeError(f"data must have 3 to 5 dimensions, got {_info(data)}")
+    convolution = (op.nn.conv1d, op.nn.conv2d, op.nn.conv3d)[rank - 1]
+    options = {
+        "strides": tuple(strides),
+        "dilation": tuple(dilation),
+        "groups": groups,
+        "out_dtype": "int32",
+    }
+    sides = [side for pair in zip(*margins(tuple(padding), rank), strict=True) for side in pair]
+    if not _is_zero(data_zero_point) and any(sides):
+        if not isinstance(data_zero_point, Constant) or data_zero_point.data.size > 1:
+            # A padding that is known only when the model runs is 0 of the differences.
+            wide = _less(data, data_zero_point, None)
+            kernel = _less(weight, weight_zero_point, rank + 1)
+            differences: GraphExpr = convolution(wide, kernel, padding=sides, **options)
+            return differences
         widths = [0, 0, 0, 0]
-        for k in range(rank):
-            widths += [sides[k], sides[rank + k]]
+        for before, behind in zip(sides[:rank], sides[rank:], strict=True):
+            widths += [before, behind]
+        value = int(data_zero_point.data.ravel()[0])
         data, sides = op.nn.pad(data, pad_width=widths, pad_value=value), [0] * (2 * rank)
-    result = conv(data, weight, padding=sides, **options)
-    if q is not None:
-        # Sums of windows: the same convolution with ones, of one output channel for each group.
-        one = Constant(np.ones((groups, *_numbers(weight)[1:]), str(dtype_of(weight))))
-        sums = conv(data, one, padding=sides, **options)
+    result: GraphExpr = convolution(data, weight, padding=sides, **options)
+    if not _is_zero(weight_zero_point):
+        sums = convolution(data, _ones(weight, groups), padding=sides, **options)
         if groups > 1:
-            sums = op.repeat(sums, repeats=_numbers(weight)[0] // groups, axis=1)
-        result = op.subtract(result, op.multiply(sums, _per_channel(q, rank)))
-    if p is not None:
-        wide = op.astype(weight, dtype="int32")
-        kernel = wide if q is None else op.subtract(wide, _per_output(q, rank + 2))
+            outputs = _info(weight).shape[0]  # type: ignore[index]
+            sums = op.repeat(sums, repeats=known_extent(outputs, "outputs") // groups, axis=1)
+        result = result - sums * _per_channel(weight_zero_point, rank)
+    if not _is_zero(data_zero_point):
+        kernel = op.astype(_less(weight, weight_zero_point, rank + 1), "int32")
         total = op.sum(kernel, axis=list(range(1, rank + 2)))
-        result = op.subtract(result, op.multiply(_per_channel(total, rank), p))
+        result = result - _per_channel(total, rank) * _per_channel(data_zero_point, 0)
     return result
 
 
-def _wide(zero_point: GraphExpr | None) -> GraphExpr | None:
-    """Return a zero point as int32; None for none, and for a constant 0."""
-    if zero_point is None:
+def _ones(weight: GraphExpr, groups: int) -> Constant:
+    """Return a kernel of one output channel a group that adds up windows."""
+    info = _info(weight)
+    assert info.shape is not None
+    extents = [known_extent(n, "an extent of the weight") for n in info.shape[1:]]
+    return Constant(np.ones((groups, *extents), str(info.dtype)))
+
+
+def _per_channel(value: GraphExpr | None, trailing: int) -> GraphExpr:
+    """Return numbers for channels, in front of `trailing` dimensions, as int32."""
+    assert value is not None
+    wide: GraphExpr = op.astype(value, "int32")
+    if _info(value).ndim == 1 and trailing:
+        wide = op.expand_dims(wide, axis=list(range(1, trailing + 1)))
+    return wide
+
+
+def _info(value: GraphExpr) -> TensorStructInfo:
+    info = value.struct_info
+    if not isinstance(info, TensorStructInfo) or info.shape is None:
+        raise IRTypeError(f"operands must be tensors of known shape, got {info}")
+    return info
+
+
+def _is_zero(value: GraphExpr | None) -> bool:
+    return value is None or (isinstance(value, Constant) and not np.any(value.data))
+
+
+def _zero_point(value: GraphExpr | None, rows: bool) -> GraphExpr | None:
+    """Return a zero point as it is stretched over a product, None where it is 0."""
+    if _is_zero(value):
         return None
-    if isinstance(zero_point, Constant):
-        if not zero_point.data.any():
-            return None
-        return _scalar(Constant(zero_point.data.astype("int32")))
-    return _scalar(op.astype(zero_point, dtype="int32"))
+    assert value is not None
+    wide: GraphExpr = op.astype(value, "int32")
+    per_row = rows and _info(value).ndim == 1
+    return op.expand_dims(wide, axis=[-1]) if per_row else wide
 
 
-def _scalar(x: GraphExpr) -> GraphExpr:
-    """Return a number as a tensor of rank 0."""
-    return op.reshape(x, ()) if rank_of(x) == 1 and _is_single(x) else x
+def _sum(value: GraphExpr, axis: int) -> GraphExpr:
+    total: GraphExpr = op.sum(value, axis=[axis], keepdims=True)
+    return total
 
 
-def _is_single(x: GraphExpr) -> bool:
-    return all(getattr(n, "value", None) == 1 for n in shape_of(x))
+def _less(value: GraphExpr, zero_point: GraphExpr | None, trailing: int | None) -> GraphExpr:
+    """Return a tensor less its zero point, wide enough for the difference.
 
-
-def _number(x: GraphExpr | None) -> int | None:
-    """Return the number that a constant is, None for another value."""
-    return int(x.data.ravel()[0]) if isinstance(x, Constant) and x.data.size == 1 else None
-
-
-def _numbers(x: GraphExpr) -> list[int]:
-    return [int(n.value) for n in shape_of(x)]  # type: ignore[attr-defined]
-
-
-def _per_channel(x: GraphExpr, rank: int) -> GraphExpr:
-    """Return numbers for channels as a tensor that is stretched to `[n, c, ...]`."""
-    return op.expand_dims(x, axis=list(range(1, rank + 1))) if rank_of(x) == 1 else x
-
-
-def _per_output(x: GraphExpr, rank: int) -> GraphExpr:
-    """Return numbers for output channels as a tensor that is stretched to a weight."""
-    return op.expand_dims(x, axis=list(range(1, rank))) if rank_of(x) == 1 else x
-
-
-def _sides(padding: int | Sequence[int], rank: int) -> list[int]:
-    values = [padding] if isinstance(padding, int) else list(padding)
-    return values * (2 * rank // len(values)) if 2 * rank % len(values) == 0 else values
+    `trailing` dimensions follow the one that the zero point has.
+    """
+    if _is_zero(zero_point):
+        return value
+    assert zero_point is not None
+    wide: GraphExpr = op.astype(zero_point, "int16")
+    if trailing is not None and _info(zero_point).ndim == 1:
+        wide = op.expand_dims(wide, axis=[k + 1 for k in range(trailing)])
+    return op.subtract(op.astype(value, "int16"), wide)

@@ -3,6 +3,8 @@
 The modules: `activation`, `adaptive_pooling`, `attention`, `columns`, `convolution`,
 `convolution_transposed`, `gating`, `losses`, `normalization`, `pad`, `pooling`, `rearrange`,
 `rotary`, `softmax`, `spatial`.
+The modules: `activation`, `adaptive_pooling`, `columns`, `convolution`, `convolution_transposed`,
+`gating`, `normalization`, `pad`, `pooling`, `rearrange`, `recurrent`, `softmax`, `spatial`.
 """
 
 from tensorir.topi.nn.activation import (
@@ -72,6 +74,7 @@ from tensorir.topi.nn.rearrange import (
     pixel_unshuffle,
     space_to_depth,
 )
+from tensorir.topi.nn.recurrent import gru_steps, lstm_steps, rnn_steps
 from tensorir.topi.nn.rotary import rotary_embedding
 from tensorir.topi.nn.softmax import hardmax, log_softmax, softmax
 
@@ -106,6 +109,7 @@ __all__ = [
     "gelu_tanh",
     "glu",
     "group_norm",
+    "gru_steps",
     "hardmax",
     "hardshrink",
     "hardsigmoid",
@@ -121,6 +125,7 @@ __all__ = [
     "lp_pool2d",
     "lp_pool3d",
     "lrn",
+    "lstm_steps",
     "max_pool1d",
     "max_pool1d_with_argmax",
     "max_pool2d",
@@ -136,6 +141,7 @@ __all__ = [
     "relu",
     "relu6",
     "rms_norm",
+    "rnn_steps",
     "rotary_embedding",
     "selu",
     "shrink",
