@@ -66,8 +66,8 @@ def col2im(
     known = isinstance(rows, IntImm) and isinstance(per_channel, IntImm)
     if known and rows.value % per_channel.value:  # type: ignore[attr-defined]
         raise IRValueError(
-            f"data has {extent_text(rows)} rows, no multiple of the {extent_text(per_channel)} taps "
-            "of windows"
+            f"data has {extent_text(rows)} rows, no multiple of the {extent_text(per_channel)} "
+            "taps of windows"
         )
     check_equal(
         data.shape[2], "the number of columns", as_expr(product(counts)), "that of windows"
