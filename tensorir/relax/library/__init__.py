@@ -1,8 +1,27 @@
 """Operators that NumPy computes when the model runs, and what calls graph functions.
 
-The modules: `data_dependent`, `loop`, `run_time_axes`, `sequences`, `sizes`.
+The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sequences`, `sizes`,
+`sorting`.
 """
 
-from tensorir.relax.library import data_dependent, loop, run_time_axes, sequences, sizes
+from tensorir.relax.library import (
+    data_dependent,
+    detection,
+    loop,
+    random,
+    run_time_axes,
+    sequences,
+    sizes,
+    sorting,
+)
 
-__all__ = ["data_dependent", "loop", "run_time_axes", "sequences", "sizes"]
+__all__ = [
+    "data_dependent",
+    "detection",
+    "loop",
+    "random",
+    "run_time_axes",
+    "sequences",
+    "sizes",
+    "sorting",
+]
