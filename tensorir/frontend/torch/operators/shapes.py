@@ -62,7 +62,7 @@ def permute(self: Any, dims: Sequence[int]) -> Any:
     return op.permute_dims(self, [axis_of(d, ndim) for d in dims])
 
 
-@aten("transpose.int", "swapaxes.default", "swapdims.default")
+@aten("transpose.int", "swapdims.default")
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
     """Two axes in the place of one another."""
     order = list(range(tensor_info(self).ndim))
@@ -72,7 +72,13 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
     return op.permute_dims(self, order)
 
 
-@aten("t.default", "numpy_T.default", "mT.default")
+@aten("swapaxes.default")
+def swapaxes(self: Any, axis0: int, axis1: int) -> Any:
+    """Two axes in the place of one another."""
+    return transpose(self, axis0, axis1)
+
+
+@aten("t.default", "mT.default")
 def transposed(self: Any) -> Any:
     """The last two axes in the place of one another."""
     ndim = tensor_info(self).ndim
