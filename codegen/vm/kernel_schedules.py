@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Final
 
 from codegen.errors import CodegenError
-from codegen.history import can_be_scheduled, is_consulted, with_history
+from codegen.history import can_be_scheduled, is_small, with_history
 from codegen.schedules import Schedules, default_schedules
 from codegen.target import Target
 from tensorir import transform
 from tensorir.function import IRModule, PrimFunc
-from tensorir.nodes.expr import IntImm
-from tensorir.nodes.node import Node
-from tensorir.nodes.stmt import For, ForKind, Stmt
-from tensorir.rewriting.visit import children, statements
-
-_SMALL: Final = 4096
-"""A kernel of fewer iterations takes some microseconds as it is, and a tenth of a second to be
-scheduled."""
+from tensorir.nodes.stmt import For, ForKind
+from tensorir.relax.function import graph_functions
+from tensorir.rewriting.visit import statements
+from tensorir.transform.decompose_ops import has_operators
 
 
 def as_looked_up(mod: IRModule) -> IRModule:
     """Return a module with its tensor functions as `vm_build` asks for their schedules.
 
-    Left out is what no graph function reaches. Graph functions are simplified, so that it is known
-    which arguments are constants; the functions that take those are told that they may have any
-    layout. A search that is to answer a build tunes the functions of this module. One without graph
-    functions stays as it is.
+    Graph functions are as `as_kernels` makes them, so that it is known which arguments are
+    constants; the functions that take those are told that they may have any layout. A search that
+    is to answer a build tunes the functions of this module. One without graph functions stays as it
+    is.
     """
-    return _told(only_reached(mod)) if mod.graph_funcs() else mod
+    return _told(as_kernels(mod)) if mod.graph_funcs() else mod
 
 
-def only_reached(mod: IRModule) -> IRModule:
-    """Return a module with its graph functions and what they reach, by which alone it is called."""
+def as_kernels(mod: IRModule) -> IRModule:
+    """Return a module whose graph functions call tensor functions only, and those.
+
+    A module with operators goes through `transform.default_pipeline`, another one is simplified.
+    What no graph function reaches is left out.
+    """
+    reached = _only_reached(mod)
+    if any(map(has_operators, graph_functions(reached).values())):
+        return transform.default_pipeline()(reached)
+    return transform.simplify_graph(reached)
+
+
+def _only_reached(mod: IRModule) -> IRModule:
+    """Return a module with its graph functions and what they reach, all called by them alone."""
     functions = {
         name: func.without_attr("global_symbol")
         if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
@@ -52,7 +58,7 @@ def with_schedules(
     *,
     make_missing: bool = True,
 ) -> IRModule:
-    """Return a module with schedules of its functions.
+    """Return a module that `as_kernels` made with schedules of its functions.
 
     They are those that `database` has, without one those of the current history; with
     `make_missing` the default schedules of other functions that take longer than a few
@@ -75,7 +81,7 @@ def with_schedules(
         known = with_history(asked, target)
         assert isinstance(known, IRModule)
         scheduled = known
-    if make_missing and is_consulted():
+    if make_missing:
         missing = {n: f for n, f in scheduled.prim_funcs().items() if _is_left_to_us(f)}
         if missing:
             scheduled = _with(scheduled, default_schedules().schedules_of(missing, target))
@@ -83,8 +89,7 @@ def with_schedules(
 
 
 def _told(mod: IRModule) -> IRModule:
-    told = transform.AttachAttrLayoutFreeBuffers(constants_only=True)
-    return told(transform.simplify_graph(mod))
+    return transform.AttachAttrLayoutFreeBuffers(constants_only=True)(mod)
 
 
 def _with(mod: IRModule, found: Mapping[str, PrimFunc]) -> IRModule:
@@ -98,13 +103,4 @@ def _is_left_to_us(func: PrimFunc) -> bool:
     loops = [node for node in statements(func.body) if isinstance(node, For)]
     if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
         return False
-    return _iterations(func.body) >= _SMALL
-
-
-def _iterations(node: Node) -> float:
-    """Return how many innermost statements run; infinitely many where a size is not known."""
-    inside = [child for child in children(node) if isinstance(child, Stmt)]
-    count = sum(map(_iterations, inside)) if inside else 1.0
-    if isinstance(node, For):
-        count *= node.extent.value if isinstance(node.extent, IntImm) else math.inf
-    return count
+    return not is_small(func)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from operator import is_
 from typing import Final
 
 from tensorir.comparison.equal import structural_equal
@@ -149,7 +148,7 @@ def _block_pattern(block: s.Block, sizes: Collection[Var]) -> OpPattern:
         return OpPattern.OPAQUE
     indices = stores[0].indices
     loads = [node for node in walk(block.body) if isinstance(node, BufferLoad)]
-    kinds = [_access_pattern(load, indices, sizes) for load in loads]
+    kinds = [_access_pattern(load, stores[0], sizes) for load in loads]
     known = [kind for kind in kinds if kind is not None]
     if len(known) == len(kinds):
         highest = max(known, default=OpPattern.ELEMENTWISE)
@@ -176,10 +175,11 @@ def _same_indices(a: s.BufferStore, b: s.BufferStore) -> bool:
 
 
 def _access_pattern(
-    load: BufferLoad, stored: Sequence[PrimExpr], sizes: Collection[Var]
+    load: BufferLoad, store: s.BufferStore, sizes: Collection[Var]
 ) -> OpPattern | None:
-    """Return how a load lies to what is stored at some indices, None for a reduction of it."""
-    if len(load.indices) == len(stored) and all(map(is_, load.indices, stored)):
+    """Return how a load lies to what a store writes, None for a reduction of it."""
+    stored = store.indices
+    if _is_same_place(load, store):
         return OpPattern.ELEMENTWISE
     if not all(isinstance(index, Var) for index in stored):
         return None
@@ -190,6 +190,17 @@ def _access_pattern(
         return OpPattern.BROADCAST
     used = {var for index in load.indices for var in collect_vars(index)}
     return OpPattern.INJECTIVE if used <= {*stored, *sizes} else None
+
+
+def _is_same_place(load: BufferLoad, store: s.BufferStore) -> bool:
+    """Say whether a load reads at the indices of a store; in a dimension of 1 there is only 0."""
+    if len(load.indices) != len(store.indices):
+        return False
+    dims = zip(load.indices, load.buffer.shape, store.indices, store.buffer.shape, strict=True)
+    return all(
+        index is own or (is_const_int(index, 0) and is_const_int(size, 1) and is_const_int(wide, 1))
+        for index, size, own, wide in dims
+    )
 
 
 def _reuses(store: s.BufferStore, spatial: Sequence[Var]) -> bool:

@@ -35,9 +35,10 @@ from tensorir.transform.instruments import (
 )
 from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.lift_transform_params import LiftTransformParams
-from tensorir.transform.lower_graph import lower_graph, simplify_graph
+from tensorir.transform.lower_graph import lower_graph, place_memory, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.separate_outputs import SeparateOutputs
 from tensorir.transform.sink_views import SinkViews
 from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
@@ -72,6 +73,7 @@ __all__ = [
     "PrintBefore",
     "PrintBeforeAll",
     "RewriteDataflowReshape",
+    "SeparateOutputs",
     "Sequential",
     "SinkViews",
     "SplitLayoutRewritePreproc",
@@ -83,6 +85,7 @@ __all__ = [
     "function_pass",
     "lower_graph",
     "module_pass",
+    "place_memory",
     "prim_func_pass",
     "simplify_graph",
 ]

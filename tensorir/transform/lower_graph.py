@@ -17,16 +17,18 @@ SIMPLIFICATION: Final[tuple[Pass, ...]] = (
     FoldConstant(),
     DeadCodeElimination(),
 )
-LOWERING: Final[tuple[Pass, ...]] = (
-    *SIMPLIFICATION,
-    CallTIRRewrite(),
-    StaticPlanBlockMemory(),
-)
+MEMORY: Final[tuple[Pass, ...]] = (CallTIRRewrite(), StaticPlanBlockMemory())
+LOWERING: Final[tuple[Pass, ...]] = (*SIMPLIFICATION, *MEMORY)
 
 
 def simplify_graph(mod: IRModule) -> IRModule:
     """Return a module whose graph functions have no needless bindings, as values still."""
     return Sequential(SIMPLIFICATION, name="simplify_graph")(mod)
+
+
+def place_memory(mod: IRModule) -> IRModule:
+    """Return a module whose graph functions have explicit memory: the end of `lower_graph`."""
+    return Sequential(MEMORY, name="place_memory")(mod)
 
 
 def lower_graph(mod: IRModule) -> IRModule:
