@@ -13,6 +13,7 @@ from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import CALL_TIR, call_tir, destination_passing
 from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.struct_info import TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
@@ -36,15 +37,27 @@ class SeparateOutputs(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with a call for each output."""
+        graphs = {
+            name: func
+            for name, func in graph_functions(mod).items()
+            if PRIMITIVE not in func.attrs and _has_several_results(func)
+        }
+        if not graphs:
+            return mod
         builder = BlockBuilder(mod)
         parts: dict[str, Sequence[_Part] | None] = {}
-        for name, func in graph_functions(mod).items():
-            if PRIMITIVE in func.attrs:
-                continue
+        for name, func in graphs.items():
             separated: Function = _Separating(mod, builder, parts)(func)
             if separated is not func:
                 builder.update_func(name, separated)
         return builder.get()
+
+
+def _has_several_results(func: Function) -> bool:
+    calls = (node for node in walk(func.body) if isinstance(node, g.GraphCall))
+    return any(
+        call.op is CALL_TIR and isinstance(call.struct_info, TupleStructInfo) for call in calls
+    )
 
 
 class _Part:
