@@ -38,6 +38,7 @@ from tensorir.transform.lift_transform_params import LiftTransformParams
 from tensorir.transform.lower_graph import lower_graph, place_memory, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.separate_outputs import SeparateOutputs
 from tensorir.transform.sink_views import SinkViews
 from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
@@ -72,6 +73,7 @@ __all__ = [
     "PrintBefore",
     "PrintBeforeAll",
     "RewriteDataflowReshape",
+    "SeparateOutputs",
     "Sequential",
     "SinkViews",
     "SplitLayoutRewritePreproc",

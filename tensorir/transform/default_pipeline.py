@@ -15,6 +15,7 @@ from tensorir.transform.fuse_tir import FuseTIR
 from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.pass_context import Sequential
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.separate_outputs import SeparateOutputs
 from tensorir.transform.sink_views import SinkViews
 
 
@@ -38,6 +39,7 @@ def default_pipeline() -> Sequential:
             CanonicalizeBindings(),
             ConvertLayout(),
             LegalizeOps(),
+            SeparateOutputs(),
             CanonicalizeBindings(),
             FoldConstant(),
             EliminateCommonSubexpr(),

@@ -19,6 +19,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
 from tensorir.transform.bindings import used_vars
+from tensorir.transform.dead_code_elimination import without_dead_bindings
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.pass_context import PassContext
 
@@ -39,8 +40,9 @@ class FoldBatchNorm(FunctionPass):
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Return the function with factors in the weights."""
-        return _Folding(func)(func)
+        """Return the function with factors in the weights, without what they came from."""
+        folded = _Folding(func)(func)
+        return func if folded is func else without_dead_bindings(folded, mod)
 
 
 @dataclass(frozen=True)

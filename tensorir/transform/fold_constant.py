@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.reshaping import is_reshape
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.calls import FRESH, VIEW, DestinationPassing, destination_passing
@@ -90,14 +92,15 @@ class _Folding(GraphRewriter):
             leaf for arg in call.args if isinstance(arg, g.GraphExpr) for leaf in _leaves(arg)
         ]
         constants = [leaf for leaf in leaves if isinstance(leaf, g.Constant)]
-        if any(isinstance(leaf, g.GraphVar) for leaf in leaves) or not constants:
+        if any(isinstance(leaf, g.GraphVar) for leaf in leaves) or not call.op.pure:  # type: ignore[union-attr]
             return None
         outputs = _tensors(call.struct_info)
         if outputs is None or not self._is_small(constants, outputs):
             return None
         var = g.GraphVar("value", call.struct_info)
         body = g.SeqExpr([g.BindingBlock([g.VarBinding(var, call)])], var)
-        alone = LegalizeOps()(IRModule({"main": Function([], body)}))
+        alone = IRModule({"main": Function([], body)})
+        alone = LegalizeOps().transform_module(alone, PassContext.current())
         folding = _Folding(alone, self._small)
         folded = folding(alone["main"])
         assert isinstance(folded, Function)
@@ -113,7 +116,8 @@ class _Folding(GraphRewriter):
 
     def _run(self, name: str, call: DestinationPassing) -> g.GraphExpr | None:
         """Return the result of a call, None if it is to stay."""
-        if not isinstance(self._mod.functions.get(name), PrimFunc):
+        func = self._mod.functions.get(name)
+        if not isinstance(func, PrimFunc):
             return None
         scalars = [Analyzer().simplify(n) for n in call.scalars]
         numbers = [n.value for n in scalars if isinstance(n, IntImm)]
@@ -122,8 +126,11 @@ class _Folding(GraphRewriter):
             return None
         if not self._is_small(constants, call.outputs):
             return None
-        # Weights that are mapped from a file lie where the file has them.
-        args: list[Any] = [np.require(constant.data, None, "A") for constant in constants]
+        if len(constants) == 1 and is_reshape(func):
+            info = call.outputs[0]
+            assert info.static_shape is not None
+            return g.Constant(constants[0].data.reshape(info.static_shape), info.dtype)
+        args: list[Any] = [_aligned(constant.data) for constant in constants]
         outputs, own = [], []
         for info, index in zip(call.outputs, call.inplace, strict=True):
             if index != FRESH:
@@ -149,6 +156,11 @@ class _Folding(GraphRewriter):
         known = [size for size in sizes if size is not None]
         most = max(self._small, 2 * sum(constant.data.nbytes for constant in constants))
         return len(known) == len(sizes) and sum(known) <= most
+
+
+def _aligned(data: NDArray[Any]) -> NDArray[Any]:
+    """Return an array whose elements lie where machine code reads them: files may hold others."""
+    return np.require(data, requirements="A")
 
 
 def _leaves(value: g.GraphExpr) -> list[g.GraphExpr]:

@@ -13,6 +13,7 @@ from tensorir.relax.calls import CALL_TIR, VIEW, call_tir, destination_passing, 
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.visit import walk
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.fuse_ops import PRIMITIVE
 from tensorir.transform.pass_context import PassContext
@@ -35,14 +36,24 @@ class SinkViews(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with views behind element-wise calls."""
+        graphs = {
+            name: func
+            for name, func in graph_functions(mod).items()
+            if PRIMITIVE not in func.attrs and _has_views(func)
+        }
+        if not graphs:
+            return mod
         builder = BlockBuilder(mod)
-        for name, func in graph_functions(mod).items():
-            if PRIMITIVE in func.attrs:
-                continue
+        for name, func in graphs.items():
             sunk: Function = _Sinking(mod, builder)(func)
             if sunk is not func:
                 builder.update_func(name, sunk)
         return builder.get()
+
+
+def _has_views(func: Function) -> bool:
+    nodes = walk(func.body)
+    return any(isinstance(node, g.GraphCall) and node.op is VIEW for node in nodes)
 
 
 class _Sinking(GraphRewriter):
