@@ -19,6 +19,7 @@ from tensorir.transform import (
     BindParams,
     CallTIRRewrite,
     CanonicalizeBindings,
+    DataflowUseInplaceCalls,
     DeadCodeElimination,
     EliminateCommonSubexpr,
     FoldConstant,
@@ -27,6 +28,7 @@ from tensorir.transform import (
     LiftTransformParams,
     RewriteDataflowReshape,
     Sequential,
+    StaticPlanBlockMemory,
     lower_graph,
 )
 
@@ -39,7 +41,11 @@ TRANSFORMS = {
     "AnnotateTIROpPattern": AnnotateTIROpPattern(),
     "FuseOps": FuseOps(),
     "FuseTIR": Sequential([RewriteDataflowReshape(), FuseOps(), FuseTIR()], name="fuse"),
+    "DataflowUseInplaceCalls": DataflowUseInplaceCalls(smallest=0),
     "CallTIRRewrite": CallTIRRewrite(),
+    "in place": Sequential(
+        [DataflowUseInplaceCalls(smallest=0), CallTIRRewrite(), StaticPlanBlockMemory()]
+    ),
     "lower_graph": lower_graph,
 }
 
