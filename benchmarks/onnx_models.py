@@ -1,7 +1,7 @@
 """The networks of `benchmarks.torch_models` as ONNX files, written by torch's exporter.
 
-    python -m benchmarks.onnx_models build/models             all of them
-    python -m benchmarks.onnx_models build/models ResNet-18   one of them
+python -m benchmarks.onnx_models build/models             all of them
+python -m benchmarks.onnx_models build/models ResNet-18   one of them
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ what it returns each function that nobody has scheduled. `compile_object` compil
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Final
@@ -14,11 +15,17 @@ from typing import Final
 from codegen.compile import Compilable, functions_by_name
 from codegen.target import Target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.nodes.stmt import Block, BlockRealize
-from tensorir.rewriting.visit import walk
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, BlockRealize, For, Stmt
+from tensorir.rewriting.visit import children, walk
 
 IS_SCHEDULED: Final = "tir.is_scheduled"
 """The attribute of a function whose schedule is final."""
+
+_SMALL: Final = 4096
+"""A function of fewer iterations takes some microseconds as it is, and a tenth of a second to be
+scheduled."""
 
 Lookup = Callable[[str, PrimFunc, Target], PrimFunc | None]
 """Takes the name of a function in its module, the function, and the target of the build."""
@@ -48,11 +55,6 @@ def without_history() -> Iterator[None]:
         _consulted.reset(token)
 
 
-def is_consulted() -> bool:
-    """Say whether builds schedule programs; not so inside of `without_history`."""
-    return _consulted.get()
-
-
 def with_history(program: Compilable, target: Target) -> Compilable:
     """Return a program with the schedules that are known of its functions.
 
@@ -78,3 +80,17 @@ def can_be_scheduled(func: PrimFunc) -> bool:
     if func.attrs.get(IS_SCHEDULED) or not isinstance(func.body, BlockRealize):
         return False
     return any(isinstance(node, Block) for node in walk(func.body.block.body))
+
+
+def is_small(func: PrimFunc) -> bool:
+    """Say whether a function takes some microseconds as it is; not if its sizes are not known."""
+    return _iterations(func.body) < _SMALL
+
+
+def _iterations(node: Node) -> float:
+    """Return how many innermost statements run; infinitely many where a size is not known."""
+    inside = [child for child in children(node) if isinstance(child, Stmt)]
+    count = sum(map(_iterations, inside)) if inside else 1.0
+    if isinstance(node, For):
+        count *= node.extent.value if isinstance(node.extent, IntImm) else math.inf
+    return count

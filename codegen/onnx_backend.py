@@ -19,6 +19,7 @@ from codegen.vm.build import vm_build
 from codegen.vm.machine import VirtualMachine
 from tensorir import frontend
 from tensorir.nodes.dtype import DataType
+from tensorir.relax.function import Function
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from tensorir.transform import LegalizeOps
 
@@ -31,7 +32,9 @@ class Prepared:
 
     def __init__(self, model: Any, target: str = TARGET) -> None:
         mod = LegalizeOps()(frontend.from_onnx(model))
-        self._result = mod["main"].ret_struct_info  # type: ignore[union-attr]
+        main = mod["main"]
+        assert isinstance(main, Function)
+        self._result = main.ret_struct_info
         self._main = VirtualMachine(vm_build(mod, target), cpu())["main"]
 
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], **_: Any) -> tuple[Any, ...]:

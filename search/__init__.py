@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from search.measuring.measure_candidate import MeasureCandidate
     from search.mutator import Mutator
     from search.networks.extract_tasks import ExtractedTask, extract_tasks
+    from search.networks.tune_model import tune_model
     from search.postproc import Postproc
     from search.random_search import random_search
     from search.reports.profiler import Profiler
@@ -146,6 +147,7 @@ __all__ = [
     "tir_integration",
     "transform",
     "trials",
+    "tune_model",
     "tune_module",
     "tune_tasks",
     "tune_tir",

@@ -21,6 +21,7 @@ from search.dispatch.find_schedule import find_schedule, say_if_missing
 from search.errors import TuningError
 from search.kinds import nearest
 from search.measure_callback import MeasureCallback
+from search.networks.extract_tasks import tasks_of_functions
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import Runner
 from search.runner.arguments import InputData
@@ -151,7 +152,7 @@ def tune_tir(
                 config.strategy, **(config.search_strategy_config or {})
             ),
             task_name=task_name,
-            rand_state=_seeds(seed, 1)[0],
+            rand_state=seeds_of(seed, 1)[0],
             num_threads=num_threads,
             input_data=input_data,
         )
@@ -276,9 +277,11 @@ def tune_module(
 ) -> Database:
     """Tune each function of a module, sharing the trials; `apply_database` puts the results in.
 
-    Functions of a graph and those with `tir.is_scheduled` are left alone. `special_space` names
-    spaces for some functions; those with None are left out. `input_data` has for some functions
-    what it is for `tune_tir`. Otherwise as `tune_tir`. TuningError for names of other functions.
+    Functions that are the same are tuned once, and count as often as the graph of the module runs
+    them (`extract_tasks`; `tune_model` does more for a model). Functions of a graph and those with
+    `tir.is_scheduled` are left alone. `special_space` names spaces for some functions; those with
+    None are left out. `input_data` has for some functions what it is for `tune_tir`. Otherwise as
+    `tune_tir`. TuningError for names of other functions.
     """
     functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
     for argument, named in (("special_space", special_space), ("input_data", input_data)):
@@ -288,26 +291,31 @@ def tune_module(
                     f"{argument} names {name!r}, which is no function to tune; there are "
                     f"{', '.join(sorted(functions))}{nearest(name, functions)}"
                 )
-    tasks = []
-    seeds = _seeds(seed, len(functions))
-    for (name, func), task_seed in zip(sorted(functions.items()), seeds, strict=True):
-        own_space = (special_space or {}).get(name, space)
+    if isinstance(mod, PrimFunc):
+        mod = IRModule(functions)
+    apart = {*(special_space or ()), *(input_data or ())}
+    found = tasks_of_functions(mod, target, module_equality, apart)
+    found.sort(key=lambda task: task.task_name)
+    tasks, weights = [], []
+    for task, task_seed in zip(found, seeds_of(seed, len(found)), strict=True):
+        own_space = (special_space or {}).get(task.task_name, space)
         if own_space is None:
             continue
         context = TuneContext(
-            func,
+            task.mod,
             target=target,
             space_generator=own_space,
             search_strategy=strategy,
-            task_name=name,
+            task_name=task.task_name,
             rand_state=task_seed,
             num_threads=num_tuning_cores,
-            input_data=(input_data or {}).get(name),
+            input_data=(input_data or {}).get(task.task_name),
         )
         tasks.append(context.clone())
+        weights.append(float(task.weight))
     return tune_tasks(
         tasks=tasks,
-        task_weights=[1.0] * len(tasks),
+        task_weights=weights,
         work_dir=work_dir,
         max_trials_global=max_trials_global,
         max_trials_per_task=max_trials_per_task,
@@ -344,14 +352,16 @@ def tune_tasks(
     num_confirmed: int = 4,
     early_stopping: int | None = None,
     early_stopping_per_task: int | None = None,
+    max_seconds: float | None = None,
+    keep_going: bool = False,
     on_interrupt: OnInterrupt = "raise",
 ) -> Database:
     """Tune several tasks, sharing `max_trials_global` measurements; return the database.
 
     The search minimises the sum of latencies weighted by `task_weights`. Parts given by name are
-    made with as many workers or threads as the first task says. For `num_confirmed` and when the
-    search or a task ends early see `TuneConfig`, for resuming, errors and Ctrl-C `tune_tir`; a task
-    has its `input_data` from `TuneContext`.
+    made with as many workers or threads as the first task says. For `num_confirmed`, `max_seconds`,
+    `keep_going` and when the search or a task ends early see `TuneConfig`, for resuming, errors and
+    Ctrl-C `tune_tir`; a task has its `input_data` from `TuneContext`.
     """
     checked_on_interrupt(on_interrupt)
     with TuningRun.open(
@@ -365,6 +375,8 @@ def tune_tasks(
             num_confirmed=num_confirmed,
             early_stopping=early_stopping,
             early_stopping_per_task=early_stopping_per_task,
+            max_seconds=max_seconds,
+            keep_going=keep_going,
         ),
         builder=builder,
         runner=runner,
@@ -390,7 +402,8 @@ def compile_tir(
     return None if found is None else found.schedule
 
 
-def _seeds(seed: int | None, count: int) -> list[int]:
+def seeds_of(seed: int | None, count: int) -> list[int]:
+    """Return the seeds of so many tasks, -1 for any where none is given."""
     if seed is None:
         return [-1] * count
     return [int(s) for s in np.random.RandomState(seed).randint(1, 2**30, size=count)]

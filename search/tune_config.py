@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from search.errors import TuningError
 from search.search_strategy import SearchStrategy
 from search.task_scheduler import TaskScheduler
+
+UNLIMITED: Final = 1 << 40
+"""The number of trials of a search that only its seconds bound."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,10 @@ class TuneConfig:
     the best, are measured again in turns before the winner is named; 0 leaves that out.
     A task ends after `early_stopping_per_task` trials since its best one, and the search after
     `early_stopping` trials that did not lower its objective, once every task has a latency; None
-    stops neither.
+    stops neither. No trial begins after `max_seconds` of the run, None for any time; naming the
+    winners takes a little longer.
+    With `keep_going` a task ends that a part of the search fails on, or that cannot be built or
+    measured; an error in the log names it, and the others go on. Without it the run ends.
     `logger_config` is accepted and unused: configure the logger `tensorir.search` instead.
     Raises TuningError for counts that make no sense, and IRValueError for names that no task
     scheduler or strategy has and for configurations that they do not take.
@@ -40,6 +46,8 @@ class TuneConfig:
     num_confirmed: int = 4
     early_stopping: int | None = None
     early_stopping_per_task: int | None = None
+    max_seconds: float | None = None
+    keep_going: bool = False
 
     def __post_init__(self) -> None:
         counts = (
@@ -51,8 +59,16 @@ class TuneConfig:
             ("early_stopping_per_task", self.early_stopping_per_task, 1),
         )
         check_counts(counts)
+        seconds: object = self.max_seconds
+        if seconds is not None and (not isinstance(seconds, (int, float)) or not seconds > 0):
+            raise TuningError(f"max_seconds is a number of seconds above 0, got {seconds!r}")
         TaskScheduler.create(self.task_scheduler, **(self.task_scheduler_config or {}))
         SearchStrategy.create(self.strategy, **(self.search_strategy_config or {}))
+
+    @property
+    def bounded_trials(self) -> int | None:
+        """The most trials of all tasks, None where only seconds bound them."""
+        return None if self.max_trials_global >= UNLIMITED else self.max_trials_global
 
     @property
     def trials_of_a_task(self) -> int:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Final
 
 from codegen.errors import CodegenError
-from codegen.history import can_be_scheduled, is_consulted, with_history
+from codegen.history import can_be_scheduled, is_small, with_history
 from codegen.schedules import Schedules, default_schedules
 from codegen.target import Target
 from tensorir import transform
 from tensorir.function import IRModule, PrimFunc
-from tensorir.nodes.expr import IntImm
-from tensorir.nodes.node import Node
-from tensorir.nodes.stmt import For, ForKind, Stmt
+from tensorir.nodes.stmt import For, ForKind
 from tensorir.relax.function import graph_functions
-from tensorir.rewriting.visit import children, statements
+from tensorir.rewriting.visit import statements
 from tensorir.transform.decompose_ops import has_operators
-
-_SMALL: Final = 4096
-"""A kernel of fewer iterations takes some microseconds as it is, and a tenth of a second to be
-scheduled."""
 
 
 def as_looked_up(mod: IRModule) -> IRModule:
@@ -89,7 +81,7 @@ def with_schedules(
         known = with_history(asked, target)
         assert isinstance(known, IRModule)
         scheduled = known
-    if make_missing and is_consulted():
+    if make_missing:
         missing = {n: f for n, f in scheduled.prim_funcs().items() if _is_left_to_us(f)}
         if missing:
             scheduled = _with(scheduled, default_schedules().schedules_of(missing, target))
@@ -111,13 +103,4 @@ def _is_left_to_us(func: PrimFunc) -> bool:
     loops = [node for node in statements(func.body) if isinstance(node, For)]
     if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
         return False
-    return _iterations(func.body) >= _SMALL
-
-
-def _iterations(node: Node) -> float:
-    """Return how many innermost statements run; infinitely many where a size is not known."""
-    inside = [child for child in children(node) if isinstance(child, Stmt)]
-    count = sum(map(_iterations, inside)) if inside else 1.0
-    if isinstance(node, For):
-        count *= node.extent.value if isinstance(node.extent, IntImm) else math.inf
-    return count
+    return not is_small(func)

@@ -16,6 +16,7 @@ from search.database.module_equality import ModuleIndex, StructuralEquality, unn
 from search.database.target_key import target_key
 from search.dispatch.history import under_its_name
 from search.dispatch.sample_on_miss import default_schedule
+from search.errors import WorkerError
 from search.workers.worker import Outcome
 from search.workers.worker_pool import WorkerPool
 from tensorir.function import IRModule, PrimFunc
@@ -75,7 +76,12 @@ def _made(programs: Mapping[str, IRModule], target: Target) -> dict[str, PrimFun
     def there() -> None:
         for name in _taken(todo.pop):
             job = (scheduled_by_default, (programs[name], target))
-            made[name] = _of_outcome(name, pool.submit(job, _LIMIT).result())
+            try:
+                made[name] = _of_outcome(name, pool.submit(job, _LIMIT).result())
+            except WorkerError as error:
+                logger.warning("Schedules are made in one process only: %s", error)
+                made[name] = _here(name, programs[name], target)
+                return
 
     with contextlib.closing(pool), ThreadPoolExecutor(others) as threads:
         waiting = [threads.submit(there) for _ in range(others)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypedDict, Unpack
 
 from codegen import Target
-from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
+from codegen.history import IS_SCHEDULED, can_be_scheduled, is_small, set_history
 from search.database import Database, ModuleEquality, TuningRecord
 from search.database.database import Entered, innermost
 from search.database.keyed_database import MemoryDatabase
@@ -59,11 +59,13 @@ class History(Entered):
         mod: IRModule | PrimFunc,
         target: str | Target | None = None,
         workload_name: str = "main",
+        *,
+        warns: bool = True,
     ) -> FoundSchedule | None:
         """Return the best schedule of a program for a target, None if nothing is known of it.
 
         Of that, and of one that was found for another target, a warning says what there is instead,
-        once for each program and target.
+        once for each program and target; none with `warns=False`.
         """
         found = find_schedule(
             self.database,
@@ -74,14 +76,21 @@ class History(Entered):
             sample_on_miss=self.sample_on_miss,
             module_equality=self.module_equality,
         )
-        say_if_missing(self.database, mod, target, workload_name, found)
+        if warns:
+            say_if_missing(self.database, mod, target, workload_name, found)
         return found
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
     ) -> dict[str, PrimFunc]:
-        """Return the scheduled forms of those functions that a schedule is found of, by name."""
-        found = {name: _found(name, func, self, target) for name, func in functions.items()}
+        """Return the scheduled forms of those functions that a schedule is found of, by name.
+
+        That a small one has none is not worth a warning.
+        """
+        found = {
+            name: _found(name, func, self, target, warns=not is_small(func))
+            for name, func in functions.items()
+        }
         return {name: schedule[1] for name, schedule in found.items() if schedule is not None}
 
 
@@ -193,10 +202,15 @@ def under_its_name(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
 
 
 def _found(
-    name: str, func: PrimFunc, history: History, target: str | Target | None
+    name: str,
+    func: PrimFunc,
+    history: History,
+    target: str | Target | None,
+    *,
+    warns: bool = True,
 ) -> tuple[FoundSchedule, PrimFunc] | None:
     """Return what is known of a function, and the function so scheduled."""
-    found = history.find(func, target, name)
+    found = history.find(func, target, name, warns=warns)
     scheduled = None
     if found is not None:
         try:

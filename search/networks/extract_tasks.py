@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,18 +73,23 @@ def tasks_of_functions(
     mod: IRModule,
     target: str | Mapping[str, Any] | Target | None = None,
     module_equality: str | ModuleEquality = "structural",
+    apart: Collection[str] = (),
 ) -> list[ExtractedTask]:
-    """Return the tasks of the functions of a module, which are taken as they are."""
+    """Return the tasks of the functions of a module, which are taken as they are.
+
+    Those named by `apart` are tasks of their own, whatever is the same as they.
+    """
     chosen = with_num_cores(as_target(target))
     index: ModuleIndex[ExtractedTask] = ModuleIndex(ModuleEquality.create(module_equality))
     tasks: list[ExtractedTask] = []
     for name, func, runs in _functions_that_run(mod):
         program = normalize_mod(func)
-        known = index.like(unnamed(program))
+        known = [] if name in apart else index.like(unnamed(program))
         if not known:
             known = [ExtractedTask(name, program, chosen, [program])]
-            index.add(unnamed(program), known[0])
             tasks += known
+            if name not in apart:
+                index.add(unnamed(program), known[0])
         known[0].weight += runs
         known[0].names.append(name)
     return tasks

@@ -38,8 +38,8 @@ class Progress:
         """Leave on the screen what is to stay there: the last table."""
 
 
-def live_display(total: int) -> Progress:
-    """Return a display for `total` trials.
+def live_display(total: int | None) -> Progress:
+    """Return a display for `total` trials, None for as many as there is time for.
 
     In a notebook and on a terminal a bar and the table change in place. Elsewhere the table is
     written once, at the end.
@@ -79,7 +79,7 @@ class _Lines(Progress):
 class _Terminal(_Lines):
     """A bar with the table below it; both make room for messages and for the last table."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int | None) -> None:
         from tqdm import tqdm  # noqa: PLC0415  takes long to import
 
         super().__init__()
@@ -125,7 +125,7 @@ class _Notebook(Progress):
     table. This one needs no widgets, and a saved notebook holds its last state.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int | None) -> None:
         from IPython.display import display  # noqa: PLC0415  only there in a notebook
 
         self._total = total
@@ -163,11 +163,16 @@ class _Notebook(Progress):
         self._handle.update(self._content(), raw=True)
 
     def _content(self) -> dict[str, str]:
-        text = f"{self._done} of {self._total} trials"
+        text = (
+            f"{self._done} trials"
+            if self._total is None
+            else f"{self._done} of {self._total} trials"
+        )
         if self._best:
             text += f", best {self._best}"
         text += f": {self._phase}"
-        bar = f'<progress value="{self._done}" max="{self._total}"></progress>'
+        known = "" if self._total is None else f' value="{self._done}" max="{self._total}"'
+        bar = f"<progress{known}></progress>"
         return {
             "text/plain": f"{text}\n{self._table}".rstrip(),
             "text/html": f"{bar} {html.escape(text)}{preformatted(self._table)}",

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -47,7 +47,8 @@ class TuningRun:
     """The parts of a run, from `open` until the end of its `with`.
 
     `spaces` are the design spaces of each task, `trials_done` the trials of each that were made
-    before the run was interrupted.
+    before the run was interrupted. `failures` has why tasks were left out that the run goes on
+    without.
     """
 
     tasks: Sequence[TuneContext]
@@ -66,6 +67,7 @@ class TuningRun:
     journal: RunJournal
     spaces: list[list[Schedule]]
     trials_done: list[int]
+    failures: dict[int, Exception]
     started: float = field(default_factory=time.monotonic)
     """The time at which the run was opened, in seconds of the monotonic clock."""
 
@@ -115,7 +117,7 @@ class TuningRun:
             db = open_database(database, folder, module_equality=module_equality)
             model = _cost_model(cost_model, config, tasks[0])
             if progress is None:
-                progress = live_display(config.max_trials_global)
+                progress = live_display(config.bounded_trials)
             stack.enter_context(contextlib.closing(progress))
             logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
             for task, logger in zip(tasks, logs.tasks, strict=True):
@@ -132,7 +134,11 @@ class TuningRun:
                     learn_speed(task.target)
             builder.warm_up()
             runner.warm_up()
-            spaces = [task.generate_design_space() for task in tasks]
+            failures: dict[int, Exception] = {}
+            spaces = [
+                _design_spaces(task, place, failures if config.keep_going else None)
+                for place, task in enumerate(tasks)
+            ]
             plan = plan_of(tasks, spaces, config, model)
             # a trial whose record is gone is made again
             made = zip(tasks, journal.begin(plan, len(tasks)), strict=True)
@@ -158,6 +164,7 @@ class TuningRun:
                 journal=journal,
                 spaces=spaces,
                 trials_done=done,
+                failures=failures,
             )
             run._say_how_it_starts(plan)
             run._resume_model(made_here=not isinstance(cost_model, CostModel))
@@ -168,8 +175,13 @@ class TuningRun:
         """The seconds that the run has been going on."""
         return time.monotonic() - self.started
 
-    def tune(self, on_interrupt: str = "raise") -> None:
-        """Search, and name the winner of each task.
+    @property
+    def is_over_time(self) -> bool:
+        """True if no further trial is to begin."""
+        return self.config.max_seconds is not None and self.seconds >= self.config.max_seconds
+
+    def tune(self, on_interrupt: str = "raise", finish: Callable[[], object] | None = None) -> None:
+        """Search, and name the winner of each task; `finish` is called before the run is over.
 
         Ctrl-C ends it, and raises KeyboardInterrupt when what was measured is kept; with
         `on_interrupt="return"` it does not.
@@ -177,10 +189,14 @@ class TuningRun:
         checked_on_interrupt(on_interrupt)
         try:
             self.scheduler.tune(self)
-            for task in self.scheduler.tasks:
-                name_winner(self, task)
+            for index, task in enumerate(self.scheduler.tasks):
+                with self.scheduler.leaving_out(index):
+                    name_winner(self, task)
+            self._require_one_that_is_left()
             self.scheduler.print_tuning_statistics()
             self.scheduler.say_what_failed()
+            if finish is not None:
+                finish()
             self.journal.end()
         except KeyboardInterrupt:
             self.logs.scheduler.warning("Interrupted: what has been measured is kept")
@@ -189,6 +205,15 @@ class TuningRun:
         finally:
             with uninterrupted():
                 self.builder.clean_up()
+
+    def _require_one_that_is_left(self) -> None:
+        """Raise TuningError if every task was left out."""
+        if len(self.failures) == len(self.tasks):
+            place = min(self.failures)
+            raise TuningError(
+                f'no task could be tuned; the first one, "{self.tasks[place].task_name}", failed '
+                f"with: {self.failures[place]}"
+            ) from self.failures[place]
 
     def note_trial(
         self, place: int, candidate: MeasureCandidate, build: BuilderResult, result: RunnerResult
@@ -235,8 +260,9 @@ class TuningRun:
         self.logs.scheduler.info("Working directory: %s", self.work_dir)
         done = sum(self.trials_done)
         if done:
-            total = self.config.max_trials_global
-            self.logs.scheduler.info("Resuming after %d of %d trials", done, total)
+            total = self.config.bounded_trials
+            of = "" if total is None else f" of {total}"
+            self.logs.scheduler.info("Resuming after %d%s trials", done, of)
         for other in () if done else self.journal.others():
             self.logs.scheduler.info(
                 "This run starts beside an unfinished one of %s, which goes on when it is started "
@@ -282,6 +308,19 @@ def open_database(
         return Database.create(database)
     where = {"work_dir": work_dir} if database in _IN_FILES else {}
     return Database.create(database, module_equality=module_equality, **where)
+
+
+def _design_spaces(
+    task: TuneContext, place: int, failures: dict[int, Exception] | None
+) -> list[Schedule]:
+    """Return the design spaces of a task; an error goes to `failures`, where it is given."""
+    if failures is None:
+        return task.generate_design_space()
+    try:
+        return task.generate_design_space()
+    except Exception as error:  # noqa: BLE001  a rule may raise anything, and costs its task only
+        failures[place] = error
+        return []
 
 
 def _cost_model(

@@ -38,6 +38,7 @@ _HEADER: Final = (
     "Speed (GFLOPS)",
     "Latency (us)",
     "Weighted Latency (us)",
+    "Gain (us)",
     "Trials",
     "Done",
 )
@@ -61,6 +62,10 @@ class TaskRecord:
     """The latency of each trial; 1e9 for one that failed or whose end nobody waited for."""
     known_ms: float = FAILED_MS
     """The best latency of earlier runs; 1e9 where none is known."""
+    first_ms: float = FAILED_MS
+    """The latency that the search of the task began with, in whatever run; 1e9 where none did.
+
+    It is that of the default schedule where the strategy measures that first."""
     build_seconds: float = 0.0
     """The seconds that the builds of all trials took, one after the other."""
     measure_seconds: float = 0.0
@@ -98,6 +103,8 @@ class TaskRecord:
                 refuse_what_cannot_be_made_up(func, record.facts.values, ctx.input_data)
         for best, _ in islice(with_schedules(best_records(known, len(known))), 1):
             record.known_ms = best.mean_seconds * 1e3
+        for first in islice((old for old in known if old.is_valid), 1):
+            record.first_ms = first.mean_seconds * 1e3
         record.batches = int(len(those_that_count(known)) / batch_size + 0.5)
         record.best_history_ms = [record.known_ms] if record.batches else []
         return record
@@ -149,6 +156,14 @@ class TaskRecord:
         return None if best >= FAILED_MS else best
 
     @property
+    def gain_us(self) -> float | None:
+        """The microseconds that a call of the whole takes less than it did; None if not known."""
+        began = [ms for ms in (self.first_ms, *self.latency_ms) if ms < FAILED_MS]
+        if self.best_ms is None or not began:
+            return None
+        return max(0.0, began[0] - self.best_ms) * 1e3 * self.task_weight
+
+    @property
     def best_gflops(self) -> float | None:
         """The speed in GFLOPS at the best latency, None while no trial succeeded."""
         return None if self.best_ms is None else self.flop / self.best_ms / 1e6
@@ -163,6 +178,7 @@ def statistics_table(tasks: Sequence[TaskRecord]) -> str:
     measured = [task for task in tasks if task.best_ms is not None]
     trials = sum(task.trials for task in measured)
     latency = sum((task.best_ms or 0.0) * 1e3 * task.task_weight for task in measured)
+    gain = sum(task.gain_us or 0.0 for task in measured)
     return "\n".join(
         [
             f" {heading} ",
@@ -170,7 +186,8 @@ def statistics_table(tasks: Sequence[TaskRecord]) -> str:
             *(f" {line:<{width}} " for line in lines),
             rule,
             f"Total trials: {trials}",
-            f"Total latency (us): {latency:.6g}",
+            f"Total latency (us): {latency:.6g}"
+            + (f", at first {latency + gain:.6g}" if gain else ""),
         ]
     )
 
@@ -178,10 +195,16 @@ def statistics_table(tasks: Sequence[TaskRecord]) -> str:
 def _row(index: int, task: TaskRecord) -> tuple[str, ...]:
     best, speed = task.best_ms, task.best_gflops
     if best is None or speed is None:
-        figures: tuple[str, ...] = ("N/A", "N/A", "N/A")
+        figures: tuple[str, ...] = ("N/A", "N/A", "N/A", "N/A")
     else:
         latency = best * 1e3
-        figures = (f"{speed:.4f}", f"{latency:.4f}", f"{latency * task.task_weight:.4f}")
+        gain = task.gain_us or 0.0
+        figures = (
+            f"{speed:.4f}",
+            f"{latency:.4f}",
+            f"{latency * task.task_weight:.4f}",
+            f"{gain:.4f}",
+        )
     return (
         str(index),
         task.ctx.task_name,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from search.errors import TuningError, blamed_on
+from search.errors import DatabaseError, TuningError, WorkerError, blamed_on
 from search.kinds import Kinds
 from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.interrupts import uninterrupted
@@ -22,6 +23,7 @@ from search.task_scheduler.task_record import (
     TaskRecord,
     statistics_table,
 )
+from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
     from search.builder import Builder, BuilderResult
@@ -128,7 +130,8 @@ class TaskScheduler(ABC):
         self._patience = Patience(run.config.early_stopping)
         try:
             for place in range(len(run.tasks)):
-                self._start(run, place)
+                with self.leaving_out(place):
+                    self._start(run, place)
             run.save_model()
             self._search(run)
         finally:
@@ -146,8 +149,10 @@ class TaskScheduler(ABC):
                 run.database.commit_workload(ctx.mod), ctx.target
             )
             weight, size = run.task_weights[index], run.config.num_trials_per_iter
-            record = TaskRecord.of(ctx, weight, before, known, size)
-            self.tasks.append(record)
+            self.tasks.append(TaskRecord(ctx, weight, trials_before=before))
+            if index in run.failures:
+                raise run.failures[index]
+            self.tasks[index] = TaskRecord.of(ctx, weight, before, known, size)
             ctx.logger.info("\n%s", ctx.mod)
             spaces = run.spaces[index]
             if not spaces:
@@ -177,6 +182,9 @@ class TaskScheduler(ABC):
             index = self.next_task_id()
             if index < 0:
                 break
+            if run.is_over_time:
+                self.logger.info("The search ends: its %g seconds are over", run.config.max_seconds)
+                break
             if self._patience.is_over:
                 self.logger.info(
                     "The search ends early: none of the last %d trials was better than the best",
@@ -184,30 +192,37 @@ class TaskScheduler(ABC):
                 )
                 break
             task = self.tasks[index]
+            if task.is_terminated:  # while its last batch was measured
+                continue
             most_in_vain = run.config.early_stopping_per_task
             is_in_vain = most_in_vain is not None and task.trials_in_vain >= most_in_vain
             if task.trials >= run.config.trials_of_a_task or is_in_vain:
                 self.terminate_task(index)
                 continue
             self.logger.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
-            candidates = self._candidates_of(task)
-            if not candidates:
-                self._say_why_nothing(index)
-                self.terminate_task(index)
-                continue
-            candidates = candidates[:left]
-            left -= len(candidates)
-            task.batches += 1
-            run.progress.phase(f"building {len(candidates)} candidates")
-            self.logger.debug("Sending %d sample(s) to builder", len(candidates))
-            task.batch = Batch(task, candidates, run.builder, run.runner)
-            if left > 0 and run.cost_model is not None:
-                run.cost_model.warm_up()
+            with self.leaving_out(index):
+                left -= self._send_batch(run, index, left)
         for index, task in enumerate(self.tasks):
             if task.batch is not None:
                 self.join_running_task(index)
             if not task.is_terminated:
                 self.terminate_task(index)
+
+    def _send_batch(self, run: TuningRun, index: int, most: int) -> int:
+        """Begin the next batch of a task, or end the task; return how many trials it will be."""
+        task = self.tasks[index]
+        candidates = (self._candidates_of(task) or [])[:most]
+        if not candidates:
+            self._say_why_nothing(index)
+            self.terminate_task(index)
+            return 0
+        task.batches += 1
+        run.progress.phase(f"building {len(candidates)} candidates")
+        self.logger.debug("Sending %d sample(s) to builder", len(candidates))
+        task.batch = Batch(task, candidates, run.builder, run.runner)
+        if most > len(candidates) and run.cost_model is not None:
+            run.cost_model.warm_up()
+        return len(candidates)
 
     def _candidates_of(self, task: TaskRecord) -> list[MeasureCandidate] | None:
         """Return the next batch of a task, None if its strategy has none.
@@ -236,14 +251,26 @@ class TaskScheduler(ABC):
             )
 
     def join_running_task(self, task_id: int) -> list[RunnerResult]:
-        """Measure the batch of a task, tell everybody who wants to know, return the results."""
+        """Measure the batch of a task, tell everybody who wants to know, return the results.
+
+        Where the time of the run is over, those that are not measured yet are left out.
+        """
         task, run = self.tasks[task_id], self.run
         batch = task.batch
         if batch is None or run is None:
             raise TuningError(f"Task #{task_id} has no batch that is being measured")
         results: list[RunnerResult] = []
+        with self.leaving_out(task_id):
+            self._measure_batch(run, task_id, batch, results)
+        return results
+
+    def _measure_batch(
+        self, run: TuningRun, task_id: int, batch: Batch, results: list[RunnerResult]
+    ) -> None:
         try:
             for k, future in enumerate(batch.runner_futures):
+                if run.is_over_time:
+                    break
                 run.progress.phase("measuring", k, len(batch.candidates))
                 result = future.result()
                 with uninterrupted():
@@ -259,7 +286,6 @@ class TaskScheduler(ABC):
                 self._finish_batch(task_id, batch, results)
             raise
         self._finish_batch(task_id, batch, results)
-        return results
 
     def _finish_batch(self, task_id: int, batch: Batch, results: list[RunnerResult]) -> None:
         """End a batch, of which the first few may be all that was measured."""
@@ -380,6 +406,34 @@ class TaskScheduler(ABC):
         self.logger.debug(
             "Task #%d has finished. Remaining task(s): %d", task_id, self.remaining_tasks
         )
+
+    @contextlib.contextmanager
+    def leaving_out(self, task_id: int) -> Iterator[None]:
+        """Go on without a task on which the body of this `with` fails, if the run is to keep going.
+
+        What ends any task ends the run: files that cannot be written, processes that do not start.
+        """
+        run = self.run
+        assert run is not None
+        try:
+            yield
+        except (DatabaseError, WorkerError, OSError):
+            raise
+        except Exception as error:
+            if not run.config.keep_going:
+                raise
+            task = self.tasks[task_id]
+            run.failures[task_id] = error
+            task.batch = None
+            if not task.is_terminated:
+                self.terminate_task(task_id)
+            self.logger.error(
+                'Task #%d "%s" is left out: %s',
+                task_id,
+                task.ctx.task_name,
+                error if isinstance(error, TensorIRError) else f"{type(error).__name__}: {error}",
+            )
+            task.ctx.logger.error("The task is left out", exc_info=error)
 
     def say_what_failed(self) -> None:
         """Say of each task without any result why that is: what most of its trials ended with."""

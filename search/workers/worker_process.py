@@ -30,9 +30,13 @@ def serve(file_descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(file_descriptor)
     try:
-        _, initializer = pickle.loads(connection.recv_bytes())
-        if initializer is not None:
-            initializer()
+        message = connection.recv_bytes()
+    except (EOFError, ConnectionResetError):
+        return
+    _, initializer = pickle.loads(message)  # what this raises, EOFError too, ends the process
+    if initializer is not None:
+        initializer()
+    try:
         _answer(connection, ("ready", os.getpid()))
         while True:
             message = connection.recv_bytes()

@@ -83,13 +83,17 @@ def unravelled(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
 
 def _runs_all(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bool:
     """Say whether every axis of a block runs over its domain, by a loop of its own."""
-    if not is_const_int(realize.predicate, 1) or len(loops) != len(realize.iter_values):
+    if not is_const_int(realize.predicate, 1):
         return False
     analyzer = Analyzer()
     found = set()
     for value, axis in zip(realize.iter_values, realize.block.iter_vars, strict=True):
+        if axis.dom is None:
+            return False
+        if is_const_int(axis.dom.extent, 1) and analyzer.can_prove_equal(value, axis.dom.min):
+            continue
         loop = loops.get(value) if isinstance(value, Var) else None
-        if loop is None or axis.dom is None:
+        if loop is None:
             return False
         found.add(loop)
         if not analyzer.can_prove_equal(loop.min, axis.dom.min):

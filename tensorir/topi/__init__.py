@@ -6,8 +6,9 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
+`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `quantization`, `real_functions`,
+`rearranging`, `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`,
+`vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -33,6 +34,7 @@ from tensorir.topi.bits import (
     bitwise_or,
     bitwise_xor,
     left_shift,
+    reinterpret,
     right_shift,
 )
 from tensorir.topi.comparison import (
@@ -80,6 +82,7 @@ from tensorir.topi.elementwise import (
 )
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -114,7 +117,9 @@ from tensorir.topi.rearranging import (
     roll,
     tile,
 )
+from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, prod, sum, variance
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.scan import cumprod, cumsum
 from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
@@ -123,7 +128,11 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all",
+    "any",
     "arange",
+    "argmax",
+    "argmin",
     "asin",
     "asinh",
     "astype",
@@ -142,7 +151,10 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "dense",
+    "dequantize",
     "divide",
     "equal",
     "erf",
@@ -179,8 +191,11 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "matmul",
+    "max",
     "maximum",
+    "mean",
     "meshgrid",
+    "min",
     "minimum",
     "mod",
     "multiply",
@@ -192,7 +207,10 @@ __all__ = [
     "ones_like",
     "permute_dims",
     "power",
+    "prod",
+    "quantize",
     "reciprocal",
+    "reinterpret",
     "repeat",
     "reshape",
     "reverse_sequence",
@@ -214,6 +232,7 @@ __all__ = [
     "stack",
     "strided_slice",
     "subtract",
+    "sum",
     "tan",
     "tanh",
     "tile",
@@ -221,6 +240,7 @@ __all__ = [
     "triu",
     "trunc",
     "unflatten",
+    "variance",
     "vision",
     "where",
     "zeros",

@@ -21,6 +21,7 @@ from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.node import OnnxNode, constant_contents
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import Result, converter_of, shown_name
+from tensorir.frontend.onnx.schemas import check_node, domain_of, schema_of
 from tensorir.function import IRModule
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -125,7 +126,7 @@ class GraphImport:
         self._check_supported(graph)
         scope = Scope(self._opsets)
         scope.ranks = _stated_ranks(graph)
-        weights = {tensor.name: tensor for tensor in graph.initializer}
+        weights = {t.name: Constant(array, dtype) for t, array, dtype in self.model.weights()}
         inputs = [info for info in graph.input if info.name not in weights]
         for name in shapes:
             if name not in {info.name for info in inputs}:
@@ -140,8 +141,7 @@ class GraphImport:
         kept: dict[str, NDArray[Any]] = {}
         if keep_params:
             attrs["num_input"] = len(params)
-        for name, tensor in weights.items():
-            value = self._weight(tensor)
+        for name, value in weights.items():
             if keep_params:
                 kept[_identifier(name)] = value.data
                 param = GraphVar(_identifier(name), value.struct_info)
@@ -230,9 +230,6 @@ class GraphImport:
         self._taken.add(chosen)
         return Var(chosen, "int64")
 
-    def _weight(self, tensor: Any) -> Constant:
-        return Constant(*self.model.array(tensor))
-
     # ------------------------------------------------------------------------------------ graphs
 
     def _graph(self, graph: Any, scope: Scope) -> list[GraphExpr]:
@@ -259,7 +256,7 @@ class GraphImport:
             scope.define(info.name, value)
         for tensor in graph.initializer:
             if tensor.name not in scope.values:
-                scope.define(tensor.name, self._weight(tensor))
+                scope.define(tensor.name, Constant(*self.model.array(tensor)))
         with self._deeper():
             return self._graph(graph, scope)
 
@@ -276,13 +273,16 @@ class GraphImport:
         """Convert a node and define its outputs."""
         place = f"node {node_name(proto)} ({shown_name(proto.op_type, proto.domain)})"
         try:
+            function = self._functions.local(proto)
+            schema = schema_of(proto, scope.opset(domain_of(proto)))
+            if function is None and schema is not None:
+                check_node(proto, schema)
             inputs = [scope.value(name) for name in proto.input]
             attributes = attribute_values(proto.attribute, scope.attributes, self.model)
-            domain = "" if proto.domain == "ai.onnx" else proto.domain
+            domain = domain_of(proto)
             node = OnnxNode(
                 self, scope, proto.op_type, domain, proto.name, proto.output, attributes
             )
-            function = self._functions.local(proto)
             if function is None and converter_of(proto.op_type, domain) is None:
                 function = self._defined_by(proto, node, inputs)
             if function is not None:
@@ -345,7 +345,11 @@ class GraphImport:
         with self._deeper():
             for inner in function.node:
                 self._node(inner, scope)
-        return tuple(scope.value(name) for name in function.output)
+        # What nobody asks for may be left out by a function that ONNX defines.
+        return tuple(
+            scope.value(name) if k < len(proto.output) and proto.output[k] else None
+            for k, name in enumerate(function.output)
+        )
 
     def _deeper(self) -> _Depth:
         return _Depth(self)
@@ -427,7 +431,8 @@ class GraphImport:
     def _of_contents(self, array: NDArray[Any], dtype: str | None) -> GraphExpr:
         """Return a tensor with contents: a constant, or an expression that gives sizes as one."""
         if array.dtype != object:
-            return Constant(array if dtype is None else array.astype(dtype))
+            converted = dtype is not None and array.dtype.kind in "iu"
+            return Constant(array.astype(dtype) if converted else array)
         flat = self.integer_tensor(list(array.reshape(-1)), dtype or "int64")
         if array.ndim == 1:
             return flat

@@ -169,6 +169,14 @@ class OnnxNode:
             ],
         )
 
+    def fitted(self, value: GraphExpr, shape: Sequence[int | PrimExpr]) -> GraphExpr:
+        """Return a tensor whose sizes are taken to be those of a shape, or to be stretched to it.
+
+        Where nobody knows that they are, that is checked when the model runs.
+        """
+        like = GraphVar("shape", TensorStructInfo(shape, self.dtype(value)))
+        return self.agreed(like, value)[1]
+
     def agreed_but(self, operands: Sequence[GraphExpr], axis: int) -> list[GraphExpr]:
         """Return operands of one shape but for an axis; see `agreed`."""
         rank = self.rank(operands[0])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
-from tensorir.relax.expr import GraphExpr, GraphVar, MatchCast, PrimValue, ShapeExpr
+from tensorir.relax.expr import GraphExpr, GraphVar, MatchCast, ShapeExpr
 from tensorir.relax.function import Function
 from tensorir.relax.library.loop import call_loop
 from tensorir.relax.relations import Fits, fits, known_by
@@ -89,16 +89,8 @@ class StepFunction(NamedTuple):
         go_on: GraphExpr | bool = True,
     ) -> GraphExpr:
         """Return the call of a loop: a tuple of the values carried last and of stacked parts."""
-        extent = trips.value if isinstance(trips, PrimValue) else trips
-        known = self.always and go_on is True and not isinstance(extent, GraphExpr)
-        stacked = [
-            TensorStructInfo([extent, *part.shape], part.dtype)
-            if known and extent is not None and part.shape is not None
-            else TensorStructInfo(
-                None, part.dtype, UNKNOWN_NDIM if part.ndim == UNKNOWN_NDIM else part.ndim + 1
-            )
-            for part in self.parts
-        ]
+        is_known = self.always and go_on is True and not isinstance(trips, GraphExpr)
+        stacked = [_stacked(part, trips if is_known else None) for part in self.parts]  # type: ignore[arg-type]
         return call_loop(
             self.name,
             carried,
@@ -108,6 +100,14 @@ class StepFunction(NamedTuple):
             go_on=go_on,
             scans=self.parts,
         )
+
+
+def _stacked(part: TensorStructInfo, count: PrimExpr | int | None) -> TensorStructInfo:
+    """Return what so many parts are, None for an unknown number."""
+    if count is not None and part.shape is not None:
+        return TensorStructInfo([count, *part.shape], part.dtype)
+    rank = UNKNOWN_NDIM if part.ndim == UNKNOWN_NDIM else part.ndim + 1
+    return TensorStructInfo(None, part.dtype, rank)
 
 
 def step_function(
@@ -241,7 +241,7 @@ def _read(
     )
 
 
-def _sizes_of_parameters(func: Function) -> set[PrimExpr]:
+def _sizes_of_parameters(func: Function) -> set[Var]:
     return {
         extent
         for param in func.params
@@ -255,7 +255,8 @@ def _free_sizes(func: Function) -> list[Var]:
     defined = _sizes_of_parameters(func)
     for node in walk(func.body):
         if isinstance(node, MatchCast):
-            defined.update(defining_extents(node.struct_info))
+            extents = defining_extents(node.struct_info)
+            defined.update(extent for extent in extents if isinstance(extent, Var))
     used = [var for param in func.params for var in collect_vars(param.struct_info)]
     used += collect_vars(func.body)
     return [var for var in dict.fromkeys(used) if var not in defined]

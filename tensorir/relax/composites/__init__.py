@@ -1,5 +1,27 @@
-"""Operators that stand for expressions of other operators; the modules: `activations`, `shapes`."""
+"""Operators that stand for expressions of other operators.
 
-from tensorir.relax.composites import activations, shapes
+The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `quantized`,
+`recurrent`, `shapes`, `statistics`.
+"""
 
-__all__ = ["activations", "shapes"]
+from tensorir.relax.composites import (
+    activations,
+    attention,
+    linear,
+    normalization,
+    quantized,
+    recurrent,
+    shapes,
+    statistics,
+)
+
+__all__ = [
+    "activations",
+    "attention",
+    "linear",
+    "normalization",
+    "quantized",
+    "recurrent",
+    "shapes",
+    "statistics",
+]

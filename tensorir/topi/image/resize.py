@@ -14,6 +14,7 @@ from tensorir.nodes.dtype import FLOAT32, DataType
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import add, as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
 from tensorir.topi.extents import axis_of
@@ -112,7 +113,7 @@ def _declare(rank: int) -> Callable[..., Tensor]:
 
     function.__name__ = f"resize{rank}d"
     function.__doc__ = f"Return `data` with its spatial axes {letters} resized; see `image.resize`."
-    return operator(f"image.resize{rank}d")(function)
+    return operator(f"image.resize{rank}d", dimension_order=order_of_layout("layout"))(function)
 
 
 resize1d, resize2d, resize3d = (_declare(rank) for rank in SPATIAL)

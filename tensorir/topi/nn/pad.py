@@ -10,12 +10,13 @@ from tensorir.errors import IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import const, floormod
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import per_dimension
 from tensorir.te.tensor import Tensor
 from tensorir.topi.extents import simplified
 from tensorir.topi.nn.spatial import padded
 
 
-@operator("nn.pad")
+@operator("nn.pad", dimension_order=per_dimension("pad_width"))
 def pad(
     data: Tensor,
     pad_width: Sequence[int],

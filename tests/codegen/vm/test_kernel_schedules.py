@@ -11,7 +11,6 @@ import pytest
 
 import codegen
 from codegen import schedules as seam
-from codegen.history import without_history
 from schedule import Schedule
 from tensorir import IRModule, parse
 from tensorir.function import PrimFunc
@@ -104,12 +103,6 @@ def test_a_database_is_asked_first_and_what_it_lacks_gets_a_default(default: Not
 def test_defaults_are_made_without_a_database_and_not_on_request(default: Notes) -> None:
     assert notes(codegen.vm_build(MODEL, TARGET)) == {"double": "default", "total": "default"}
     assert notes(codegen.vm_build(MODEL, TARGET, default_schedules=False)) == {}
-
-
-def test_what_is_to_be_measured_stays_as_it_is(default: Notes) -> None:
-    with without_history():
-        assert notes(codegen.vm_build(MODEL, TARGET)) == {}
-    assert default.asked == []
 
 
 def test_what_somebody_has_scheduled_stays_as_it_is(default: Notes) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 import tensorir
-from tensorir import IRModule
+from tensorir import IRModule, transform
 
 TARGET = "llvm -num-cores=1"
 
@@ -68,3 +72,55 @@ def layers() -> IRModule:
         RELU.format(name="never", n=16),
         LAYERS,
     )
+
+
+MATMUL = """
+    @T.prim_func(private=True)
+    def {name}(A: T.Buffer((16, {k})), W: T.Buffer(({k}, {m})), C: T.Buffer((16, {m}))):
+        for i, j, k in T.grid(16, {m}, {k}):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * W[vk, vj]
+"""
+CHAIN = """
+    @R.function
+    def main(
+        x: R.Tensor((16, 32), "float32"),
+        w: R.Tensor((32, 32), "float32"),
+        v: R.Tensor((32, 24), "float32"),
+    ):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.wide, (x, w), out_sinfo=R.Tensor((16, 32), "float32"))
+            b = R.call_tir(cls.wide, (a, w), out_sinfo=R.Tensor((16, 32), "float32"))
+            c = R.call_tir(cls.narrow, (b, v), out_sinfo=R.Tensor((16, 24), "float32"))
+            d = R.call_tir(cls.small, (c,), out_sinfo=R.Tensor((16, 24), "float32"))
+            R.output(d)
+        return d
+"""
+_RNG = np.random.default_rng(0)
+X = _RNG.standard_normal((16, 32)).astype("float32")
+WEIGHTS: dict[str, Any] = {
+    "w": _RNG.random((32, 32), np.float32),
+    "v": _RNG.random((32, 24), np.float32),
+}
+
+
+def dense_model() -> IRModule:
+    """Return a model of one layer twice, another one, and a small kernel; weights are constants."""
+    mod = module_of(
+        MATMUL.format(name="wide", k=32, m=32),
+        MATMUL.format(name="narrow", k=32, m=24),
+        RELU.format(name="small", n=16).replace("16)", "24)"),
+        CHAIN,
+    )
+    bound = transform.BindParams("main", WEIGHTS)(mod)
+    assert isinstance(bound, IRModule)
+    return bound
+
+
+def in_numpy(x: Any) -> Any:
+    """Return what `dense_model` computes."""
+    return np.maximum(x @ WEIGHTS["w"] @ WEIGHTS["w"] @ WEIGHTS["v"], 0)

@@ -1,6 +1,8 @@
 """Converters of ONNX operators, one module each family.
 
 The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`,
+`quantization`, `recurrent`, `reductions`, `shapes`.
 `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`,
 `shapes`.
 """
@@ -17,6 +19,8 @@ from tensorir.frontend.onnx.converters import (
     linear_algebra,
     normalizations,
     pooling,
+    quantization,
+    recurrent,
     reductions,
     shapes,
 )
@@ -33,6 +37,8 @@ __all__ = [
     "linear_algebra",
     "normalizations",
     "pooling",
+    "quantization",
+    "recurrent",
     "reductions",
     "shapes",
 ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorir.frontend.torch.dtypes import tensor_info
+from tensorir.errors import IRTypeError
+from tensorir.frontend.torch.dtypes import as_tensor, common_dtype, tensor_info
 from tensorir.frontend.torch.operators.shapes import axis_of
 from tensorir.frontend.torch.table import aten
 from tensorir.relax import op
+from tensorir.relax.struct_info import TensorStructInfo
 
 
 @aten("topk.default")
@@ -29,3 +31,33 @@ def sort(self: Any, dim: int, descending: bool, **_: Any) -> Any:
 def argsort(self: Any, dim: int, descending: bool, **_: Any) -> Any:
     """The indices that put elements in order along an axis."""
     return op.argsort(self, axis_of(dim, tensor_info(self).ndim), descending, "int64")
+
+
+@aten("bucketize.Tensor")
+def bucketize(self: Any, boundaries: Any, right: bool, result: TensorStructInfo, **_: Any) -> Any:
+    """The places of elements among boundaries in order."""
+    return _placed(boundaries, self, right, result)
+
+
+@aten("searchsorted.Tensor")
+def searchsorted(
+    sorted_sequence: Any,
+    self: Any,
+    right: bool,
+    side: str | None,
+    result: TensorStructInfo,
+    **_: Any,
+) -> Any:
+    """The places of elements among others in order."""
+    if tensor_info(sorted_sequence).ndim != 1:
+        raise IRTypeError("a sorted sequence of several dimensions is not supported")
+    return _placed(sorted_sequence, self, right or side == "right", result)
+
+
+def _placed(boundaries: Any, self: Any, right: bool, result: TensorStructInfo) -> Any:
+    """Return how many boundaries come before each element, or are equal to it if `right`."""
+    dtype = common_dtype(boundaries, self)
+    values = op.expand_dims(as_tensor(self, dtype), -1)
+    compare = op.greater_equal if right else op.greater
+    before = op.astype(compare(values, as_tensor(boundaries, dtype)), str(result.dtype))
+    return op.sum(before, [-1])

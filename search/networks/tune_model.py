@@ -1,0 +1,249 @@
+"""Tuning a model as a whole: `tune_model`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from codegen import Target
+from codegen.history import is_small
+from search.arg_info import ArgInfo
+from search.builder import Builder
+from search.context import TuneContext
+from search.cost_model.cost_model import CostModel
+from search.database import Database
+from search.database.target_key import differ_in_cores, same_target
+from search.errors import TuningError
+from search.measure_callback import MeasureCallback
+from search.measuring.flops import estimate_tir_flops
+from search.networks.check_model import leave_untuned_what_differs
+from search.networks.extract_tasks import ExtractedTask, extract_tasks
+from search.reports.interrupts import OnInterrupt, checked_on_interrupt
+from search.runner import Runner
+from search.runner.arguments import InputData
+from search.runs.tuning_run import PathLike, TuningRun, open_database
+from search.search_strategy import SearchStrategy
+from search.space_generator.space_generator import SpaceArg
+from search.task_scheduler import TaskScheduler
+from search.tune import seeds_of
+from search.tune_config import UNLIMITED, TuneConfig
+from tensorir import transform
+from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.relax.expr import GraphVar
+
+logger = logging.getLogger("tensorir.search")
+
+_LARGEST_BATCH: Final = 64
+_BATCH_BY_TIME: Final = 16
+_FIRST_ROUNDS: Final = 2
+"""A task gets its share of the trials in so many batches or more: the second knows the first."""
+
+
+def tune_model(
+    mod: IRModule | BaseFunc,
+    target: str | Mapping[str, Any] | Target | None = None,
+    work_dir: PathLike | None = None,
+    *,
+    max_trials_global: int | None = None,
+    max_trials_per_task: int | None = None,
+    max_seconds: float | None = None,
+    num_trials_per_iter: int | None = None,
+    params: Mapping[str, Any] | None = None,
+    op_names: Sequence[str] | None = None,
+    builder: str | Builder = "local",
+    runner: str | Runner = "local",
+    database: str | Database = "json",
+    cost_model: str | CostModel = "xgb",
+    measure_callbacks: str | Sequence[MeasureCallback] = "default",
+    task_scheduler: str | TaskScheduler = "gradient",
+    space: SpaceArg = "post-order-apply",
+    strategy: str | SearchStrategy = "evolutionary",
+    num_tuning_cores: int | str = "physical",
+    seed: int | None = None,
+    module_equality: str = "structural",
+    include_compatible: bool = False,
+    input_data: Mapping[str, InputData] | None = None,
+    num_confirmed: int = 4,
+    early_stopping: int | None = None,
+    early_stopping_per_task: int | None = None,
+    check: bool = True,
+    on_interrupt: OnInterrupt = "raise",
+) -> Database:
+    """Search for schedules of all kernels of a model; return the database with what was found.
+
+        database = search.tune_model(mod, "llvm", "./tuned", max_trials_global=400)
+        executable = codegen.vm_build(mod, "llvm", database=database)
+
+    The tasks are those of `extract_tasks`: each kernel once, which counts as often as the model
+    runs it; `params` are bound to `main` first, and with `op_names` only tasks are tuned in whose
+    names one of these occurs. The budget is `max_trials_global` measurements, `max_seconds`, or the
+    first of both that is used up, and goes where the scheduler expects a call of the model to gain
+    most. A batch has `num_trials_per_iter` trials; by default each task can have two of them.
+
+    A table shows of each task what it takes in a call of the model and what that gained since the
+    first schedule, the default one. A task that fails, by a rule or because it cannot be built or
+    measured, is left out, and named in the log; so are kernels with symbolic shapes, and small
+    ones, which have nothing to gain. The others go on.
+
+    At the end the model is built with and without what was found, and run on inputs that are made
+    up. Schedules that change its results beyond rounding are named, and entered into the database
+    as failed, so that nothing takes them; `check=False` leaves that out.
+
+    Everything is in `work_dir`; without one nothing is kept but what is returned. A run that was
+    interrupted goes on when it is started again as it was (see `tune_tir`, also for `seed`,
+    `on_interrupt` and the parts of the search); `max_seconds` are those of one call. Records of any
+    model that are in the database count: what they know is not measured again.
+
+    Before anything runs, TuningError is raised for no budget, one of fewer trials than tasks, a
+    model without kernels to tune, and a database whose records of these kernels are all for another
+    CPU.
+    """
+    checked_on_interrupt(on_interrupt)
+    if max_trials_global is None and max_seconds is None:
+        raise TuningError(
+            "say how much to search: max_trials_global, as in 20 for each kernel, or max_seconds"
+        )
+    if params:
+        named: dict[str | GraphVar, Any] = dict(params.items())
+        mod = transform.BindParams("main", named)(_module(mod))
+    tasks = _worth_tuning(
+        extract_tasks(
+            mod, target, module_equality=module_equality, include_compatible=include_compatible
+        ),
+        op_names,
+    )
+    trials = UNLIMITED if max_trials_global is None else max_trials_global
+    if trials < len(tasks):
+        raise TuningError(
+            f"max_trials_global is {trials}, and the model has {len(tasks)} kernels to tune: give "
+            f"at least one trial to each, better 20 ({20 * len(tasks)} in all), or name with "
+            "op_names those that matter"
+        )
+    config = TuneConfig(
+        trials,
+        num_trials_per_iter or _batch_size(max_trials_global, len(tasks)),
+        max_trials_per_task,
+        num_confirmed=num_confirmed,
+        early_stopping=early_stopping,
+        early_stopping_per_task=early_stopping_per_task,
+        max_seconds=max_seconds,
+        keep_going=True,
+    )
+    with contextlib.ExitStack() as stack:
+        if work_dir is None:
+            work_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tune_model_"))
+            database = "memory" if database == "json" else database
+        database = open_database(database, work_dir, module_equality=module_equality)
+        _refuse_records_of_another_cpu(database, tasks)
+        contexts = [
+            TuneContext(
+                task.mod,
+                target=task.target,
+                space_generator=space,
+                search_strategy=strategy,
+                task_name=task.task_name,
+                rand_state=task_seed,
+                num_threads=num_tuning_cores,
+                input_data=(input_data or {}).get(task.task_name),
+            ).clone()
+            for task, task_seed in zip(tasks, seeds_of(seed, len(tasks)), strict=True)
+        ]
+        run = stack.enter_context(
+            TuningRun.open(
+                contexts,
+                [float(task.weight) for task in tasks],
+                work_dir,
+                config,
+                builder=builder,
+                runner=runner,
+                database=database,
+                cost_model=cost_model,
+                measure_callbacks=measure_callbacks,
+                task_scheduler=task_scheduler,
+                module_equality=module_equality,
+            )
+        )
+        run.tune(on_interrupt, _check(run, mod, tasks[0].target) if check else None)
+    return database
+
+
+def _check(run: TuningRun, mod: IRModule | BaseFunc, target: Target) -> Callable[[], None]:
+    def compare() -> None:
+        if _module(mod).graph_funcs():
+            run.progress.phase("comparing the tuned model with the untuned one")
+            leave_untuned_what_differs(_module(mod), run.database, target, run.logs.scheduler)
+
+    return compare
+
+
+def _module(mod: IRModule | BaseFunc) -> IRModule:
+    return mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+
+
+def _worth_tuning(
+    tasks: Sequence[ExtractedTask], op_names: Sequence[str] | None
+) -> list[ExtractedTask]:
+    """Return the tasks to tune, those first that compute most; TuningError if there are none."""
+    if isinstance(op_names, str):
+        raise TuningError(f"op_names is a list of parts of names, got the text {op_names!r}")
+    chosen = [
+        task
+        for task in tasks
+        if op_names is None or any(part in name for part in op_names for name in task.names)
+    ]
+    if op_names is not None and not chosen:
+        raise TuningError(
+            f"no kernel has a name with one of {list(op_names)} in it; there are "
+            f"{', '.join(task.task_name for task in tasks)}"
+        )
+    kept = []
+    for task in chosen:
+        reason = _why_not(task.mod.prim_func("main"))
+        if reason is None:
+            kept.append(task)
+        else:
+            logger.info('Function "%s" is no task: %s', task.task_name, reason)
+    if not kept:
+        raise TuningError(
+            "the model has no kernel to tune: all are scheduled, small, or of symbolic shapes"
+        )
+    return sorted(kept, key=lambda task: -task.weight * estimate_tir_flops(task.mod))
+
+
+def _why_not(func: PrimFunc) -> str | None:
+    try:
+        ArgInfo.from_prim_func(func)
+    except TuningError as error:
+        return str(error)
+    return "it is too small to gain anything" if is_small(func) else None
+
+
+def _batch_size(trials: int | None, tasks: int) -> int:
+    if trials is None:
+        return _BATCH_BY_TIME
+    return max(1, min(_LARGEST_BATCH, math.ceil(trials / tasks / _FIRST_ROUNDS)))
+
+
+def _refuse_records_of_another_cpu(database: Database, tasks: Sequence[ExtractedTask]) -> None:
+    """Raise TuningError if a database has records of the tasks, and none that serves the target."""
+    targets: dict[str, Target] = {}
+    for task in tasks:
+        if not database.has_workload(task.mod):
+            continue
+        for record in database.tuning_records_of(database.commit_workload(task.mod)):
+            asked, of_record = task.target, record.target
+            if of_record is None:
+                continue
+            if same_target(of_record, asked) or differ_in_cores(of_record, asked):
+                return
+            targets[str(of_record)] = of_record
+    if targets:
+        raise TuningError(
+            f"{database.place} has records of these kernels for {', '.join(sorted(targets))}, and "
+            f"none for {tasks[0].target}, which cannot use them: give another work_dir or "
+            "database, or the target that they are for"
+        )

@@ -1,0 +1,182 @@
+"""Tuning a model as a whole: budgets, what is left out, what is kept, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import codegen
+import search as ms
+import tensorir
+from schedule import Schedule
+from search.database import JSONDatabase, MemoryDatabase, TuningRecord
+from search.errors import TuningError
+from tensorir import IRModule
+from tests.search.networks.network_programs import TARGET, X, dense_model, in_numpy
+from tests.search.programs import split_all
+
+
+def options(measured: dict[str, Any]) -> dict[str, Any]:
+    return {**measured, "cost_model": "random", "space": split_all, "num_confirmed": 0, "seed": 1}
+
+
+def run(executable: codegen.Executable) -> np.ndarray:
+    return np.asarray(codegen.VirtualMachine(executable)["main"](X))
+
+
+def tuned(executable: codegen.Executable) -> list[str]:
+    functions = executable.mod.prim_funcs().items()
+    names = (name for name, func in functions if func.attrs.get("tir.is_scheduled"))
+    return sorted({name.partition("_")[0] for name in names})
+
+
+def test_all_kernels_of_a_model_are_tuned_and_built(
+    measured: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mod = dense_model()
+    database = ms.tune_model(mod, TARGET, tmp_path, max_trials_global=6, **options(measured))
+    said = capsys.readouterr().out
+    assert 'Function "small" is no task' not in said
+    assert "The tuned model computes what the untuned one does" in said
+    rows = {
+        line.split("|")[1].strip(): line.split("|") for line in said.splitlines() if "|" in line
+    }
+    assert {name: row[3].strip() for name, row in rows.items()} == {
+        "Name": "Weight",
+        "wide": "2",
+        "narrow": "1",
+    }
+    assert rows["Name"][7].strip() == "Gain (us)"
+    assert len(database) == 6
+    executable = codegen.vm_build(mod, TARGET, database=database, default_schedules=False)
+    assert tuned(executable) == ["narrow", "wide"]
+    np.testing.assert_allclose(run(executable), in_numpy(X), rtol=1e-4)
+    again = JSONDatabase(work_dir=tmp_path)
+    assert tuned(codegen.vm_build(mod, TARGET, database=again, default_schedules=False)) == [
+        "narrow",
+        "wide",
+    ]
+
+
+def test_records_of_one_model_serve_the_next(measured: dict[str, Any], tmp_path: Path) -> None:
+    database = MemoryDatabase()
+    told = {**options(measured), "database": database}
+    ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
+    told["seed"] = 2
+    ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
+    traces = [record.trace_key for record in database.get_all_tuning_records()]
+    assert len(traces) == 8
+    assert len(set(traces)) == 8
+
+
+def fails_on_wide(sch: Schedule) -> None:
+    if sch.get(sch.get_loops(sch.get_block("C"))[1]).extent.value == 32:
+        raise ZeroDivisionError("a rule of somebody")
+    split_all(sch)
+
+
+def test_a_task_that_fails_is_left_out_by_name_and_the_others_go_on(
+    measured: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {**options(measured), "space": fails_on_wide}
+    database = ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
+    said = capsys.readouterr().out
+    assert 'Task #0 "wide" is left out: ZeroDivisionError: a rule of somebody' in said
+    assert len(database) == 4
+    assert tuned(
+        codegen.vm_build(dense_model(), TARGET, database=database, default_schedules=False)
+    ) == ["narrow"]
+    log = tmp_path / "logs" / "tvm.meta_schedule.logging.task_0_wide.log"
+    assert "in fails_on_wide" in log.read_text(), "the traceback is in the log of the task"
+
+
+def fails(sch: Schedule) -> None:
+    raise ZeroDivisionError("a rule of somebody")
+
+
+def test_a_run_of_which_all_tasks_fail_says_so(measured: dict[str, Any], tmp_path: Path) -> None:
+    told = {**options(measured), "space": fails}
+    with pytest.raises(TuningError, match='no task could be tuned; the first one, "wide", failed'):
+        ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
+
+
+def test_seconds_bound_a_run(measured: dict[str, Any], tmp_path: Path) -> None:
+    """Not by trials: of 2 ** 27 points of the design space some are measured."""
+    database = ms.tune_model(
+        dense_model(), TARGET, tmp_path, max_seconds=1.0, check=False, **options(measured)
+    )
+    assert 0 < len(database) < 500
+    assert not list(tmp_path.glob("unfinished_run*"))
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({}, "say how much to search: max_trials_global, as in 20 for each kernel, or max_seconds"),
+        (
+            {"max_trials_global": 1},
+            "max_trials_global is 1, and the model has 2 kernels to tune: give at least one trial "
+            r"to each, better 20 \(40 in all\)",
+        ),
+        ({"max_seconds": -1}, "max_seconds is a number of seconds above 0, got -1"),
+        (
+            {"max_trials_global": 9, "op_names": ["conv"]},
+            r"no kernel has a name with one of \['conv'\] in it; there are wide, narrow, small",
+        ),
+        ({"max_trials_global": 9, "op_names": "wide"}, "op_names is a list of parts of names"),
+        ({"max_trials_global": 9, "op_names": ["small"]}, "the model has no kernel to tune"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_runs(
+    told: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TuningError, match=message):
+        ms.tune_model(dense_model(), TARGET, tmp_path / "never", **told)
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_database_for_another_cpu_is_refused(tmp_path: Path) -> None:
+    database = MemoryDatabase()
+    (task, *_) = ms.extract_tasks(dense_model(), "llvm -mcpu=skylake -num-cores=1")
+    workload = database.commit_workload(task.mod)
+    sch = Schedule(task.mod)
+    split_all(sch)
+    database.commit_tuning_record(TuningRecord(sch.trace, workload, [1e-6], task.target))
+    with pytest.raises(
+        TuningError, match=r"a database in memory has records of these kernels for .*sky"
+    ):
+        ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=9, database=database)
+
+
+def test_op_names_choose_tasks(measured: dict[str, Any], tmp_path: Path) -> None:
+    told = {**options(measured), "op_names": ["narr"], "check": False}
+    database = ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=2, **told)
+    assert len({record.workload for record in database.get_all_tuning_records()}) == 1
+
+
+class Corrupting(MemoryDatabase):
+    """Gives builds a schedule of one function that computes something else, while it is there."""
+
+    def schedules_of(self, functions: Any, target: codegen.Target) -> dict[str, Any]:
+        found = super().schedules_of(functions, target)
+        if "wide" in found:
+            text = IRModule({"wide": found["wide"]}).script()
+            found["wide"] = tensorir.parse(text.replace("T.float32(0.0)", "T.float32(1.0)"))["wide"]
+        return found
+
+
+def test_a_schedule_that_changes_results_is_named_and_left_out(
+    measured: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = Corrupting()
+    told = {**options(measured), "database": database}
+    ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
+    said = capsys.readouterr().out
+    assert 'Function "wide" is left without the schedule that was found' in said
+    assert "with it the model computes something else, result 0 of main is wrong in" in said
+    executable = codegen.vm_build(dense_model(), TARGET, database=database, default_schedules=False)
+    assert tuned(executable) == ["narrow"]
+    np.testing.assert_allclose(run(executable), in_numpy(X), rtol=1e-4)
