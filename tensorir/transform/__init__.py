@@ -8,6 +8,7 @@ from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
 from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.convert_to_dataflow import ConvertToDataflow
+from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.default_pipeline import default_pipeline
@@ -51,6 +52,7 @@ __all__ = [
     "CanonicalizeBindings",
     "ConvertLayout",
     "ConvertToDataflow",
+    "DataflowUseInplaceCalls",
     "DeadCodeElimination",
     "DecomposeOps",
     "EliminateCommonSubexpr",

@@ -19,6 +19,7 @@ from tensorir.transform import (
     BindParams,
     CallTIRRewrite,
     CanonicalizeBindings,
+    DataflowUseInplaceCalls,
     DeadCodeElimination,
     EliminateCommonSubexpr,
     FoldConstant,
@@ -29,6 +30,7 @@ from tensorir.transform import (
     SeparateOutputs,
     Sequential,
     SinkViews,
+    StaticPlanBlockMemory,
     default_pipeline,
     lower_graph,
 )
@@ -45,7 +47,11 @@ TRANSFORMS = {
     "AnnotateTIROpPattern": AnnotateTIROpPattern(),
     "FuseOps": FuseOps(),
     "FuseTIR": Sequential([RewriteDataflowReshape(), FuseOps(), FuseTIR()], name="fuse"),
+    "DataflowUseInplaceCalls": DataflowUseInplaceCalls(smallest=0),
     "CallTIRRewrite": CallTIRRewrite(),
+    "in place": Sequential(
+        [DataflowUseInplaceCalls(smallest=0), CallTIRRewrite(), StaticPlanBlockMemory()]
+    ),
     "lower_graph": lower_graph,
 }
 
