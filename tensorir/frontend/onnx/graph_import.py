@@ -504,7 +504,11 @@ class GraphImport:
         array = as_array(values)
         if array.dtype != object:
             return Constant(array.astype(dtype))
-        result: GraphExpr = op.shape_to_tensor(ShapeExpr(values))
+        # A shape has no negative numbers.
+        least = min((n for n in array.flat if isinstance(n, int)), default=0)
+        result: GraphExpr = op.shape_to_tensor(ShapeExpr([n - min(least, 0) for n in array.flat]))
+        if least < 0:
+            result = op.add(result, least)
         if dtype != "int64":
             result = op.astype(result, dtype)
         self._contents[result] = array
