@@ -325,7 +325,8 @@ class GraphImport:
             defaults = []
             if function is None and converter_of(proto.op_type, domain) is None:
                 function = self._defined_by(proto, node, inputs)
-                defaults = [a.default_value for a in schema.attributes.values()]
+                stated = [a.default_value for a in schema.attributes.values()]
+                defaults = [value for value in stated if value.type]
             if function is not None:
                 results = self._called(function, proto, inputs, scope, defaults)
             else:

@@ -50,7 +50,7 @@ def check_node(proto: Any, schema: Any) -> None:
                 + (", ".join(sorted(schema.attributes)) or "none")
             )
         wanted, kinds = stated.type.value, onnx_package().AttributeProto.AttributeType
-        if attribute.type != wanted:
+        if attribute.type != wanted and not attribute.ref_attr_name:
             raise IRTypeError(
                 f"the attribute {attribute.name} is of kind {_kind(kinds, attribute.type)}, "
                 f"not {_kind(kinds, wanted)}"
