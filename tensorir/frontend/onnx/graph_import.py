@@ -308,10 +308,12 @@ class GraphImport:
             node = OnnxNode(
                 self, scope, proto.op_type, domain, proto.name, proto.output, attributes
             )
+            defaults = []
             if function is None and converter_of(proto.op_type, domain) is None:
                 function = self._defined_by(proto, node, inputs)
+                defaults = [a.default_value for a in schema.attributes.values()]
             if function is not None:
-                results = self._called(function, proto, inputs, scope)
+                results = self._called(function, proto, inputs, scope, defaults)
             else:
                 results = self.convert(node, inputs)
             if len(results) < len([name for name in proto.output if name]):
@@ -349,14 +351,19 @@ class GraphImport:
         return function
 
     def _called(
-        self, function: Any, proto: Any, inputs: Sequence[GraphExpr | None], caller: Scope
+        self,
+        function: Any,
+        proto: Any,
+        inputs: Sequence[GraphExpr | None],
+        caller: Scope,
+        defaults: Sequence[Any],
     ) -> tuple[GraphExpr | None, ...]:
         """Emit the nodes of a function; return its outputs."""
         if len(inputs) > len(function.input):
             raise IRValueError(
                 f"the function takes {len(function.input)} input(s), got {len(inputs)}"
             )
-        given = {attribute.name: attribute for attribute in function.attribute_proto}
+        given = {attribute.name: attribute for attribute in [*defaults, *function.attribute_proto]}
         for attribute in proto.attribute:
             source = attribute
             if attribute.ref_attr_name:

@@ -52,7 +52,7 @@ from tensorir.topi.nn.convolution_transposed import (
 from tensorir.topi.nn.gating import glu
 from tensorir.topi.nn.losses import cross_entropy, cross_entropy_with_logits, nll_loss
 from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
-from tensorir.topi.nn.pad import pad
+from tensorir.topi.nn.pad import dynamic_pad, pad
 from tensorir.topi.nn.pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -104,6 +104,7 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_with_logits",
     "depth_to_space",
+    "dynamic_pad",
     "elu",
     "gelu",
     "gelu_tanh",
