@@ -162,7 +162,9 @@ def _task(paths: Sequence[Path]) -> Any:
     return run
 
 
-def fuzz(seed: int, count: int, models: Sequence[Any], folder: Path) -> tuple[Counter[str], list[str]]:
+def fuzz(
+    seed: int, count: int, models: Sequence[Any], folder: Path
+) -> tuple[Counter[str], list[str]]:
     """Read so many mutated files; return how often what came of them, and the bad ones."""
     found: Counter[str] = Counter()
     bad: list[str] = []

@@ -1,4 +1,4 @@
-"""Operators that NumPy computes when the model runs, and what calls graph functions.
+"""Operators that NumPy computes when the model runs.
 
 The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sequences`, `sizes`,
 `sorting`.

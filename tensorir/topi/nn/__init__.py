@@ -2,9 +2,7 @@
 
 The modules: `activation`, `adaptive_pooling`, `attention`, `columns`, `convolution`,
 `convolution_transposed`, `gating`, `losses`, `normalization`, `pad`, `pooling`, `rearrange`,
-`rotary`, `softmax`, `spatial`.
-The modules: `activation`, `adaptive_pooling`, `columns`, `convolution`, `convolution_transposed`,
-`gating`, `normalization`, `pad`, `pooling`, `rearrange`, `recurrent`, `softmax`, `spatial`.
+`recurrent`, `rotary`, `softmax`, `spatial`.
 """
 
 from tensorir.topi.nn.activation import (
