@@ -5,10 +5,10 @@
     python -m benchmarks.models --peer PYTHON              and ONNX Runtime and torch
 
 The networks are those of `benchmarks.torch_models` (weights from a seed, batch 1) as ONNX files,
-and models of `benchmarks.model_zoo` by name. Each side gets the same file, inputs and cores; results
-are compared first. Then all sides are timed in turns, and the least of all turns counts. `x` is
-their time over ours: above 1 we are faster. Records are kept in the working directory, and a second
-run tunes nothing that is there.
+and models of `benchmarks.model_zoo` by name. Each side gets the same file, inputs and cores;
+results are compared first. Then all sides are timed in turns, and the least of all turns counts.
+`x` is their time over ours: above 1 we are faster. Records are kept in the working directory, and a
+second run tunes nothing that is there.
 """
 
 from __future__ import annotations
