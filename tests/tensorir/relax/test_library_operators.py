@@ -28,6 +28,7 @@ def test_sorting() -> None:
             Case("topk", lambda x: op.topk(x, 2, dtype="int64"), lambda x: (-np.sort(-x)[:, :2], np.argsort(-x, kind="stable")[:, :2]), FEW),
             Case("topk, least", lambda x: op.topk(x, 3, 0, "values", False), lambda x: np.sort(x, 0)[:3], X, shapes=[("n", 6)]),
             Case("topk, NaN", lambda x: op.topk(x, 3, ret_type="indices"), lambda x: np.array([[1, 3, 4]], "int32"), nans),
+            Case("topk, symbolic", lambda x, y, sizes: op.topk(x, sizes["k"], ret_type="values"), lambda x, y: -np.sort(-x)[:, :3], X, X, shapes=[(3, 6), ("k", 6)]),
             Case("topk, all", lambda x: op.topk(x, -1, ret_type="values"), lambda x: -np.sort(-x), X),
             Case("median", lambda x: op.median(x, 1), lambda x: np.sort(x, 1)[:, 2], X),
             Case("median of all", lambda x: op.median(x, keepdims=True), lambda x: np.sort(x, None)[8].reshape(1, 1), X),
