@@ -105,11 +105,31 @@ def topk(
     if count > data.shape[axis]:
         raise IRValueError(f"topk: k is {count}, but axis {axis} has {data.shape[axis]} elements")
     count = data.shape[axis] if count < 1 else count
-    order = places_in_order(data, axis, largest)
-    places = np.take(order, np.arange(count), axis)
+    places = _first_places(data, count, axis, largest)
     values = np.take_along_axis(data, places, axis)
     found = {"values": values, "indices": places.astype(dtype)}
     return found.get(ret_type, tuple(found.values()))
+
+
+def _first_places(data: Array, count: int, axis: int, largest: bool) -> Array:
+    """Return the first indices of those that sort an array, without sorting all of it if it can be.
+
+    A partition does not say which of several equal elements it chooses: rows in which that matters
+    are sorted.
+    """
+    rows = np.moveaxis(data, axis, -1)
+    length = rows.shape[-1]
+    if not 0 < count < length or (data.dtype.kind == "f" and np.isnan(data).any()):
+        return np.take(places_in_order(data, axis, largest), np.arange(count), axis)
+    parted = np.argpartition(rows, length - count if largest else count - 1, -1)
+    chosen = np.sort(parted[..., length - count :] if largest else parted[..., :count], -1)
+    values = np.take_along_axis(rows, chosen, -1)
+    places = np.take_along_axis(chosen, places_in_order(values, -1, largest), -1)
+    last = np.take_along_axis(rows, places[..., -1:], -1)
+    unsure = np.count_nonzero(rows == last, -1) > np.count_nonzero(values == last, -1)
+    if unsure.any():
+        places[unsure] = places_in_order(rows[unsure], -1, largest)[..., :count]
+    return np.moveaxis(places, -1, axis)
 
 
 def _bucket(

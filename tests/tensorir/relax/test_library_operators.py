@@ -39,6 +39,24 @@ def test_sorting() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_first_of_equal_elements_comes_first(largest: bool) -> None:
+    many = RNG.integers(0, 9, (40, 30)).astype("float32")
+    many[:20] += RNG.random((20, 30))
+    order = np.argsort(-many if largest else many, kind="stable")
+
+    def expected(x: Any) -> Any:
+        return order[:, :7].astype("int32")
+
+    check(
+        [
+            Case("rows", lambda x: op.topk(x, 7, 1, "indices", largest), expected, many),
+            Case("columns", lambda x: op.topk(x, 7, 0, "indices", largest), lambda x: expected(x).T, many.T),
+            Case("a vector", lambda x: op.topk(x, 7, -1, "indices", largest), lambda x: expected(x)[-1], many[-1]),
+        ]
+    )  # fmt: skip
+
+
 def test_shapes_that_data_decide() -> None:
     def unique(x: Any) -> Any:
         return np.unique(x, return_index=True, return_inverse=True, return_counts=True)
