@@ -12,6 +12,7 @@ from tensorir.nodes.expr import EQ, BufferLoad, PrimExpr
 from tensorir.nodes.ops import cast, compare, const, if_then_else
 from tensorir.nodes.stmt import BufferStore, Stmt
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes
 from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
@@ -20,7 +21,7 @@ from tensorir.topi.nests import block_nest
 from tensorir.topi.reshaping import flatten
 
 
-@operator("cumsum")
+@operator("cumsum", dimension_order=axes("axis"))
 def cumsum(
     data: Tensor,
     axis: int | None = None,
@@ -35,7 +36,7 @@ def cumsum(
     return _scanned("T_cumsum", te.add, 0, data, axis, dtype, exclusive, reverse)
 
 
-@operator("cumprod")
+@operator("cumprod", dimension_order=axes("axis"))
 def cumprod(
     data: Tensor,
     axis: int | None = None,
