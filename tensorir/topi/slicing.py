@@ -12,6 +12,7 @@ from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import EQ, IntImm, PrimExpr
 from tensorir.nodes.ops import all_of, as_expr, cast, compare, const, select
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as axes_named
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import same_dtype, shape_text
 from tensorir.topi.extents import axis_of, each_axis_of, of_sizes
@@ -104,7 +105,7 @@ def _parts(
     return parts
 
 
-@operator("strided_slice")
+@operator("strided_slice", dimension_order=axes_named("axes"))
 def strided_slice(
     x: Tensor,
     axes: Sequence[int],
