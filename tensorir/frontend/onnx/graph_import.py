@@ -209,10 +209,7 @@ class GraphImport:
                     f"{place} has no shape in the model; state it: "
                     f"shape_dict={{{info.name!r}: (1, 3)}}"
                 )
-            shape = [
-                d.dim_value if d.HasField("dim_value") else d.dim_param or f"{info.name}_{k}"
-                for k, d in enumerate(tensor.shape.dim)
-            ]
+            shape = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
         extents = [self._size(n) if isinstance(n, str) else n for n in shape]
         return GraphVar(_identifier(info.name), TensorStructInfo(extents, dtype))
 
@@ -502,7 +499,12 @@ class GraphImport:
         array = as_array(values)
         if array.dtype != object:
             return Constant(array.astype(dtype))
-        result: GraphExpr = op.shape_to_tensor(ShapeExpr(values))
+        # A shape has no negative numbers: all are larger by as much as the least needs.
+        least = min((n for n in array.flat if isinstance(n, int)), default=0)
+        more = max(0, -least)
+        result: GraphExpr = op.shape_to_tensor(ShapeExpr([n + more for n in array.flat]))
+        if more:
+            result = op.subtract(result, Constant(np.array(more)))
         if dtype != "int64":
             result = op.astype(result, dtype)
         self._contents[result] = array
@@ -581,6 +583,17 @@ def _identifier(name: str) -> str:
     """Return a name of a variable."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     return f"_{word}" if word[0].isdigit() else word
+
+
+def _stated_extent(dim: Any, otherwise: str) -> int | str:
+    """Return an extent that a model states: a number, a name that equal ones share, or a new name.
+
+    Negative numbers and names such as "?" stand for any extent.
+    """
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    name = str(dim.dim_param)
+    return name if re.search(r"\w", name) and not name.startswith("-") else otherwise
 
 
 def _stated_ranks(graph: Any) -> dict[str, int]:
