@@ -247,25 +247,28 @@ def library_function(name: str) -> Callable[..., Any] | None:
     """Return the function that a library call of an operator names, None for another name."""
     operator = name.removeprefix(LIBRARY_PREFIX)
     known = operator != name and Operator.exists(operator)
-    if name in _HIGHER_ORDER:
-        return _HIGHER_ORDER[name]
+    if name in _LIBRARY_CALLS:
+        return _LIBRARY_CALLS[name]
     if not known:
         return None
     found = Operator.get(operator)
     return found.run if isinstance(found, LibraryOperator) else None
 
 
-def higher_order(name: str) -> Callable[[F], F]:
-    """Make a function known that takes graph functions: no operator, but called as a library's."""
+def library_call(name: str) -> Callable[[F], F]:
+    """Make a library function known that is no operator: its arguments are of other kinds.
+
+    It is called by `call_pure_packed(LIBRARY_PREFIX + name, ...)`.
+    """
 
     def declare(function: F) -> F:
-        _HIGHER_ORDER[LIBRARY_PREFIX + name] = function
+        _LIBRARY_CALLS[LIBRARY_PREFIX + name] = function
         return function
 
     return declare
 
 
-_HIGHER_ORDER: Final[dict[str, Callable[..., Any]]] = {}
+_LIBRARY_CALLS: Final[dict[str, Callable[..., Any]]] = {}
 
 
 def operator(

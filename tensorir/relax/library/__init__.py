@@ -1,6 +1,7 @@
-"""Operators that NumPy computes when the model runs, and what calls graph functions.
+"""Operators that NumPy computes when the model runs.
 
-The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sizes`, `sorting`.
+The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sequences`, `sizes`,
+`sorting`.
 """
 
 from tensorir.relax.library import (
@@ -9,6 +10,7 @@ from tensorir.relax.library import (
     loop,
     random,
     run_time_axes,
+    sequences,
     sizes,
     sorting,
 )
@@ -19,6 +21,7 @@ __all__ = [
     "loop",
     "random",
     "run_time_axes",
+    "sequences",
     "sizes",
     "sorting",
 ]
