@@ -13,7 +13,6 @@ import codegen
 from tensorir import IRModule, frontend
 from tensorir.transform import LegalizeOps
 
-
 TARGET = "llvm -opt-level=1"
 """Machine code that is made quickly."""
 

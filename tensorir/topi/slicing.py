@@ -35,8 +35,8 @@ def part_by_slice(
 ) -> Part:
     """Return what `[begin:end:step]` takes of an axis: negative indices count from the end.
 
-    Indices beyond the ends are taken to be the ends, but with `assume_inbound` as they are; one that
-    is not known to be negative counts from the front then.
+    Indices beyond the ends are taken to be the ends, but with `assume_inbound` as they are; one
+    that is not known to be negative counts from the front then.
     """
     zero = const(0, INT64)
     if isinstance(extent, IntImm) and isinstance(begin, IntImm) and isinstance(end, IntImm):
