@@ -36,7 +36,8 @@ def part_by_slice(
 ) -> Part:
     """Return what `[begin:end:step]` takes of an axis: negative indices count from the end.
 
-    Indices beyond the ends are taken to be the ends, but with `assume_inbound` as they are.
+    Indices beyond the ends are taken to be the ends, but with `assume_inbound` as they are; one
+    that is not known to be negative counts from the front then.
     """
     zero = const(0, INT64)
     if isinstance(extent, IntImm) and isinstance(begin, IntImm) and isinstance(end, IntImm):
@@ -48,8 +49,10 @@ def part_by_slice(
         if isinstance(index, IntImm):
             index = index + extent if index.value < 0 else index
         elif not analyzer.can_prove(index >= 0):
-            negative = analyzer.can_prove(index < 0)
-            index = index + extent if negative else select(index < 0, index + extent, index)
+            if analyzer.can_prove(index < 0):
+                index = index + extent
+            elif not assume_inbound:
+                index = select(index < 0, index + extent, index)
         inside = index if assume_inbound else te.max(low, te.min(high, index))
         return analyzer.simplify(inside)
 
