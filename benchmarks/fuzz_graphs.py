@@ -3,8 +3,8 @@
     python -m benchmarks.fuzz_graphs --seconds 120
 
 Two of three are fused. Every graph is compiled with guard pages, called twice with other sizes,
-and compared bit by bit with the interpreter. Batches run in a process of their own, which may die of an access out of
-bounds. Each failure is printed as a test.
+and compared bit by bit with the interpreter. Batches run in a process of their own, which may die
+of an access out of bounds. Each failure is printed as a test.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from codegen.emit.optimize import assembly, object_code, optimized
 from codegen.signature import ModuleInfo
@@ -30,9 +31,16 @@ class Unit:
     has_scalar_loop: bool = False
     """True if LLVM's loop vectoriser may help."""
 
-    def object_code(self) -> bytes:
-        """Return the relocatable object; CodegenError for code that LLVM rejects."""
-        return _objects.get(self)
+    def object_code(self, make: Maker | None = None) -> bytes:
+        """Return the relocatable object; CodegenError for code that LLVM rejects.
+
+        It is made by `make`, by LLVM in this process without one, or known already.
+        """
+        return _objects.get(self, make or Unit.made)
+
+    def made(self) -> bytes:
+        """Return the object, made now by LLVM in this process."""
+        return object_code(self.text, self.target, self.has_scalar_loop)
 
     def optimized(self) -> str:
         """Return the LLVM IR after optimisation."""
@@ -41,6 +49,10 @@ class Unit:
     def assembly(self) -> str:
         """Return the machine code as assembly text."""
         return assembly(self.text, self.target, self.has_scalar_loop)
+
+
+Maker: TypeAlias = Callable[[Unit], bytes]
+"""Makes the object of a unit; CodegenError for code that LLVM rejects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +75,11 @@ class Kernel:
         """The units that become objects: the code, and the entry if there is one."""
         return [self.code] if self.entry is None else [self.code, self.entry]
 
-    def objects(self) -> dict[str, bytes]:
+    def objects(self, make: Maker | None = None) -> dict[str, bytes]:
         """Return the objects by names that tell them apart; CodegenError if LLVM rejects one."""
-        made = {"code": self.code.object_code()}
+        made = {"code": self.code.object_code(make)}
         if self.entry is not None:
-            made["entry"] = self.entry.object_code()
+            made["entry"] = self.entry.object_code(make)
         return made
 
 
@@ -80,7 +92,7 @@ class _Objects:
         self._known: OrderedDict[bytes, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, unit: Unit) -> bytes:
+    def get(self, unit: Unit, make: Maker) -> bytes:
         made_from = f"{unit.target}\n{unit.has_scalar_loop}\n{unit.text}"
         key = hashlib.blake2b(made_from.encode(), digest_size=32).digest()
         with self._lock:
@@ -88,7 +100,7 @@ class _Objects:
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        made = object_code(unit.text, unit.target, unit.has_scalar_loop)
+        made = make(unit)
         with self._lock:
             if key not in self._known:
                 self._known[key] = made

@@ -97,4 +97,4 @@ def compile_lowered(
         functions.update(translation.functions(constants.nbytes))
     module = Module.of(compile_functions(functions, as_target(target)))
     description = p.Description(tuple(programs[name] for name in graphs), constants.nbytes)
-    return Executable(module, description, constants.block(), mod=mod, guard_pages=guard_pages)
+    return Executable(module, description, constants.constants(), mod=mod, guard_pages=guard_pages)

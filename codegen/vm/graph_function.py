@@ -15,6 +15,7 @@ from codegen.runtime.ndarray import NDArray, address_of, aligned_array
 from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
 from codegen.vm.call_stack import Runner, needs_stack, run_steps
+from codegen.vm.constants import Constants
 from codegen.vm.frame import Allocator, Frame, copied, guarded_array
 from codegen.vm.matching import Matcher, as_array
 from tensorir.errors import IRTypeError, IRValueError
@@ -32,7 +33,7 @@ class GraphFunction:
     """
 
     def __init__(
-        self, program: p.Program, constants: NDArray, link: Link, guard_pages: bool = False
+        self, program: p.Program, constants: Constants, link: Link, guard_pages: bool = False
     ) -> None:
         self.program = program
         self._constants = constants

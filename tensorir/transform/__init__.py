@@ -9,6 +9,7 @@ from tensorir.transform.check_memory_plan import check_memory_plan
 from tensorir.transform.combine_transposes import CombineTransposes
 from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.convert_to_dataflow import ConvertToDataflow
+from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.default_pipeline import default_pipeline
@@ -53,6 +54,7 @@ __all__ = [
     "CombineTransposes",
     "ConvertLayout",
     "ConvertToDataflow",
+    "DataflowUseInplaceCalls",
     "DeadCodeElimination",
     "DecomposeOps",
     "EliminateCommonSubexpr",

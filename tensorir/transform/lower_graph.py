@@ -7,6 +7,7 @@ from typing import Final
 from tensorir.function import IRModule
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
+from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.pass_context import Pass, Sequential
@@ -17,7 +18,11 @@ SIMPLIFICATION: Final[tuple[Pass, ...]] = (
     FoldConstant(),
     DeadCodeElimination(),
 )
-MEMORY: Final[tuple[Pass, ...]] = (CallTIRRewrite(), StaticPlanBlockMemory())
+MEMORY: Final[tuple[Pass, ...]] = (
+    DataflowUseInplaceCalls(),
+    CallTIRRewrite(),
+    StaticPlanBlockMemory(),
+)
 LOWERING: Final[tuple[Pass, ...]] = (*SIMPLIFICATION, *MEMORY)
 
 

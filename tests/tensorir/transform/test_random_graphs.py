@@ -20,6 +20,7 @@ from tensorir.transform import (
     CallTIRRewrite,
     CanonicalizeBindings,
     CombineTransposes,
+    DataflowUseInplaceCalls,
     DeadCodeElimination,
     EliminateCommonSubexpr,
     FoldConstant,
@@ -30,6 +31,7 @@ from tensorir.transform import (
     SeparateOutputs,
     Sequential,
     SinkViews,
+    StaticPlanBlockMemory,
     default_pipeline,
     lower_graph,
 )
@@ -47,7 +49,11 @@ TRANSFORMS = {
     "AnnotateTIROpPattern": AnnotateTIROpPattern(),
     "FuseOps": FuseOps(),
     "FuseTIR": Sequential([RewriteDataflowReshape(), FuseOps(), FuseTIR()], name="fuse"),
+    "DataflowUseInplaceCalls": DataflowUseInplaceCalls(smallest=0),
     "CallTIRRewrite": CallTIRRewrite(),
+    "in place": Sequential(
+        [DataflowUseInplaceCalls(smallest=0), CallTIRRewrite(), StaticPlanBlockMemory()]
+    ),
     "lower_graph": lower_graph,
 }
 
