@@ -19,7 +19,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range, decl_buffer
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE
+from tensorir.nodes.ops import TRUE, is_const_int
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import Rewriter, walk
 from tensorir.script.parts import complete_block
@@ -172,9 +172,18 @@ class _InShape(Rewriter):
         """Access the same element of a buffer in its new shape."""
         new = self._buffers.get(node.buffer)
         value = {"value": self(node.value)} if isinstance(node, s.BufferStore) else {}
-        if new is not None and list(node.indices) == list(self._places):
+        if new is not None and self._is_same_element(node):
             return node.with_(buffer=new, indices=self._axes, **value)
         indices = [self._analyzer.simplify(self(index)) for index in node.indices]
         return node.with_(buffer=node.buffer if new is None else new, indices=indices, **value)
 
     rewrite_BufferStore = rewrite_BufferLoad  # noqa: N815
+
+    def _is_same_element(self, node: BufferLoad | s.BufferStore) -> bool:
+        """Say whether an access is to the element that is computed; a dimension of 1 has one."""
+        return all(
+            index is axis or (is_const_int(index, 0) and is_const_int(extent, 1))
+            for index, axis, extent in zip(
+                node.indices, self._places, node.buffer.shape, strict=True
+            )
+        )

@@ -67,6 +67,7 @@ N = te.var("n", "int64")
         (lambda x: back(op.exp(there(x))), [(N, 4, 5, 3)], ["exp"]),
         (lambda x: back(op.clip(there(x), 0.0, 0.5) + constant(4)), [IMAGE], ["clip", "add"]),
         (lambda x: back(there(x) * constant(2, 5, 3, 4)), [IMAGE], ["multiply"]),
+        (lambda x: back(there(x) + there(x)), [(1, 4, 5, 3)], ["add"]),
         (lambda x, y: back(op.exp(there(x)) + there(y)), [IMAGE, IMAGE], ["exp", "add"]),
         # One operand would have to be transposed for the other's sake.
         (lambda x, y: there(x) + y, [IMAGE, (2, 5, 3, 4)], ["permute_dims", "add"]),
