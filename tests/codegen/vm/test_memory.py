@@ -24,8 +24,7 @@ def frame_bytes(executable: codegen.Executable, *args: Any) -> int:
     """Return the bytes of temporaries that a call holds."""
     main = codegen.VirtualMachine(executable).function("main")
     main(*args)
-    frame = main._free[-1]
-    return frame.arena.nbytes + sum(array.nbytes for array in frame.temporaries)
+    return main.held_bytes()
 
 
 def test_tensors_of_symbolic_shape_share_memory() -> None:
