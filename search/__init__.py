@@ -16,7 +16,8 @@ returns the best `Schedule`. The rooms, in the order in which a search goes thro
 - a `task_scheduler` shares trials among tasks, a `measure_callback` is told of each, and a
   `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
 - `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
-- `networks` tunes whole models, each function as often as it counts;
+- `networks` tunes whole models, each function as often as it counts, and `command_line` is the
+  command `tensorir`, which runs and tunes model files;
 - `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
   of logs, and `trials` what was tried, as a table that is explained and drawn.
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         mutator,
         plot,
         postproc,
+        relax_integration,
         runner,
         schedule_rule,
         search_strategy,
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from search.networks.tune_model import tune_model
     from search.postproc import Postproc
     from search.random_search import random_search
+    from search.relax_integration import tune_relax
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
     from search.schedule_rule import ScheduleRule
@@ -137,6 +140,7 @@ __all__ = [
     "plot",
     "postproc",
     "random_search",
+    "relax_integration",
     "runner",
     "schedule_rule",
     "schedule_using_anchor_trace",
@@ -149,6 +153,7 @@ __all__ = [
     "trials",
     "tune_model",
     "tune_module",
+    "tune_relax",
     "tune_tasks",
     "tune_tir",
 ]

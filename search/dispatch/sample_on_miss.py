@@ -21,6 +21,12 @@ from search.cost_model.measurements import OutdatedModelError
 from search.cost_model.xgb_model import XGBModel
 from search.database.keyed_database import MemoryDatabase
 from search.database.records import TuningRecord, Workload
+from search.dispatch.adapted_replay import ReplayError
+from search.dispatch.symbolic_schedule import (
+    of_single_elements,
+    open_sizes,
+    schedule_by_single,
+)
 from search.errors import TuningError
 from search.runner import Runner
 from search.runs.tuning_run import TuningRun
@@ -51,12 +57,22 @@ def default_schedule(
     `mod` is a function, or a module with one to schedule; for a module of several see
     `apply_default_schedules`. `space` is what `tune_tir` takes. A target that does not say
     `num-cores` gets the number of cores of this machine, None is the current one, else this
-    machine. Where all points are rejected the schedule is that of the program as it is.
+    machine. A function with symbolic shapes is scheduled as if they were 1, and runs all elements
+    in its outermost loops. Where all points are rejected the schedule is that of the program as it
+    is.
 
     TuningError for a module of several functions, or of none.
     """
     context = TuneContext(mod, target=as_target(target), space_generator=space, rand_state=1)
     assert context.mod is not None
+    assert context.target is not None
+    if open_sizes(context.mod.prim_func("main")):
+        single = default_schedule(of_single_elements(context.mod), context.target, space)
+        try:
+            return schedule_by_single(context.mod, single.trace, context.target)
+        except ReplayError as error:
+            logger.info("A schedule of single elements does not fit open sizes: %s", error)
+            return Schedule(context.mod)
     for sch in default_designs(context, XGBModel()):
         return sch
     return Schedule(context.mod)

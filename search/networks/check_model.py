@@ -21,27 +21,19 @@ from codegen.vm.kernel_schedules import as_looked_up
 from search.database import Database
 from search.database.records import FAILED
 from search.dispatch.find_schedule import FoundSchedule, find_schedule
-from search.errors import TuningError
-from search.runner.arguments import FLOATS
+from search.networks.made_up_inputs import made_up_inputs
 from search.runner.check_results import Expected, difference
-from tensorir.arith import Analyzer
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import IntImm, PrimExpr, Var
-from tensorir.nodes.ops import const
 from tensorir.relax.call_graph import called
 from tensorir.relax.function import Function, graph_functions
-from tensorir.relax.struct_info import StructInfo, TensorStructInfo
-from tensorir.rewriting.visit import substitute
 
 _ROUNDING: Final = {"float16": 3e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS: Final = 1e-3
 """What an element may be off by, relative to its size: whole models are compared so."""
 _NUDGE: Final = 1e-6
 """The relative change of inputs that shows how much a model makes of rounding."""
-_SIZE: Final = 4
-"""The extent that stands for a symbolic one."""
 _MOST_ROUNDS: Final = 4
 """How often the next best records are tried, before all of a function are given up."""
 
@@ -156,8 +148,7 @@ def _entries(mod: IRModule) -> dict[str, Function]:
 
 def _entry(name: str, func: Function) -> Entry:
     rng = np.random.default_rng(0)
-    sizes: dict[Var, PrimExpr] = {}
-    arguments = [_made_up(name, p.name, p.struct_info, sizes, rng) for p in func.params]
+    arguments = list(made_up_inputs(name, func).values())
     nudged = [
         array * (1 + _NUDGE * rng.uniform(-1, 1, array.shape)).astype(array.dtype)
         if array.dtype.kind == "f"
@@ -165,31 +156,6 @@ def _entry(name: str, func: Function) -> Entry:
         for array in arguments
     ]
     return Entry(name, arguments, nudged)
-
-
-def _made_up(
-    function: str,
-    name: str,
-    info: StructInfo,
-    sizes: dict[Var, PrimExpr],
-    rng: np.random.Generator,
-) -> NDArray[Any]:
-    """Return values for a parameter: normal floats, numbers 0 and 1."""
-    if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
-        raise TuningError(f"parameter {name!r} of {function} cannot be made up: it is {info}")
-    shape = []
-    for extent in info.shape:
-        if isinstance(extent, Var):
-            sizes.setdefault(extent, const(_SIZE, extent.dtype))
-        known = Analyzer().simplify(substitute(extent, sizes))
-        if not isinstance(known, IntImm):
-            raise TuningError(f"parameter {name!r} of {function} has an unknown extent {extent}")
-        shape.append(known.value)
-    if info.dtype in FLOATS and str(info.dtype) != "bfloat16":
-        return np.asarray(rng.standard_normal(shape), info.dtype.to_numpy())
-    if info.dtype in FLOATS:
-        raise TuningError(f"parameter {name!r} of {function} is of {info.dtype}")
-    return np.asarray(rng.integers(0, 2, shape), info.dtype.to_numpy())
 
 
 def _expected(mod: IRModule, target: Target, entry: Entry) -> list[Expected]:

@@ -33,7 +33,7 @@ def is_reshape(func: PrimFunc) -> bool:
     (realize,) = leaves
     block, store = realize.block, realize.block.body
     loops = {node.loop_var: node for node in nodes if isinstance(node, s.For)}
-    if not _runs_all(realize, loops):
+    if not runs_over_domains(realize, loops):
         return False
     assert isinstance(store, s.BufferStore)
     load = store.value
@@ -81,7 +81,7 @@ def unravelled(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
     return [position, *indices[::-1]] if shape else []
 
 
-def _runs_all(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bool:
+def runs_over_domains(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bool:
     """Say whether every axis of a block runs over its domain, by a loop of its own."""
     if not is_const_int(realize.predicate, 1):
         return False

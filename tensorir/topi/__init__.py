@@ -5,10 +5,10 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `quantization`, `real_functions`,
-`rearranging`, `reduction`, `reshaping`, `scan`, `sizes`, `slicing`; the rooms `image`, `nn`,
-`vision`.
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
+`creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`,
+`quantization`, `real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`,
+`sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -50,6 +50,7 @@ from tensorir.topi.comparison import (
     not_equal,
     where,
 )
+from tensorir.topi.contraction import contract
 from tensorir.topi.creation import (
     arange,
     eye,
@@ -80,6 +81,7 @@ from tensorir.topi.elementwise import (
     square,
     trunc,
 )
+from tensorir.topi.indexing import gather_elements, gather_nd, index_tensor, take
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
 from tensorir.topi.quantization import dequantize, quantize
@@ -120,6 +122,7 @@ from tensorir.topi.rearranging import (
 from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, prod, sum, variance
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
 from tensorir.topi.scan import cumprod, cumsum
+from tensorir.topi.scattering import index_put, scatter_elements, scatter_nd
 from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
@@ -148,6 +151,7 @@ __all__ = [
     "ceil",
     "clip",
     "concat",
+    "contract",
     "copysign",
     "cos",
     "cosh",
@@ -171,10 +175,14 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "gather_elements",
+    "gather_nd",
     "greater",
     "greater_equal",
     "hypot",
     "image",
+    "index_put",
+    "index_tensor",
     "isfinite",
     "isinf",
     "isnan",
@@ -218,6 +226,8 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "shape_to_tensor",
     "sigmoid",
     "sign",
@@ -233,9 +243,12 @@ __all__ = [
     "strided_slice",
     "subtract",
     "sum",
+    "take",
     "tan",
     "tanh",
+    "te",
     "tile",
+    "topi",
     "tril",
     "triu",
     "trunc",

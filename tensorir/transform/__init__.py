@@ -21,6 +21,7 @@ from tensorir.transform.define_pass import (
     prim_func_pass,
 )
 from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tensorir.transform.fold_batch_norm import FoldBatchNorm
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.fuse_ops import FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
@@ -38,6 +39,8 @@ from tensorir.transform.lift_transform_params import LiftTransformParams
 from tensorir.transform.lower_graph import lower_graph, place_memory, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.separate_outputs import SeparateOutputs
+from tensorir.transform.sink_views import SinkViews
 from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
@@ -53,6 +56,7 @@ __all__ = [
     "DeadCodeElimination",
     "DecomposeOps",
     "EliminateCommonSubexpr",
+    "FoldBatchNorm",
     "FoldConstant",
     "FunctionPass",
     "FuseOps",
@@ -71,7 +75,9 @@ __all__ = [
     "PrintBefore",
     "PrintBeforeAll",
     "RewriteDataflowReshape",
+    "SeparateOutputs",
     "Sequential",
+    "SinkViews",
     "SplitLayoutRewritePreproc",
     "StaticPlanBlockMemory",
     "VerifyAfterEach",

@@ -8,12 +8,15 @@ from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tensorir.transform.fold_batch_norm import FoldBatchNorm
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.fuse_ops import FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
 from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.pass_context import Sequential
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.separate_outputs import SeparateOutputs
+from tensorir.transform.sink_views import SinkViews
 
 
 def default_pipeline() -> Sequential:
@@ -29,12 +32,19 @@ def default_pipeline() -> Sequential:
     """
     return Sequential(
         [
+            CanonicalizeBindings(),
+            FoldConstant(),
+            FoldBatchNorm(),
             DecomposeOps(),
+            CanonicalizeBindings(),
             ConvertLayout(),
             LegalizeOps(),
+            SeparateOutputs(),
             CanonicalizeBindings(),
             FoldConstant(),
             EliminateCommonSubexpr(),
+            RewriteDataflowReshape(),
+            SinkViews(),
             RewriteDataflowReshape(),
             CanonicalizeBindings(),
             DeadCodeElimination(),

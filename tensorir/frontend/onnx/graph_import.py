@@ -16,6 +16,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.attributes import attribute_values
 from tensorir.frontend.onnx.contents import Fold, as_array, fold
 from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of
+from tensorir.frontend.onnx.elements import common_element
 from tensorir.frontend.onnx.function_bodies import FunctionBodies
 from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.node import OnnxNode, constant_contents
@@ -30,6 +31,7 @@ from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.expr import Constant, GraphExpr, GraphVar, ShapeExpr
 from tensorir.relax.struct_info import (
     UNKNOWN_NDIM,
+    ObjectStructInfo,
     PrimStructInfo,
     StructInfo,
     TensorStructInfo,
@@ -111,6 +113,9 @@ class GraphImport:
         self._taken: set[str] = set()
         self._analyzer = Analyzer()
         self._contents: dict[GraphExpr, NDArray[Any]] = {}
+        self._elements: dict[GraphExpr, TensorStructInfo] = {}
+        """What is known of the elements of sequences, or of an optional tensor."""
+        self._optional_tensors: set[GraphExpr] = set()
         self._depth = 0
 
     # ------------------------------------------------------------------------------------ the model
@@ -186,10 +191,12 @@ class GraphImport:
         """Return the variable of an input."""
         place = f"the input {info.name!r}"
         kind = info.type.WhichOneof("value")
+        if kind in ("sequence_type", "optional_type"):
+            return self._object(info, place)
         if kind != "tensor_type":
             raise IRValueError(
-                f"{place} is a {(kind or 'value').removesuffix('_type')}, but only tensors are "
-                "supported"
+                f"{place} is a {(kind or 'value').removesuffix('_type')}, but only tensors and "
+                "sequences of tensors are supported"
             )
         tensor = info.type.tensor_type
         if tensor.elem_type:
@@ -208,6 +215,24 @@ class GraphImport:
             ]
         extents = [self._size(n) if isinstance(n, str) else n for n in shape]
         return GraphVar(_identifier(info.name), TensorStructInfo(extents, dtype))
+
+    def _object(self, info: Any, place: str) -> GraphVar:
+        """Return the variable of an input that is a sequence or an optional value."""
+        var = GraphVar(_identifier(info.name), ObjectStructInfo())
+        kind = info.type
+        if kind.WhichOneof("value") == "optional_type":
+            kind = kind.optional_type.elem_type
+            if kind.WhichOneof("value") == "tensor_type":
+                self._optional_tensors.add(var)
+        if kind.WhichOneof("value") == "sequence_type":
+            kind = kind.sequence_type.elem_type
+        if kind.WhichOneof("value") != "tensor_type":
+            raise IRValueError(f"{place} is no sequence of tensors, and no optional tensor")
+        tensor = kind.tensor_type
+        rank = len(tensor.shape.dim) if tensor.HasField("shape") else UNKNOWN_NDIM
+        dtype = dtype_of(tensor.elem_type)
+        self.remember_elements(var, TensorStructInfo(None, dtype, rank))
+        return var
 
     def _size(self, name: str) -> Var:
         """Return the symbolic size of a name."""
@@ -283,10 +308,12 @@ class GraphImport:
             node = OnnxNode(
                 self, scope, proto.op_type, domain, proto.name, proto.output, attributes
             )
+            defaults = []
             if function is None and converter_of(proto.op_type, domain) is None:
                 function = self._defined_by(proto, node, inputs)
+                defaults = [a.default_value for a in schema.attributes.values()]
             if function is not None:
-                results = self._called(function, proto, inputs, scope)
+                results = self._called(function, proto, inputs, scope, defaults)
             else:
                 results = self.convert(node, inputs)
             if len(results) < len([name for name in proto.output if name]):
@@ -324,14 +351,19 @@ class GraphImport:
         return function
 
     def _called(
-        self, function: Any, proto: Any, inputs: Sequence[GraphExpr | None], caller: Scope
+        self,
+        function: Any,
+        proto: Any,
+        inputs: Sequence[GraphExpr | None],
+        caller: Scope,
+        defaults: Sequence[Any],
     ) -> tuple[GraphExpr | None, ...]:
         """Emit the nodes of a function; return its outputs."""
         if len(inputs) > len(function.input):
             raise IRValueError(
                 f"the function takes {len(function.input)} input(s), got {len(inputs)}"
             )
-        given = {attribute.name: attribute for attribute in function.attribute_proto}
+        given = {attribute.name: attribute for attribute in [*defaults, *function.attribute_proto]}
         for attribute in proto.attribute:
             source = attribute
             if attribute.ref_attr_name:
@@ -389,6 +421,31 @@ class GraphImport:
         """Note what the elements of a tensor are; nothing for None."""
         if array is not None:
             self._contents[value] = array
+
+    def remember_like(self, value: GraphExpr, source: GraphExpr) -> None:
+        """Note of a value what is known of another one."""
+        self.remember(value, self.contents(source))
+        self.remember_elements(value, self.known_elements(source))
+        if source in self._optional_tensors:
+            self._optional_tensors.add(value)
+
+    def remember_elements(self, value: GraphExpr, info: TensorStructInfo | None) -> None:
+        """Note what the elements of a sequence are; nothing for None."""
+        if info is not None:
+            self._elements[value] = info
+
+    def known_elements(self, value: GraphExpr) -> TensorStructInfo | None:
+        """Return what is known of the elements of a sequence or of an optional tensor, if any."""
+        if value in self._elements:
+            return self._elements[value]
+        info = value.struct_info
+        if not isinstance(info, TupleStructInfo) or not info.elements:
+            return None
+        return common_element(info.elements)
+
+    def is_optional_tensor(self, value: GraphExpr) -> bool:
+        """Say whether an object is a tensor or absent."""
+        return value in self._optional_tensors
 
     def _folded(
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]

@@ -1,7 +1,7 @@
 """The weights inside of a model file, which are mapped in place of being read.
 
-A model file is a message of protocol buffers: fields, each a tag and a value. Most bytes are the
-elements of the weights. They are left out of what is parsed, and their places are kept.
+A model file is a message of protocol buffers: fields, each a tag and a value, and most bytes are
+the elements of the weights. They are left out of what is parsed, and their places are kept.
 Source: the encoding of protocol buffers (https://protobuf.dev/programming-guides/encoding), and the
 numbers of fields in `onnx.proto`.
 """

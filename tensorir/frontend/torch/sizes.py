@@ -140,7 +140,7 @@ _FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 """Functions of sympy and of torch by the names of their classes; sums have any number of terms."""
 
-_FLOAT_FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+_FLOAT_FUNCTIONS: Final[dict[str, Callable[[GraphExpr, GraphExpr], GraphExpr]]] = {
     "Add": lambda a, b: a + b,
     "Mul": lambda a, b: a * b,
     "IntTrueDiv": lambda a, b: a / b,
@@ -148,7 +148,7 @@ _FLOAT_FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "Pow": lambda a, b: a**b,
     "FloatPow": lambda a, b: a**b,
 }
-_FLOAT_UNARY: Final[dict[str, Callable[[Any], Any]]] = {
+_FLOAT_UNARY: Final[dict[str, Callable[[GraphExpr], GraphExpr]]] = {
     "ToFloat": lambda x: x,
     "OpaqueUnaryFn_sqrt": lambda x: op.sqrt(x),
     "OpaqueUnaryFn_exp": lambda x: op.exp(x),

@@ -1,12 +1,14 @@
 """Operators that stand for expressions of other operators.
 
-The modules: `activations`, `attention`, `linear`, `normalization`, `operand_shapes`, `quantized`,
-`recurrent`, `shapes`, `statistics`.
+The modules: `activations`, `arithmetic`, `attention`, `einsum`, `linear`, `normalization`,
+`operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.
 """
 
 from tensorir.relax.composites import (
     activations,
+    arithmetic,
     attention,
+    einsum,
     linear,
     normalization,
     quantized,
@@ -17,7 +19,9 @@ from tensorir.relax.composites import (
 
 __all__ = [
     "activations",
+    "arithmetic",
     "attention",
+    "einsum",
     "linear",
     "normalization",
     "quantized",

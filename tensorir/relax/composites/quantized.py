@@ -17,6 +17,8 @@ from tensorir.relax import op
 from tensorir.relax.declaration import composite
 from tensorir.relax.expr import Constant, GraphExpr
 from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.topi.extents import known_extent
+from tensorir.topi.nn.spatial import margins
 
 
 @composite("quantized.matmul")
@@ -59,19 +61,55 @@ def conv(
     rank = _info(data).ndim - 2
     if rank not in (1, 2, 3):
         raise IRTypeError(f"data must have 3 to 5 dimensions, got {_info(data)}")
-    wide = _less(data, data_zero_point, None)
-    kernel = _less(weight, weight_zero_point, rank + 1)
     convolution = (op.nn.conv1d, op.nn.conv2d, op.nn.conv3d)[rank - 1]
-    result: GraphExpr = convolution(
-        wide,
-        kernel,
-        strides=tuple(strides),
-        padding=tuple(padding),
-        dilation=tuple(dilation),
-        groups=groups,
-        out_dtype="int32",
-    )
+    options = {
+        "strides": tuple(strides),
+        "dilation": tuple(dilation),
+        "groups": groups,
+        "out_dtype": "int32",
+    }
+    sides = [side for pair in zip(*margins(tuple(padding), rank), strict=True) for side in pair]
+    if not _is_zero(data_zero_point) and any(sides):
+        if not isinstance(data_zero_point, Constant) or data_zero_point.data.size > 1:
+            # A padding that is known only when the model runs is 0 of the differences.
+            wide = _less(data, data_zero_point, None)
+            kernel = _less(weight, weight_zero_point, rank + 1)
+            differences: GraphExpr = convolution(wide, kernel, padding=sides, **options)
+            return differences
+        widths = [0, 0, 0, 0]
+        for before, behind in zip(sides[:rank], sides[rank:], strict=True):
+            widths += [before, behind]
+        value = int(data_zero_point.data.ravel()[0])
+        data, sides = op.nn.pad(data, pad_width=widths, pad_value=value), [0] * (2 * rank)
+    result: GraphExpr = convolution(data, weight, padding=sides, **options)
+    if not _is_zero(weight_zero_point):
+        sums = convolution(data, _ones(weight, groups), padding=sides, **options)
+        if groups > 1:
+            outputs = _info(weight).shape[0]  # type: ignore[index]
+            sums = op.repeat(sums, repeats=known_extent(outputs, "outputs") // groups, axis=1)
+        result = result - sums * _per_channel(weight_zero_point, rank)
+    if not _is_zero(data_zero_point):
+        kernel = op.astype(_less(weight, weight_zero_point, rank + 1), "int32")
+        total = op.sum(kernel, axis=list(range(1, rank + 2)))
+        result = result - _per_channel(total, rank) * _per_channel(data_zero_point, 0)
     return result
+
+
+def _ones(weight: GraphExpr, groups: int) -> Constant:
+    """Return a kernel of one output channel a group that adds up windows."""
+    info = _info(weight)
+    assert info.shape is not None
+    extents = [known_extent(n, "an extent of the weight") for n in info.shape[1:]]
+    return Constant(np.ones((groups, *extents), str(info.dtype)))
+
+
+def _per_channel(value: GraphExpr | None, trailing: int) -> GraphExpr:
+    """Return numbers for channels, in front of `trailing` dimensions, as int32."""
+    assert value is not None
+    wide: GraphExpr = op.astype(value, "int32")
+    if _info(value).ndim == 1 and trailing:
+        wide = op.expand_dims(wide, axis=list(range(1, trailing + 1)))
+    return wide
 
 
 def _info(value: GraphExpr) -> TensorStructInfo:

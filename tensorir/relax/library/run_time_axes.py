@@ -14,12 +14,13 @@ from tensorir.relax.expr import GraphExpr
 from tensorir.relax.struct_info import UNKNOWN_NDIM, TensorStructInfo
 
 _Array: TypeAlias = NDArray[Any]
-_Kind = Literal["sum", "mean", "prod", "max", "min"]
+_Kind = Literal["sum", "mean", "prod", "max", "min", "log_sum_exp"]
 _REDUCTIONS: Final[dict[str, Callable[..., _Array]]] = {
     "sum": np.sum,
     "mean": np.mean,
     "prod": np.prod,
     "max": lambda x, **axes: np.max(x, initial=_limits(x.dtype)[0], **axes),
+    "log_sum_exp": lambda x, **axes: np.logaddexp.reduce(x, **axes),
     "min": lambda x, **axes: np.min(x, initial=_limits(x.dtype)[1], **axes),
 }
 
@@ -60,7 +61,7 @@ def _reduced(x: GraphExpr, axes: GraphExpr, kind: str, keepdims: bool) -> Tensor
 
 @library("reduce_at", _reduced)
 def reduce_at(x: _Array, axes: _Array, kind: _Kind, keepdims: bool = False) -> _Array:
-    """Return sums, means, products or extrema along `axes`, integers from `-ndim` to `ndim - 1`."""
+    """Return a reduction along `axes`, which are from `-ndim` to `ndim - 1`."""
     result = _REDUCTIONS[kind](x, axis=tuple(axes.reshape(-1).tolist()), keepdims=keepdims)
     return np.asarray(result, x.dtype)
 
@@ -130,3 +131,15 @@ def slice_at(
         before_all = step < 0 and last < -x.shape[axis]
         places[axis] = slice(first, None if before_all else last, step)
     return np.ascontiguousarray(x[tuple(places)])
+
+
+def _widths(pads: GraphExpr, axes: GraphExpr, count: int) -> TensorStructInfo:
+    return TensorStructInfo([2 * count], _numbers(pads).dtype)
+
+
+@library("pad_width_at", _widths)
+def pad_width_at(pads: _Array, axes: _Array, count: int) -> _Array:
+    """Return paddings before all of `count` axes, then behind them, for those of some axes."""
+    result = np.zeros((2, count), pads.dtype)
+    result[:, axes] = pads.reshape(2, -1)
+    return result.reshape(-1)

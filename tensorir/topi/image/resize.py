@@ -17,7 +17,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
-from tensorir.topi.extents import axis_of
+from tensorir.topi.extents import axis_of, extent_text
 from tensorir.topi.image.coordinates import Coordinates, Rounding, Transformation
 from tensorir.topi.nn.spatial import SPATIAL, Layout
 
@@ -207,7 +207,8 @@ class _Filtered:
         if antialias:
             if not isinstance(self.at.scale, Fraction):
                 raise IRValueError(
-                    f"antialias needs known sizes, got {self.at.size} and {self.count}"
+                    f"antialias needs known sizes, got {extent_text(self.at.size)} and "
+                    f"{extent_text(self.count)}"
                 )
             scale = float(min(self.at.scale, Fraction(1)))
             first = floor(-support / min(self.at.scale, Fraction(1))) + 1

@@ -2,9 +2,7 @@
 
 The modules: `activation`, `adaptive_pooling`, `attention`, `columns`, `convolution`,
 `convolution_transposed`, `gating`, `losses`, `normalization`, `pad`, `pooling`, `rearrange`,
-`rotary`, `softmax`, `spatial`.
-The modules: `activation`, `adaptive_pooling`, `columns`, `convolution`, `convolution_transposed`,
-`gating`, `normalization`, `pad`, `pooling`, `rearrange`, `recurrent`, `softmax`, `spatial`.
+`recurrent`, `rotary`, `softmax`, `spatial`.
 """
 
 from tensorir.topi.nn.activation import (
@@ -52,7 +50,7 @@ from tensorir.topi.nn.convolution_transposed import (
 from tensorir.topi.nn.gating import glu
 from tensorir.topi.nn.losses import cross_entropy, cross_entropy_with_logits, nll_loss
 from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
-from tensorir.topi.nn.pad import pad
+from tensorir.topi.nn.pad import dynamic_pad, pad
 from tensorir.topi.nn.pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -104,6 +102,7 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_with_logits",
     "depth_to_space",
+    "dynamic_pad",
     "elu",
     "gelu",
     "gelu_tanh",

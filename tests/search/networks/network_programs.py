@@ -108,15 +108,19 @@ WEIGHTS: dict[str, Any] = {
 }
 
 
-def dense_model() -> IRModule:
-    """Return a model of one layer twice, another one, and a small kernel; weights are constants."""
-    mod = module_of(
+def unbound_dense_model() -> IRModule:
+    """Return a model of one layer twice, another one, and a small kernel."""
+    return module_of(
         MATMUL.format(name="wide", k=32, m=32),
         MATMUL.format(name="narrow", k=32, m=24),
         RELU.format(name="small", n=16).replace("16)", "24)"),
         CHAIN,
     )
-    bound = transform.BindParams("main", WEIGHTS)(mod)
+
+
+def dense_model() -> IRModule:
+    """Return the same with constants for weights."""
+    bound = transform.BindParams("main", WEIGHTS)(unbound_dense_model())
     assert isinstance(bound, IRModule)
     return bound
 

@@ -15,7 +15,14 @@ from schedule import Schedule
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord
 from search.errors import TuningError
 from tensorir import IRModule
-from tests.search.networks.network_programs import TARGET, X, dense_model, in_numpy
+from tests.search.networks.network_programs import (
+    TARGET,
+    WEIGHTS,
+    X,
+    dense_model,
+    in_numpy,
+    unbound_dense_model,
+)
 from tests.search.programs import split_all
 
 
@@ -179,4 +186,15 @@ def test_a_schedule_that_changes_results_is_named_and_left_out(
     assert "with it the model computes something else, result 0 of main is wrong in" in said
     executable = codegen.vm_build(dense_model(), TARGET, database=database, default_schedules=False)
     assert tuned(executable) == ["narrow"]
+    np.testing.assert_allclose(run(executable), in_numpy(X), rtol=1e-4)
+
+
+def test_the_names_that_tvm_has(measured: dict[str, Any], tmp_path: Path) -> None:
+    mod, params = unbound_dense_model(), WEIGHTS
+    integration = ms.relax_integration
+    tasks = integration.extract_tasks(mod, TARGET, params)
+    assert [task.task_name for task in tasks] == ["wide", "narrow", "small"]
+    database = ms.tune_relax(mod, params, TARGET, tmp_path, 2, **options(measured))
+    executable = integration.compile_relax(database, mod, TARGET, params)
+    assert tuned(executable) == ["narrow", "wide"]
     np.testing.assert_allclose(run(executable), in_numpy(X), rtol=1e-4)

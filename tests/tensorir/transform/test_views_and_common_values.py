@@ -10,11 +10,14 @@ import tensorir
 from tensorir import IRTypeError, IRValueError, relax, verify_well_formed
 from tensorir.interp.graphs import interpret_graph
 from tensorir.relax.calls import view
+from tensorir.te.index_dtype import with_index_dtype
 from tensorir.transform import (
     CanonicalizeBindings,
+    DeadCodeElimination,
     EliminateCommonSubexpr,
     FoldConstant,
     RewriteDataflowReshape,
+    SinkViews,
 )
 
 RESHAPES = """
@@ -212,3 +215,87 @@ def test_calls_with_effects_and_checks_are_not_merged():
         return (a, b, c, d)
     """)
     assert EliminateCommonSubexpr()(mod)["main"] is mod["main"]
+
+
+ELEMENTS = """
+    @T.prim_func(private=True)
+    def repeat(A: T.Buffer((2, 6), "float32"), C: T.Buffer((1, 3, 4), "float32")):
+        for h, i, j in T.grid(1, 3, 4):
+            with T.block("repeat"):
+                vh, vi, vj = T.axis.remap("SSS", [h, i, j])
+                C[vh, vi, vj] = A[0, vi + vj // 2]
+
+    @T.prim_func(private=True)
+    def add(
+        A: T.Buffer({shape}, "float32"),
+        B: T.Buffer({shape}, "float32"),
+        R: T.Buffer((4,), "float32"),
+        C: T.Buffer({shape}, "float32"),
+    ):
+        for {axes} in T.grid{shape}:
+            with T.block("add"):
+                {blocks} = T.axis.remap("{kinds}", [{axes}])
+                C[{blocks}] = A[{blocks}] + B[{blocks}] * R[vj]
+"""
+FLAT = ELEMENTS.format(shape="(3, 4)", axes="i, j", blocks="vi, vj", kinds="SS")
+
+
+def test_element_wise_calls_go_in_front_of_views():
+    before = reshapes(
+        FLAT
+        + """
+    @R.function
+    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.repeat, (x,), R.Tensor((1, 3, 4), "float32"))
+            b = R.memory.view(a, R.shape([3, 4]))
+            c = R.call_tir(cls.add, (b, y, r), S34)
+            d = R.call_tir(cls.add, (c, b, r), S34)
+            R.output(d)
+        return d
+    """
+    )
+    after = DeadCodeElimination()(SinkViews()(before))
+    high = {"shape": "(1, 3, 4)", "axes": "h, i, j", "blocks": "vh, vi, vj", "kinds": "SSS"}
+    expected = reshapes(
+        ELEMENTS.format(**high).replace("def add", "def add1")
+        + """
+    @R.function
+    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.repeat, (x,), R.Tensor((1, 3, 4), "float32"))
+            seen = R.memory.view(y, R.shape([1, 3, 4]))
+            c = R.call_tir(cls.add1, (a, seen, r), R.Tensor((1, 3, 4), "float32"))
+            d = R.call_tir(cls.add1, (c, a, r), R.Tensor((1, 3, 4), "float32"))
+            e = R.memory.view(d, R.shape([3, 4]))
+            R.output(e)
+        return e
+    """
+    )
+    tensorir.assert_structural_equal(after["main"], expected["main"])
+    found, wanted = (
+        with_index_dtype(m["add1"], "int64").without_attr("tir.noalias") for m in (after, expected)
+    )
+    tensorir.assert_structural_equal(found, wanted)
+
+
+def test_views_stay_where_rows_would_be_cut_and_behind_what_is_given():
+    mod = reshapes(
+        FLAT
+        + """
+    @R.function
+    def main(x: S26, y: S34, r: R.Tensor((4,), "float32")):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.transpose, (x,), S62)
+            b = R.memory.view(a, R.shape([3, 4]))
+            c = R.call_tir(cls.add, (b, y, r), S34)
+            d = R.memory.view(x, R.shape([3, 4]))
+            e = R.call_tir(cls.add, (c, d, r), S34)
+            R.output(e)
+        return e
+    """
+    )
+    assert SinkViews()(mod)["main"] is mod["main"]

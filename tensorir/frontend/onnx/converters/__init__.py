@@ -1,10 +1,8 @@
 """Converters of ONNX operators, one module each family.
 
 The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
-`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`,
-`quantization`, `recurrent`, `reductions`, `shapes`.
-`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`,
-`shapes`.
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `quantization`,
+`recurrent`, `reductions`, `sequences`, `shapes`.
 """
 
 from tensorir.frontend.onnx.converters import (
@@ -22,6 +20,7 @@ from tensorir.frontend.onnx.converters import (
     quantization,
     recurrent,
     reductions,
+    sequences,
     shapes,
 )
 
@@ -40,5 +39,6 @@ __all__ = [
     "quantization",
     "recurrent",
     "reductions",
+    "sequences",
     "shapes",
 ]

@@ -1,0 +1,1 @@
+"""The command `tensorir`: a trained model is run, and tuned."""

@@ -1,0 +1,167 @@
+"""The command `tensorir`: what it prints, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from search.command_line.main import main
+from search.networks import tune_model as tuning
+from tensorir import frontend
+from tests.search.networks.network_programs import TARGET, X, dense_model, in_numpy
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file that stands for a model, whatever is in it."""
+    monkeypatch.setattr(frontend, "from_onnx", lambda path: dense_model(), raising=False)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"")
+    return str(path)
+
+
+def test_a_model_is_run_on_an_input(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", X)
+    output = tmp_path / "y.npz"
+    code = main(
+        [
+            "run",
+            model,
+            "--target",
+            TARGET,
+            "--input",
+            f"x={tmp_path}/x.npy",
+            "--output",
+            str(output),
+        ]
+    )
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "output 0: float32[16, 24] " in said
+    assert "a call takes " in said
+    assert "made up" not in said
+    with np.load(output) as results:
+        np.testing.assert_allclose(results["output_0"], in_numpy(X), rtol=1e-4)
+
+
+def test_inputs_are_made_up_and_results_printed_as_json(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", model, "--target", TARGET, "--json", "--repeat", "0"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["made_up_inputs"] == ["x"]
+    assert report["call_seconds"] is None
+    assert [(x["shape"], x["dtype"]) for x in report["outputs"]] == [([16, 24], "float32")]
+
+
+def test_a_profile_names_kernels(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", model, "--target", TARGET, "--profile", "--repeat", "1"]) == 0
+    assert "narrow" in capsys.readouterr().out
+
+
+def test_a_model_is_tuned_and_run_with_what_was_found(
+    model: str,
+    tmp_path: Path,
+    measured: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quick = {**measured, "cost_model": "random", "num_confirmed": 0, "check": False}
+    found = tuning.tune_model
+    monkeypatch.setattr(
+        "search.command_line.tune.tune_model", lambda *args, **told: found(*args, **told, **quick)
+    )
+    work_dir = str(tmp_path / "tuned")
+    arguments = ["tune", model, "--target", TARGET, "--work-dir", work_dir, "--trials", "2"]
+    assert main([*arguments, "--json"]) == 0
+    said = capsys.readouterr()
+    report = json.loads(said.out)
+    assert [(t["name"], t["trials"], t["weight"]) for t in report["tasks"][:2]] == [
+        ("wide", 1, 2),
+        ("narrow", 1, 1),
+    ]
+    assert "Total trials: 2" in said.err
+    assert main(["run", model, "--target", TARGET, "--work-dir", work_dir, "--json"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "none.onnx"], "there is no model file none.onnx"),
+        (["run", "{folder}/model.txt"], "model.txt is no model file that is known"),
+        (["run", "{model}", "--input", "y=y.npy"], "the model has no input 'y'; it has x"),
+        (["run", "{model}", "--input", "x"], "an input is given as NAME=FILE.npy, got 'x'"),
+        (["run", "{model}", "--input", "x={model}"], "model.onnx is no array file of NumPy"),
+        (["run", "{model}", "--input", "x=none.npy"], "No such file or directory: 'none.npy'"),
+        (["tune", "{model}"], "say where to keep what is found: --work-dir DIR"),
+        (["tune", "{model}", "--work-dir", "w"], "say how much to search: --trials N"),
+        (
+            ["tune", "{model}", "--work-dir", "{folder}/w", "--trials", "1"],
+            "max_trials_global is 1, and the model has 2 kernels to tune",
+        ),
+        (["run", "{model}", "--target", "cuda"], "cuda"),
+    ],
+)
+def test_what_does_not_work_is_one_line_and_ends_with_1(
+    arguments: list[str],
+    message: str,
+    model: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "model.txt").write_text("")
+    code = main([text.format(model=model, folder=tmp_path) for text in arguments])
+    said = capsys.readouterr()
+    assert code == 1
+    assert said.out == ""
+    assert said.err.startswith("tensorir: error: ")
+    assert message in said.err
+
+
+def test_arguments_that_it_does_not_take_end_with_2() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", "model.onnx", "--trails", "9"])
+    assert ended.value.code == 2
+
+
+def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"")
+    program = (
+        "import sys\n"
+        "from tensorir import frontend\n"
+        "from tests.search.networks.network_programs import dense_model\n"
+        "frontend.from_onnx = lambda path: dense_model()\n"
+        "from search.command_line.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    arguments = ["tune", f"{tmp_path}/model.onnx", "--work-dir", str(tmp_path), "--trials", "500"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    records = tmp_path / "database_tuning_record.json"
+    while process.poll() is None and not (records.exists() and records.read_text()):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "tensorir: interrupted" in said
+    assert records.read_text()
