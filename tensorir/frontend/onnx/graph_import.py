@@ -22,7 +22,7 @@ from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.node import OnnxNode, constant_contents
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import Result, converter_of, shown_name
-from tensorir.frontend.onnx.schemas import check_node, domain_of, schema_of
+from tensorir.frontend.onnx.schemas import check_node, check_texts, domain_of, schema_of
 from tensorir.function import IRModule
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -129,6 +129,8 @@ class GraphImport:
         """Return the module of the model; see `from_onnx`."""
         graph = self.model.proto.graph
         self._check_supported(graph)
+        check_texts(*(info.name for info in [*graph.input, *graph.output, *graph.initializer]))
+        check_texts(*(d.dim_param for i in graph.input for d in i.type.tensor_type.shape.dim))
         scope = Scope(self._opsets)
         scope.ranks = _stated_ranks(graph)
         weights = {t.name: Constant(array, dtype) for t, array, dtype in self.model.weights()}
@@ -499,12 +501,11 @@ class GraphImport:
         array = as_array(values)
         if array.dtype != object:
             return Constant(array.astype(dtype))
-        # A shape has no negative numbers: all are larger by as much as the least needs.
+        # A shape has no negative numbers.
         least = min((n for n in array.flat if isinstance(n, int)), default=0)
-        more = max(0, -least)
-        result: GraphExpr = op.shape_to_tensor(ShapeExpr([n + more for n in array.flat]))
-        if more:
-            result = op.subtract(result, Constant(np.array(more)))
+        result: GraphExpr = op.shape_to_tensor(ShapeExpr([n - min(least, 0) for n in array.flat]))
+        if least < 0:
+            result = op.add(result, least)
         if dtype != "int64":
             result = op.astype(result, dtype)
         self._contents[result] = array
