@@ -214,7 +214,8 @@ class _Fused:
         assert isinstance(info, TensorStructInfo)
         assert info.shape is not None
         callee = reshape_function(whole.shape, info.shape, whole.dtype)
-        call = call_tir(GlobalVar("reshape"), [source], info)
+        sizes = sizes_besides(whole.shape, info.shape)
+        call = call_tir(GlobalVar("reshape"), [source], info, sizes or None)
         parts = destination_passing(call)
         assert parts is not None
         return self._inlined(callee, parts)[0]
@@ -323,9 +324,14 @@ def reshape_function(
         return found
 
     result = te.compute(target, element, "T_reshape")
-    sizes = dict.fromkeys(v for n in (*source, *target) for v in collect_vars(n))
-    free = [v for v in sizes if not any(v is n for n in (*source, *target))]
-    return te.create_prim_func([tensor, result, *free], "int64")
+    return te.create_prim_func([tensor, result, *sizes_besides(source, target)], "int64")
+
+
+def sizes_besides(*shapes: Sequence[PrimExpr]) -> list[Var]:
+    """Return the sizes in extents of shapes that none of the extents is by itself."""
+    extents = [extent for shape in shapes for extent in shape]
+    sizes = dict.fromkeys(size for extent in extents for size in collect_vars(extent))
+    return [size for size in sizes if not any(size is extent for extent in extents)]
 
 
 def _sizes(
