@@ -2,7 +2,7 @@
 
 The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
 `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `quantization`,
-`recurrent`, `reductions`, `sequences`, `shapes`.
+`recurrent`, `reductions`, `sequences`, `shapes`, `signals`.
 """
 
 from tensorir.frontend.onnx.converters import (
@@ -22,6 +22,7 @@ from tensorir.frontend.onnx.converters import (
     reductions,
     sequences,
     shapes,
+    signals,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "reductions",
     "sequences",
     "shapes",
+    "signals",
 ]
