@@ -2,9 +2,9 @@
 
     python -m benchmarks.fuzz_graphs --seconds 120
 
-Every graph is compiled with guard pages, called twice with other sizes, and compared bit by bit
-with the interpreter. Batches run in a process of their own, which may die of an access out of
-bounds. Each failure is printed as a test.
+Two of three are fused. Every graph is compiled with guard pages, called twice with other sizes,
+and compared bit by bit with the interpreter. Batches run in a process of their own, which may die
+of an access out of bounds. Each failure is printed as a test.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from codegen.errors import LibraryFunctionError
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.interp import InterpreterError
 from tensorir.interp.graphs import interpret_graph
+from tensorir.transform import default_pipeline
 
 BATCH = 20
 
@@ -42,7 +43,8 @@ def check(seed: int, *, guard_pages: bool = True) -> None:
     graph = random_graph(
         seed, 4 + seed % 17, packed=seed % 2 == 0, failing=failing, chained=seed % 3 == 0
     )
-    executable = codegen.vm_build(graph.mod, "llvm", guard_pages=guard_pages)
+    mod = default_pipeline()(graph.mod) if seed % 3 < 2 else graph.mod
+    executable = codegen.vm_build(mod, "llvm", guard_pages=guard_pages)
     machine = codegen.VirtualMachine(executable, codegen.cpu())
     KEPT.clear()
     results: list[tuple[Any, Any]] = []

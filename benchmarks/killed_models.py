@@ -1,7 +1,7 @@
 """A model whose tuning is killed at random moments, and then finished: no trial twice, none lost.
 
-    python -m benchmarks.killed_models            ten times, of 100 trials
-    python -m benchmarks.killed_models --kills 3 --trials 20 --seed 5
+python -m benchmarks.killed_models            ten times, of 100 trials
+python -m benchmarks.killed_models --kills 3 --trials 20 --seed 5
 """
 
 from __future__ import annotations

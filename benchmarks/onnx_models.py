@@ -1,7 +1,7 @@
 """The networks of `benchmarks.torch_models` as ONNX files, written by torch's exporter.
 
-    python -m benchmarks.onnx_models build/models             all of them
-    python -m benchmarks.onnx_models build/models ResNet-18   one of them
+python -m benchmarks.onnx_models build/models             all of them
+python -m benchmarks.onnx_models build/models ResNet-18   one of them
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def onnx_file(name: str, folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=list(MODELS), choices=[[], *MODELS])
+    parser.add_argument("names", nargs="*", default=list(MODELS), metavar="NAME")
     options = parser.parse_args()
     for name in options.names or MODELS:
         path = onnx_file(name, options.folder)

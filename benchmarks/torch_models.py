@@ -7,6 +7,7 @@ ones that are timed, by name: a function that gives the module and its inputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import torch
@@ -16,7 +17,9 @@ from torch.nn import functional as F
 # ---------------------------------------------------------------------------------- convolutions
 
 
-def conv_bn(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+def conv_bn(
+    inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
     """A convolution that keeps the size but for its stride, and the normalisation of a batch."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False),
@@ -234,9 +237,7 @@ class Gpt2(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(places, width)
-        self.layers = nn.ModuleList(
-            PreNormLayer(width, heads, True, "tanh") for _ in range(layers)
-        )
+        self.layers = nn.ModuleList(PreNormLayer(width, heads, True, "tanh") for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, words, bias=False)
         self.head.weight = self.words.weight
@@ -289,7 +290,7 @@ class Tagger(nn.Module):
 def mlp(sizes: Sequence[int] = (784, 256, 10)) -> nn.Sequential:
     """Linear layers, and ReLU between them."""
     layers: list[nn.Module] = []
-    for k, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for k, (inputs, outputs) in enumerate(pairwise(sizes)):
         layers += [nn.ReLU()] * (k > 0) + [nn.Linear(inputs, outputs)]
     return nn.Sequential(*layers)
 

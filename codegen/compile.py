@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from codegen import vector_math  # noqa: F401 - enters the handlers of its functions
+from codegen.compile_units import compiled
 from codegen.emit.function import emit_kernel
 from codegen.errors import CodegenError
 from codegen.kernel import Kernel, Unit
@@ -84,23 +84,13 @@ def emit_lowered(functions: Mapping[str, PrimFunc], target: Target) -> Source:
 def compile_functions(functions: Mapping[str, PrimFunc], target: Target) -> Compiled:
     """Compile functions by name; there may be none.
 
-    LLVM works on one function in a thread of its own while the next one is lowered.
+    LLVM works on some functions while others are lowered, on several cores if there are many.
     """
-    kernels: list[Kernel] = []
     if len(functions) == 1:
-        kernels += _kernels(functions, target)
+        kernels = list(_kernels(functions, target))
         objects = [kernel.objects() for kernel in kernels]
     else:
-        # One thread: llvmlite lets one thread at a time into LLVM.
-        with ThreadPoolExecutor(1, "llvm") as pool:
-            futures: list[Future[dict[str, bytes]]] = []
-            try:
-                for kernel in _kernels(functions, target):
-                    kernels.append(kernel)
-                    futures.append(pool.submit(kernel.objects))
-                objects = [future.result() for future in futures]
-            finally:
-                pool.shutdown(cancel_futures=True)
+        kernels, objects = compiled(_kernels(functions, target), len(functions))
     source = Source.of(target, kernels)
     return Compiled(source, write_object_code(source.info, objects))
 

@@ -3,9 +3,10 @@
 What a kernel becomes depends on its program and its target, never on what else is in a module: it
 is optimised and emitted alone, and the object is linked, byte for byte, into whatever holds the
 kernel: a candidate that is measured, a module, a model, a library. Objects are kept in memory, by a
-digest of all that they are made from: the LLVM IR, the target and whether loops are left to LLVM.
-The entry of a kernel, which unpacks arguments, is an object of its own, the same one for all
-kernels of a name and of types of arguments: a search makes it once.
+digest of all that they are made from: the LLVM IR, the target and whether loops are left to LLVM;
+if one likes on the disk, too (`codegen.kept_objects`). The entry of a kernel, which unpacks
+arguments, is an object of its own, the same one for all kernels of a name and of types of
+arguments: a search makes it once.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from codegen.emit.optimize import assembly, object_code, optimized
+from codegen.emit.optimize import assembly, made_by, object_code, optimized
+from codegen.kept_objects import kept_objects
 from codegen.signature import ModuleInfo
 from codegen.target import Target
 
@@ -30,9 +33,16 @@ class Unit:
     has_scalar_loop: bool = False
     """True if LLVM's loop vectoriser may help."""
 
-    def object_code(self) -> bytes:
-        """Return the relocatable object; CodegenError for code that LLVM rejects."""
-        return _objects.get(self)
+    def object_code(self, make: Maker | None = None) -> bytes:
+        """Return the relocatable object; CodegenError for code that LLVM rejects.
+
+        It is made by `make`, by LLVM in this process without one, or known already.
+        """
+        return _objects.get(self, make or Unit.made)
+
+    def made(self) -> bytes:
+        """Return the object, made now by LLVM in this process."""
+        return object_code(self.text, self.target, self.has_scalar_loop)
 
     def optimized(self) -> str:
         """Return the LLVM IR after optimisation."""
@@ -41,6 +51,10 @@ class Unit:
     def assembly(self) -> str:
         """Return the machine code as assembly text."""
         return assembly(self.text, self.target, self.has_scalar_loop)
+
+
+Maker: TypeAlias = Callable[[Unit], bytes]
+"""Makes the object of a unit; CodegenError for code that LLVM rejects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +77,11 @@ class Kernel:
         """The units that become objects: the code, and the entry if there is one."""
         return [self.code] if self.entry is None else [self.code, self.entry]
 
-    def objects(self) -> dict[str, bytes]:
+    def objects(self, make: Maker | None = None) -> dict[str, bytes]:
         """Return the objects by names that tell them apart; CodegenError if LLVM rejects one."""
-        made = {"code": self.code.object_code()}
+        made = {"code": self.code.object_code(make)}
         if self.entry is not None:
-            made["entry"] = self.entry.object_code()
+            made["entry"] = self.entry.object_code(make)
         return made
 
 
@@ -80,7 +94,7 @@ class _Objects:
         self._known: OrderedDict[bytes, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, unit: Unit) -> bytes:
+    def get(self, unit: Unit, make: Maker) -> bytes:
         made_from = f"{unit.target}\n{unit.has_scalar_loop}\n{unit.text}"
         key = hashlib.blake2b(made_from.encode(), digest_size=32).digest()
         with self._lock:
@@ -88,7 +102,7 @@ class _Objects:
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        made = object_code(unit.text, unit.target, unit.has_scalar_loop)
+        made = _kept_or_made(key, unit, make)
         with self._lock:
             if key not in self._known:
                 self._known[key] = made
@@ -97,6 +111,19 @@ class _Objects:
                 _, oldest = self._known.popitem(last=False)
                 self._bytes -= len(oldest)
         return made
+
+
+def _kept_or_made(key: bytes, unit: Unit, make: Maker) -> bytes:
+    """Return the object that another process has kept, if that is switched on, else a new one."""
+    kept = kept_objects()
+    if kept is None:
+        return make(unit)
+    on_disk = key + made_by(unit.target).encode()
+    found = kept.get(on_disk)
+    if found is None:
+        found = make(unit)
+        kept.put(on_disk, found)
+    return found
 
 
 _objects: Final = _Objects(limit=32 << 20)

@@ -1,8 +1,8 @@
 """The package as a backend of ONNX, as `onnx.backend.test` and other tools of ONNX ask for one.
 
-    from onnx.backend.test import BackendTest
-    import codegen.onnx_backend
-    suite = BackendTest(codegen.onnx_backend, __name__).enable_report().test_cases
+from onnx.backend.test import BackendTest
+import codegen.onnx_backend
+suite = BackendTest(codegen.onnx_backend, __name__).enable_report().test_cases
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from codegen.vm.build import vm_build
 from codegen.vm.machine import VirtualMachine
 from tensorir import frontend
 from tensorir.nodes.dtype import DataType
+from tensorir.relax.function import Function
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from tensorir.transform import LegalizeOps
 
@@ -31,7 +32,10 @@ class Prepared:
 
     def __init__(self, model: Any, target: str = TARGET) -> None:
         mod = LegalizeOps()(frontend.from_onnx(model))
-        self._result = mod["main"].ret_struct_info  # type: ignore[union-attr]
+        main = mod["main"]
+        assert isinstance(main, Function)
+        self._result = main.ret_struct_info
+        self._several = len(model.graph.output) > 1  # one may be a sequence
         self._main = VirtualMachine(vm_build(mod, target), cpu())["main"]
 
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], **_: Any) -> tuple[Any, ...]:
@@ -39,9 +43,10 @@ class Prepared:
         values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
         result = self._main(*map(_argument, values))
 
-        several = isinstance(self._result, TupleStructInfo)
+        info = self._result
+        several = self._several and isinstance(info, TupleStructInfo)
         outputs = result if several else (result,)
-        infos = self._result.elements if isinstance(self._result, TupleStructInfo) else (self._result,)
+        infos = info.elements if several and isinstance(info, TupleStructInfo) else (info,)
         return tuple(_array(v, i) for v, i in zip(outputs, infos, strict=True))
 
 
@@ -71,6 +76,8 @@ def _argument(value: Any) -> Any:
     """Return an input as a model takes it: numbers that NumPy lacks as their bits."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_argument, value))
+    if value is None:
+        return None
     array = np.ascontiguousarray(value).reshape(np.shape(value))
     if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1:
         return array

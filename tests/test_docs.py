@@ -61,9 +61,11 @@ def test_a_page_that_prints_something_else_is_found() -> None:
     assert pages.run(page, "page") == page.replace("3", "2")
 
 
-def test_the_lists_of_rooms_are_up_to_date() -> None:
+@pytest.mark.parametrize("lists", ["rooms.py", "operators.py"])
+def test_lists_are_up_to_date(lists: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(DOCS / "rooms.py"), "--check"],
+        [sys.executable, str(DOCS / lists), "--check"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

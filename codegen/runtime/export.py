@@ -29,6 +29,7 @@ from codegen.emit.optimize import object_code
 from codegen.errors import LinkError
 from codegen.object_code import read_object_code
 from codegen.runtime import openmp
+from codegen.runtime.elf_data import ELF_64_LITTLE, HEADER, MACHINES, Parts, write_data_object
 from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.jit import LoadedCode
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
@@ -47,15 +48,12 @@ _C_KEYWORDS: Final = frozenset((
         "switch", "true", "typedef", "union", "unsigned", "void", "volatile", "while",
 ))  # fmt: skip
 _C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "handle": "void*"}
-_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
-_ELF_64_LITTLE: Final = b"\x7fELF\x02\x01"
-_ARCHITECTURES: Final = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
-"""By the numbers that ELF has for them."""
+_ARCHITECTURES: Final = {number: name for name, number in MACHINES.items()}
 
 
 def link_library(
-    object_code: bytes, path: Path, embedded: Mapping[str, bytes | memoryview] | None = None
+    object_code: bytes, path: Path, embedded: Mapping[str, Parts] | None = None
 ) -> None:
     """Link the result of `compile_object` into the shared library `path`.
 
@@ -70,14 +68,17 @@ def link_library(
     info, objects = read_object_code(object_code)
     target = Target(info.target)
     command = _linker(target)
-    data = {INFO_SYMBOL: info.to_json().encode() + b"\0", **(embedded or {})}
+    data: dict[str, Parts] = {INFO_SYMBOL: [info.to_json().encode() + b"\0"], **(embedded or {})}
     with tempfile.TemporaryDirectory() as folder:
         files = []
-        for number, content in enumerate(
-            [*objects.values(), _interface(info, target, data, Path(folder))]
-        ):
+        is_macos = sys.platform == "darwin"
+        text = _included(data, Path(folder)) if is_macos else ""
+        for number, content in enumerate([*objects.values(), _interface(info, target, text)]):
             files.append(Path(folder) / f"{number}.o")
             files[-1].write_bytes(content)
+        if not is_macos:
+            files.append(Path(folder) / "data.o")
+            write_data_object(files[-1], target.architecture, data)
         libraries = [] if Path(command[0]).name in _LINKERS else ["-lm"]
         attempts = [libraries]
         if libraries and any(OPENMP_SYMBOLS[0].encode() in content for content in objects.values()):
@@ -95,12 +96,8 @@ def link_library(
     raise LinkError(f"linking {path} with {command[0]} failed:\n{finished.stderr.strip()}")
 
 
-def _interface(
-    info: ModuleInfo, target: Target, embedded: Mapping[str, bytes | memoryview], folder: Path
-) -> bytes:
-    """Return an object with the functions as C knows them and with data."""
-    is_foreign = target.architecture != host.machine()
-    text = _constants(embedded) if is_foreign else _included(embedded, folder)
+def _interface(info: ModuleInfo, target: Target, text: str) -> bytes:
+    """Return an object with the functions as C knows them, and what is LLVM IR in `text`."""
     callable_from_c: dict[str, str] = {}
     for signature in info.public:
         c_name = c_name_of(signature)
@@ -116,30 +113,17 @@ def _interface(
     return object_code(text, target, has_scalar_loop=False)
 
 
-def _included(embedded: Mapping[str, bytes | memoryview], folder: Path) -> str:
-    """Return LLVM IR with data that the assembler takes from files: text of it would be long."""
-    section = "__TEXT,__const" if sys.platform == "darwin" else '.rodata,"a"'
-    prefix = "_" if sys.platform == "darwin" else ""
-    lines = [f".section {section}"]
-    for k, (symbol, data) in enumerate(embedded.items()):
-        file = folder / f"data{k}"
-        file.write_bytes(data)
-        name = prefix + symbol
-        lines += [f".globl {name}", ".p2align 6", f"{name}:", f'.incbin "{file}"', ".byte 0"]
+def _included(embedded: Mapping[str, Parts], folder: Path) -> str:
+    """Return LLVM IR of macOS with data that the assembler takes from files."""
+    lines = [".section __TEXT,__const"]
+    for k, (symbol, parts) in enumerate(embedded.items()):
+        path = folder / f"data{k}"
+        with path.open("wb") as file:
+            for part in parts:
+                file.write(part)
+        name = f"_{symbol}"
+        lines += [f".globl {name}", ".p2align 6", f"{name}:", f'.incbin "{path}"', ".byte 0"]
     return "".join(f"module asm {_quoted(line)}\n" for line in lines)
-
-
-def _constants(embedded: Mapping[str, bytes | memoryview]) -> str:
-    """Return LLVM IR with data written out, for machines whose assembler LLVM does not have here.
-
-    It ends the process at text for one.
-    """
-    text = ""
-    for symbol, data in embedded.items():
-        content = "".join(f"\\{byte:02X}" for byte in (*bytes(data), 0))
-        kind = f"[{len(content) // 3} x i8]"
-        text += f'{global_name(symbol)} = constant {kind} c"{content}", align 64\n'
-    return text
 
 
 def _named_for_c(signature: Signature, name: str) -> str:
@@ -244,8 +228,8 @@ def _why_not_opened(path: Path) -> str | None:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(0)
-        head = file.read(_HEADER.size)
-        if not head.startswith(_ELF_64_LITTLE) or len(head) < _HEADER.size:
+        head = file.read(HEADER.size)
+        if not head.startswith(ELF_64_LITTLE) or len(head) < HEADER.size:
             return None
         needed, machine = _needed_bytes(file, head)
     if needed > size:
@@ -258,7 +242,7 @@ def _why_not_opened(path: Path) -> str | None:
 
 def _needed_bytes(file: BinaryIO, head: bytes) -> tuple[int, int]:
     """Return how long a file has to be for what its head names, and the number of its machine."""
-    fields = _HEADER.unpack(head)
+    fields = HEADER.unpack(head)
     machine, segments, sections = fields[2], fields[5], fields[6]
     segment_size, segment_count, section_size, section_count = fields[9:13]
     ends = [segments + segment_size * segment_count, sections + section_size * section_count]

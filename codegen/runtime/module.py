@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ class Module(TimedFunctions[Function]):
         return self._source
 
     def export_library(
-        self, path: str | Path, embedded: Mapping[str, bytes | memoryview] | None = None
+        self, path: str | Path, embedded: Mapping[str, Sequence[bytes | memoryview]] | None = None
     ) -> None:
         """Link the module into a shared library that C programs and `load_module` can use.
 

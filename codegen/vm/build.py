@@ -13,7 +13,7 @@ from codegen.target import Target, as_target
 from codegen.vm import program as p
 from codegen.vm.constants import ConstantPool
 from codegen.vm.executable import Executable
-from codegen.vm.kernel_schedules import only_reached, with_kernels, with_schedules
+from codegen.vm.kernel_schedules import as_kernels, with_schedules
 from codegen.vm.translate import Translation
 from tensorir import transform
 from tensorir.function import IRModule
@@ -36,14 +36,15 @@ def vm_build(
 ) -> Executable:
     """Compile a module with graph functions; `target` defaults to the current one, else this CPU.
 
-    `params` are bound to parameters of `main` first, and operators become fused tensor functions
-    (`transform.default_pipeline`). A graph function that calls only kernels, over tensors of fixed
-    shapes, becomes one function of machine code; others become steps. Tensor functions that no
-    graph function calls are left out. Those of which `database`, or else the current one, knows a
-    schedule are built with it; others get a default schedule, unless `default_schedules` is False,
-    they are small, or somebody has scheduled them. A schedule may read constants in a layout of its
-    own: they are brought there now, not in each call. With `guard_pages` arguments, results and
-    temporaries of every call end where memory without access begins.
+    A module with operators goes through `transform.default_pipeline`. `params` are bound to
+    parameters of `main` first; contiguous arrays are not copied, and must not be changed. A graph
+    function that calls only kernels, over tensors of fixed shapes, becomes one function of machine
+    code; others become steps. Tensor functions that no graph function calls are left out. Those of
+    which `database`, or else the current one, knows a schedule are built with it; others get a
+    default schedule, unless `default_schedules` is False, they are small, or somebody has scheduled
+    them. A schedule may read constants in a layout of its own: they are brought there now, not in
+    each call. With `guard_pages` arguments, results and temporaries of every call end where memory
+    without access begins.
 
     Raises CodegenError for a module without graph functions, for one without a compiled form, and
     what verification, binding and lowering raise.
@@ -61,10 +62,18 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
-    reached = only_reached(with_kernels(mod))
-    scheduled = with_schedules(reached, chosen, database, make_missing=default_schedules)
-    packed = transform.SplitLayoutRewritePreproc()(scheduled)
-    return compile_lowered(transform.lower_graph(packed), chosen, guard_pages=guard_pages)
+    kernels = as_kernels(mod)
+    scheduled = with_schedules(kernels, chosen, database, make_missing=default_schedules)
+    packed = _with_packed_constants(scheduled)
+    return compile_lowered(transform.place_memory(packed), chosen, guard_pages=guard_pages)
+
+
+def _with_packed_constants(mod: IRModule) -> IRModule:
+    """Return a module with the constants in the layouts that schedules ask for."""
+    split = transform.SplitLayoutRewritePreproc()(mod)
+    if all(mod.functions.get(name) is func for name, func in split.functions.items()):
+        return mod
+    return transform.DeadCodeElimination()(transform.FoldConstant()(split))
 
 
 def compile_lowered(
@@ -88,4 +97,4 @@ def compile_lowered(
         functions.update(translation.functions(constants.nbytes))
     module = Module.of(compile_functions(functions, as_target(target)))
     description = p.Description(tuple(programs[name] for name in graphs), constants.nbytes)
-    return Executable(module, description, constants.block(), mod=mod, guard_pages=guard_pages)
+    return Executable(module, description, constants.constants(), mod=mod, guard_pages=guard_pages)

@@ -1,52 +1,129 @@
-"""The constants of an executable: one block of memory, each constant at a multiple of 64 bytes."""
+"""The constants of an executable: one block of memory for small ones, and arrays that stay put.
+
+Machine code reaches constants from one address, that of the block. A small constant is copied into
+it, at a multiple of 64 bytes. A large one is not copied: in the block are eight bytes with the
+distance from the block to its array. In a library on the disk arrays follow the block, and the
+distances say so, so that machine code is the same for both.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from codegen.runtime.ndarray import NDArray, empty
-from tensorir.memory.alignment import aligned
+from codegen.runtime.ndarray import NDArray, address_of, array, empty
+from tensorir.memory.alignment import ALIGNMENT, aligned
 from tensorir.relax.expr import Constant
+
+LARGE: Final = 4096
+"""Bytes from which on a constant is not copied."""
+DISTANCE: Final = np.dtype("<i8")
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+class ConstantPlace(NamedTuple):
+    """A constant at so many bytes in the block, or so far from it as the bytes there say."""
+
+    offset: int
+    is_far: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Constants in memory."""
+
+    block: NDArray
+    arrays: tuple[Array, ...] = ()
+    """The large ones, which this keeps alive."""
+    distances: tuple[int, ...] = ()
+    """For each of them where in the block its distance is."""
+
+    @staticmethod
+    def of(block: Array, arrays: tuple[Array, ...], distances: tuple[int, ...]) -> Constants:
+        """Return constants in a copy of a block that tells where arrays are now."""
+        copy = array(block)
+        start = address_of(copy)
+        for at, data in zip(distances, arrays, strict=True):
+            _write_distance(copy, at, address_of(data) - start)
+        return Constants(copy, arrays, distances)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all constants."""
+        return self.block.nbytes + sum(data.nbytes for data in self.arrays)
+
+    def content(self) -> list[memoryview]:
+        """Return the block and the arrays as they follow it in a library."""
+        block: Any = np.array(self.block, subok=False)
+        parts = [memoryview(block)]
+        end = block.nbytes
+        for at, data in zip(self.distances, self.arrays, strict=True):
+            gap = -end % ALIGNMENT
+            _write_distance(block, at, end + gap)
+            parts += [memoryview(bytes(gap)), memoryview(_bytes(data))]
+            end += gap + data.nbytes
+        return parts
 
 
 class ConstantPool:
-    """Collects constants; those with the same bytes share one place.
-
-    The arrays are copied once, when the block is made: machine code reaches all of them from one
-    address, so that a library on the disk and an executable in memory have the same form.
-    """
+    """Collects constants; those with the same bytes share one place."""
 
     def __init__(self) -> None:
-        self._offsets: dict[tuple[int, bytes], int] = {}
-        self._known: dict[int, int] = {}
-        self._arrays: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self._places: dict[tuple[int, bytes], ConstantPlace] = {}
+        self._known: dict[int, ConstantPlace] = {}
+        self._small: list[tuple[int, Array]] = []
+        self._large: list[tuple[int, Array]] = []
+        self._free: list[int] = []
+        """Room for distances."""
         self.nbytes = 0
+        """The bytes of the block."""
 
-    def offset(self, constant: Constant) -> int:
-        """Return the offset of a constant in the block, in bytes."""
-        found = self._known.get(id(constant.data))
-        if found is not None:
-            return found
+    def place(self, constant: Constant) -> ConstantPlace:
+        """Return the place of a constant."""
         data = constant.data
-        key = (data.nbytes, hashlib.blake2b(_bytes(data), digest_size=16).digest())
-        offset = self._offsets.get(key)
-        if offset is None:
-            offset = self._offsets[key] = self.nbytes
-            self._arrays.append((offset, data))
-            self.nbytes += aligned(data.nbytes)
-        self._known[id(data)] = offset
+        found = self._known.get(id(data))
+        if found is None:
+            key = (data.nbytes, hashlib.blake2b(_bytes(data), digest_size=16).digest())
+            found = self._places.get(key)
+            if found is None:
+                found = self._places[key] = self._added(data)
+            self._known[id(data)] = found
+        return found
+
+    def _added(self, data: Array) -> ConstantPlace:
+        if data.nbytes < LARGE:
+            offset = self._taken(data.nbytes)
+            self._small.append((offset, data))
+            return ConstantPlace(offset, False)
+        if not self._free:
+            line = self._taken(ALIGNMENT)
+            self._free = [*range(line, line + ALIGNMENT, DISTANCE.itemsize)]
+        offset = self._free.pop(0)
+        self._large.append((offset, data))
+        return ConstantPlace(offset, True)
+
+    def _taken(self, nbytes: int) -> int:
+        offset = self.nbytes
+        self.nbytes += aligned(nbytes)
         return offset
 
-    def block(self) -> NDArray:
-        """Return the block."""
-        result = empty((self.nbytes,), "uint8")
-        for offset, data in self._arrays:
-            result[offset : offset + data.nbytes] = _bytes(data)
-        return result
+    def constants(self) -> Constants:
+        """Return the constants."""
+        block = empty((self.nbytes,), "uint8")
+        block[...] = 0
+        for offset, data in self._small:
+            block[offset : offset + data.nbytes] = _bytes(data)
+        distances, arrays = zip(*self._large, strict=True) if self._large else ((), ())
+        return Constants.of(block, arrays, distances)
 
 
-def _bytes(data: np.ndarray[Any, Any]) -> Any:
+def _write_distance(block: Array, at: int, distance: int) -> None:
+    block[at : at + DISTANCE.itemsize].view(DISTANCE)[0] = distance
+
+
+def _bytes(data: Array) -> Any:
     return np.ravel(data).view(np.uint8)

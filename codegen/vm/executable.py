@@ -10,9 +10,10 @@ import numpy as np
 from codegen.abi import CONSTANTS_SYMBOL, PROGRAM_SYMBOL
 from codegen.errors import CodegenError, LinkError
 from codegen.runtime.module import Module
-from codegen.runtime.ndarray import NDArray, array
+from codegen.runtime.ndarray import NDArray
 from codegen.signature import dim_text
 from codegen.vm import program as p
+from codegen.vm.constants import Array, Constants
 from tensorir.function import IRModule
 from tensorir.text_table import aligned
 
@@ -28,7 +29,7 @@ class Executable:
         self,
         module: Module,
         description: p.Description,
-        constants: NDArray,
+        constants: Constants,
         *,
         mod: IRModule | None = None,
         guard_pages: bool = False,
@@ -100,12 +101,11 @@ class Executable:
                 f"a shared library cannot carry Python functions, and these are called: {calls}. "
                 f"Pickle the executable instead: library functions are looked up where it is loaded"
             )
-        data: Any = np.asarray(self.constants)
         self.module.export_library(
             path,
             {
-                PROGRAM_SYMBOL: self.description.to_json().encode() + b"\0",
-                CONSTANTS_SYMBOL: memoryview(data),
+                PROGRAM_SYMBOL: [self.description.to_json().encode() + b"\0"],
+                CONSTANTS_SYMBOL: self.constants.content(),
             },
         )
 
@@ -119,9 +119,10 @@ class Executable:
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickle as object code, programs and constants."""
-        data = np.asarray(self.constants)
-        content = (self.module.object_code, self.description.to_json(), data, self.guard_pages)
-        return _unpickled, content
+        constants = self.constants
+        content = np.asarray(constants.block), constants.arrays, constants.distances
+        text = self.description.to_json()
+        return _unpickled, (self.module.object_code, text, content, self.guard_pages)
 
     def __repr__(self) -> str:
         names = ", ".join(program.name for program in self.description.programs)
@@ -129,12 +130,15 @@ class Executable:
 
 
 def _unpickled(
-    object_code: bytes, description: str, constants: np.ndarray[Any, Any], guard_pages: bool
+    object_code: bytes,
+    description: str,
+    constants: tuple[Array, tuple[Array, ...], tuple[int, ...]],
+    guard_pages: bool,
 ) -> Executable:
     return Executable(
         Module.from_object(object_code),
         p.Description.from_json(description),
-        array(constants),
+        Constants.of(*constants),
         guard_pages=guard_pages,
     )
 
@@ -148,8 +152,8 @@ def executable_of(source: object) -> Executable:
         if embedded is not None:
             description = p.Description.from_json(embedded[0])
             shape = (description.constant_bytes,)
-            constants = NDArray.at(embedded[1], shape, np.dtype(np.uint8), source)
-            return Executable(source, description, constants)
+            block = NDArray.at(embedded[1], shape, np.dtype(np.uint8), source)
+            return Executable(source, description, Constants(block))
         raise CodegenError(
             "the module holds tensor functions only; call them as module[name](...), or compile "
             "graph functions with codegen.vm_build"

@@ -15,6 +15,7 @@ from codegen.runtime.guard import guarded_pages
 from codegen.runtime.ndarray import NDArray, address_of, array
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
+from codegen.vm.constants import Constants
 from tensorir.errors import IRValueError
 from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes.dtype import DataType
@@ -48,7 +49,7 @@ class Frame:
         "temporaries",
     )  # fmt: skip
 
-    def __init__(self, program: p.Program, constants: NDArray, allocate: Allocator) -> None:
+    def __init__(self, program: p.Program, constants: Constants, allocate: Allocator) -> None:
         self.name = program.name
         self.slots = (ctypes.c_int64 * program.slots)()
         self.address = ctypes.addressof(self.slots)
@@ -65,7 +66,7 @@ class Frame:
         nbytes = max(program.arena_bytes, ALIGNMENT)
         self.arena = allocate((nbytes,), np.dtype(np.uint8))
         self.slots[program.arena_slot] = address_of(self.arena)
-        self.slots[program.constants_slot] = address_of(constants)
+        self.slots[program.constants_slot] = address_of(constants.block)
         self._shared = (self.arena, constants)
         """The memory that views keep alive, should a library function keep them."""
         self.lent: list[NDArray | np.ndarray[Any, Any]] = []
@@ -84,6 +85,11 @@ class Frame:
         # What NumPy makes of an array refers to the plain array that its memory comes from.
         self.lent += [x.base for x in self.temporaries if isinstance(x.base, np.ndarray)]
         self._references = [*map(sys.getrefcount, self.lent)]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of arena and temporaries."""
+        return self.arena.nbytes + sum(array.nbytes for array in self.temporaries)
 
     def is_held(self) -> bool:
         """Say whether somebody keeps an array over memory of the frame, or a view of one."""
@@ -122,6 +128,9 @@ class Frame:
         if isinstance(operand, p.View):
             shape = self._numbers(operand.shape, sizes)
             address = self.slots[operand.slot] + self._numbers((operand.offset,), sizes)[0]
+            if operand.is_far:
+                distance = ctypes.c_int64.from_address(address).value
+                address = self.slots[operand.slot] + distance
             dtype = DataType(operand.dtype).to_numpy()
             owner = self._shared if operand.memory == p.NONE else self.registers[operand.memory]
             return NDArray.at(address, shape, dtype, owner)

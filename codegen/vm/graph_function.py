@@ -15,6 +15,7 @@ from codegen.runtime.ndarray import NDArray, address_of, aligned_array
 from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
 from codegen.vm.call_stack import Runner, needs_stack, run_steps
+from codegen.vm.constants import Constants
 from codegen.vm.frame import Allocator, Frame, copied, guarded_array
 from codegen.vm.matching import Matcher, as_array
 from tensorir.errors import IRTypeError, IRValueError
@@ -32,7 +33,7 @@ class GraphFunction:
     """
 
     def __init__(
-        self, program: p.Program, constants: NDArray, link: Link, guard_pages: bool = False
+        self, program: p.Program, constants: Constants, link: Link, guard_pages: bool = False
     ) -> None:
         self.program = program
         self._constants = constants
@@ -257,6 +258,10 @@ class GraphFunction:
     def result_of(self, frame: Frame) -> Any:
         """Return a copy of the result that a frame holds."""
         return copied(frame.evaluate(self.program.result, frame.sizes))
+
+    def held_bytes(self) -> int:
+        """Return the bytes of arenas and temporaries that are kept for later calls."""
+        return sum(frame.nbytes for frame in self._free)
 
     def native_entry(self) -> int | None:
         """Return the address of the machine code if the function is one run of it."""

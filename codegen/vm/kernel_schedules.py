@@ -19,23 +19,28 @@ from tensorir.transform.decompose_ops import has_operators
 def as_looked_up(mod: IRModule) -> IRModule:
     """Return a module with its tensor functions as `vm_build` asks for their schedules.
 
-    Operators become tensor functions, and what no graph function reaches is left out. Graph
-    functions are simplified, so that it is known which arguments are constants; the functions that
-    take those are told that they may have any layout. A search that is to answer a build tunes the
-    functions of this module. One without graph functions stays as it is.
+    Graph functions are as `as_kernels` makes them, so that it is known which arguments are
+    constants; the functions that take those are told that they may have any layout. A search that
+    is to answer a build tunes the functions of this module. One without graph functions stays as it
+    is.
     """
-    return _told(only_reached(with_kernels(mod))) if mod.graph_funcs() else mod
+    return _told(as_kernels(mod)) if mod.graph_funcs() else mod
 
 
-def with_kernels(mod: IRModule) -> IRModule:
-    """Return a module whose operators are calls of fused tensor functions; itself without any."""
-    if not any(map(has_operators, graph_functions(mod).values())):
-        return mod
-    return transform.default_pipeline()(mod)
+def as_kernels(mod: IRModule) -> IRModule:
+    """Return a module whose graph functions call tensor functions only, and those.
+
+    A module with operators goes through `transform.default_pipeline`, another one is simplified.
+    What no graph function reaches is left out.
+    """
+    reached = _only_reached(mod)
+    if any(map(has_operators, graph_functions(reached).values())):
+        return transform.default_pipeline()(reached)
+    return transform.simplify_graph(reached)
 
 
-def only_reached(mod: IRModule) -> IRModule:
-    """Return a module with its graph functions and what they reach, by which alone it is called."""
+def _only_reached(mod: IRModule) -> IRModule:
+    """Return a module with its graph functions and what they reach, all called by them alone."""
     functions = {
         name: func.without_attr("global_symbol")
         if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
@@ -53,7 +58,7 @@ def with_schedules(
     *,
     make_missing: bool = True,
 ) -> IRModule:
-    """Return a module with schedules of its functions.
+    """Return a module that `as_kernels` made with schedules of its functions.
 
     They are those that `database` has, without one those of the current history; with
     `make_missing` the default schedules of other functions that take longer than a few
@@ -84,8 +89,7 @@ def with_schedules(
 
 
 def _told(mod: IRModule) -> IRModule:
-    told = transform.AttachAttrLayoutFreeBuffers(constants_only=True)
-    return told(transform.simplify_graph(mod))
+    return transform.AttachAttrLayoutFreeBuffers(constants_only=True)(mod)
 
 
 def _with(mod: IRModule, found: Mapping[str, PrimFunc]) -> IRModule:

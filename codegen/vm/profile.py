@@ -20,6 +20,7 @@ from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.steps import linked_functions
 from tensorir.script.display import preformatted
 from tensorir.text_table import aligned
+from tensorir.transform.fused_operators import FUSED_OPERATORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Row:
     """`kernel`, `library` or `graph function`; of the latter, without what it calls itself."""
     binding: str
     arguments: str
+    operators: str
+    """The operators that a kernel computes, where fusion has noted them: `matmul + add`."""
     count: int
     us: float
     percent: float
@@ -49,7 +52,7 @@ class Report:
         """Return the rows as text, the slowest first if `sort`."""
         rows = sorted(self.rows, key=lambda r: -r.us) if sort else self.rows
         cells: list[tuple[str, ...]] = [tuple(Row.__slots__)]
-        cells += [(*astuple(r)[:4], str(r.count), f"{r.us:.2f}", f"{r.percent:.1f}") for r in rows]
+        cells += [(*astuple(r)[:5], str(r.count), f"{r.us:.2f}", f"{r.percent:.1f}") for r in rows]
         text = aligned(cells, ("count", "us", "percent"))
         return f"{text}\n{self.function}: {self.total_us:.2f} us in all"
 
@@ -156,8 +159,12 @@ def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
     start = time.perf_counter()
     prepared()
     total = time.perf_counter() - start - recorder.spent
-    rows = tuple(
-        Row(*key, len(times), sum(times) * 1e6, 100 * sum(times) / total if total else 0.0)
-        for key, times in recorder.times.items()
-    )
-    return Report(name, rows, total * 1e6)
+    kernels = executable.mod.prim_funcs()
+    rows = []
+    for key, times in recorder.times.items():
+        func = kernels.get(key[0])
+        operators = () if func is None else func.attrs.get(FUSED_OPERATORS, ())
+        shown = " + ".join(map(str, operators))
+        percent = 100 * sum(times) / total if total else 0.0
+        rows.append(Row(*key, shown, len(times), sum(times) * 1e6, percent))
+    return Report(name, tuple(rows), total * 1e6)

@@ -41,7 +41,8 @@ class CopyOf:
 class View:
     """The array of this shape at `offset` bytes behind the address in a slot.
 
-    The memory is that of the array in a register, or that of the frame.
+    The memory is that of the array in a register, or that of the frame. Of a constant that is far,
+    the eight bytes there say how far behind the address in the slot it is.
     """
 
     slot: int
@@ -49,6 +50,7 @@ class View:
     shape: tuple[Dim, ...]
     dtype: str
     memory: int = NONE
+    is_far: bool = False
 
 
 @dataclass(frozen=True, slots=True)

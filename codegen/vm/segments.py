@@ -47,10 +47,11 @@ class Root:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Address:
-    """A number of bytes behind a root."""
+    """A number of bytes behind a root; of what is far, a number that is there in the memory."""
 
     root: Root
     offset: PrimExpr = field(default_factory=lambda: ops.const(0, INT64))
+    is_far: bool = False
 
     @staticmethod
     def at(root: Root, offset: int) -> Address:
@@ -59,9 +60,9 @@ class Address:
 
     def is_same(self, other: Address) -> bool:
         """Say whether two addresses are surely the same."""
-        return self.root is other.root and (
-            self.offset is other.offset or str(self.offset) == str(other.offset)
-        )
+        if self.root is not other.root or self.is_far != other.is_far:
+            return False
+        return self.offset is other.offset or str(self.offset) == str(other.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +208,10 @@ class SegmentWriter:
         if pointer is not None:
             return pointer
         buffer = self._buffers[argument.root]
-        if isinstance(argument.offset, IntImm) and argument.offset.value == 0:
+        offset = _distance(buffer, argument.offset) if argument.is_far else argument.offset
+        if isinstance(offset, IntImm) and offset.value == 0:
             return buffer.data
-        return Call("handle", _ADDRESS_OF, [BufferLoad(buffer, [argument.offset])])
+        return Call("handle", _ADDRESS_OF, [BufferLoad(buffer, [offset])])
 
     def _truth(self, operation: NativeIf) -> PrimExpr:
         """Return whether a scalar differs from 0: in shared memory, whether any byte does."""
@@ -226,6 +228,15 @@ class SegmentWriter:
             found = differs if found is None else e.Or(found, differs)
         assert found is not None
         return found
+
+
+def _distance(buffer: Buffer, offset: PrimExpr) -> PrimExpr:
+    """Return the integer of 64 bits in a buffer of bytes, the lowest one first."""
+    total: PrimExpr = ops.const(0, INT64)
+    for k in range(INT64.nbytes):
+        byte = ops.cast(INT64, BufferLoad(buffer, [ops.add(offset, ops.const(k, INT64))]))
+        total = total | (byte << ops.const(8 * k, INT64)) if k else byte
+    return total
 
 
 def tensor_bytes(info: TensorStructInfo) -> PrimExpr:

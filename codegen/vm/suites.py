@@ -151,6 +151,7 @@ class SuiteWriter:
             layout.dims(info),
             str(info.dtype),
             root.register,
+            place.address.is_far,
         )
         key = (root, repr(view))
         register = self._views.get(key)

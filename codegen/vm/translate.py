@@ -183,7 +183,9 @@ class Translation(SuiteWriter):
         if isinstance(expr, g.Constant):
             info = expr.struct_info
             assert isinstance(info, si.TensorStructInfo)
-            return Place(Address.at(self._layout.constants, self._constants.offset(expr)), info)
+            offset, is_far = self._constants.place(expr)
+            at = ops.const(offset, INT64)
+            return Place(Address(self._layout.constants, at, is_far), info)
         if isinstance(expr, g.Tuple):
             return tuple(self._value(part) for part in expr.elements)
         if isinstance(expr, g.TupleGetItem):

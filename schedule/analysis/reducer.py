@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from math import inf
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ from tensorir.nodes.ops import (
     min_value,
 )
 from tensorir.nodes.stmt import BufferStore, LetStmt, SeqStmt, Stmt
+from tensorir.te.extrema import largest, place_of_best, smallest
+from tensorir.te.reduction import Reducer as TeReducer
 
 Combine = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], Sequence[PrimExpr]]
 Identity = Callable[[Sequence[DataType]], Sequence[PrimExpr]]
@@ -315,3 +317,21 @@ for _identity in _lowest:
 for _identity in _highest:
     for _combine in _best(lambda a, b: a < b, lambda a, b: a <= b, min_):
         register_reducer(2, _combine, _index_and(_identity))
+
+
+def _register_of_te(size: int, reducer: TeReducer) -> None:
+    """Make a reducer of tensor expressions known."""
+
+    def combine(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        return [reducer.combine(x[0], y[0])] if size == 1 else reducer.combine(x, y)
+
+    def identity(dtypes: Sequence[DataType]) -> Sequence[PrimExpr]:
+        return [reducer.identity(dtypes[0])] if size == 1 else reducer.identity(*dtypes)
+
+    register_reducer(size, combine, identity)
+
+
+for _extremum in (largest, smallest):
+    _register_of_te(1, _extremum)
+for _of_largest, _last in product((True, False), repeat=2):
+    _register_of_te(2, place_of_best(_of_largest, _last))

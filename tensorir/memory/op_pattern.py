@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from operator import is_
 from typing import Final
 
 from tensorir.comparison.equal import structural_equal
@@ -60,9 +59,11 @@ def op_pattern(func: PrimFunc) -> OpPattern:
     if blocks is None:
         return OpPattern.OPAQUE
     written = {func.buffer_map[param] for param in written_parameters(func)}
+    extents = [extent for buffer in func.buffer_map.values() for extent in buffer.shape]
+    sizes = {*func.params, *(var for extent in extents for var in collect_vars(extent))}
     kind = OpPattern.ELEMENTWISE
     for block in blocks:
-        found = _block_pattern(block)
+        found = _block_pattern(block, sizes)
         if found is OpPattern.OPAQUE:
             return found
         stored = {node.buffer for node in walk(block) if isinstance(node, s.BufferStore)}
@@ -76,18 +77,6 @@ def op_pattern(func: PrimFunc) -> OpPattern:
     return kind
 
 
-def size_variables(func: PrimFunc) -> frozenset[Var] | None:
-    """Return the variables that the shapes of its parameters consist of.
-
-    None if one of them is neither a parameter nor an extent as such, so that arguments do not say
-    what it is.
-    """
-    extents = [extent for buffer in func.buffer_map.values() for extent in buffer.shape]
-    bare = {n.value if isinstance(n, e.Cast) else n for n in extents}
-    used = frozenset(n for extent in extents for n in walk(extent) if isinstance(n, Var))
-    return used if used <= bare | set(func.params) else None
-
-
 # -------------------------------------------------------------------------------------- the program
 
 
@@ -99,7 +88,7 @@ def _leaf_blocks(func: PrimFunc) -> list[s.Block] | None:
     buffers = list(func.buffer_map.values())
     if len({buffer.data for buffer in buffers}) != len(buffers):
         return None
-    if not all(map(_is_compact, buffers)) or size_variables(func) is None:
+    if not all(map(_is_compact, buffers)):
         return None
     if any(map(_hides_accesses, walk(body))):
         return None
@@ -152,14 +141,14 @@ def _is_leaf(block: s.Block) -> bool:
 # --------------------------------------------------------------------------------------- its blocks
 
 
-def _block_pattern(block: s.Block) -> OpPattern:
+def _block_pattern(block: s.Block, sizes: Collection[Var]) -> OpPattern:
     """Return the kind of what one block computes; its init does not count."""
     stores = [node for node in walk(block.body) if isinstance(node, s.BufferStore)]
     if not stores or not all(_same_indices(store, stores[0]) for store in stores):
         return OpPattern.OPAQUE
     indices = stores[0].indices
     loads = [node for node in walk(block.body) if isinstance(node, BufferLoad)]
-    kinds = [_access_pattern(load, indices) for load in loads]
+    kinds = [_access_pattern(load, stores[0], sizes) for load in loads]
     known = [kind for kind in kinds if kind is not None]
     if len(known) == len(kinds):
         highest = max(known, default=OpPattern.ELEMENTWISE)
@@ -185,9 +174,12 @@ def _same_indices(a: s.BufferStore, b: s.BufferStore) -> bool:
     )
 
 
-def _access_pattern(load: BufferLoad, stored: Sequence[PrimExpr]) -> OpPattern | None:
-    """Return how a load lies to what is stored at some indices, None for a reduction of it."""
-    if len(load.indices) == len(stored) and all(map(is_, load.indices, stored)):
+def _access_pattern(
+    load: BufferLoad, store: s.BufferStore, sizes: Collection[Var]
+) -> OpPattern | None:
+    """Return how a load lies to what a store writes, None for a reduction of it."""
+    stored = store.indices
+    if _is_same_place(load, store):
         return OpPattern.ELEMENTWISE
     if not all(isinstance(index, Var) for index in stored):
         return None
@@ -197,7 +189,18 @@ def _access_pattern(load: BufferLoad, stored: Sequence[PrimExpr]) -> OpPattern |
     if all(any(index is other for other in order) for index in left):
         return OpPattern.BROADCAST
     used = {var for index in load.indices for var in collect_vars(index)}
-    return OpPattern.INJECTIVE if used <= set(stored) else None
+    return OpPattern.INJECTIVE if used <= {*stored, *sizes} else None
+
+
+def _is_same_place(load: BufferLoad, store: s.BufferStore) -> bool:
+    """Say whether a load reads at the indices of a store; in a dimension of 1 there is only 0."""
+    if len(load.indices) != len(store.indices):
+        return False
+    dims = zip(load.indices, load.buffer.shape, store.indices, store.buffer.shape, strict=True)
+    return all(
+        index is own or (is_const_int(index, 0) and is_const_int(size, 1) and is_const_int(wide, 1))
+        for index, size, own, wide in dims
+    )
 
 
 def _reuses(store: s.BufferStore, spatial: Sequence[Var]) -> bool:

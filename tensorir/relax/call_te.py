@@ -66,6 +66,18 @@ def kernel_of(
     return Kernel(func, tuple(inputs.values), infos, sizes)
 
 
+def tensors_in(value: Any) -> list[g.GraphExpr]:
+    """Return the graph values in an argument that a formula gets as tensors, in their order."""
+    if isinstance(value, Mapping):
+        return [tensor for v in value.values() for tensor in tensors_in(v)]
+    if isinstance(value, (list, tuple)):
+        return [tensor for v in value for tensor in tensors_in(v)]
+    if isinstance(value, g.Tuple):
+        return tensors_in(value.elements)
+    is_tensor = isinstance(value, g.GraphExpr) and isinstance(value.struct_info, TensorStructInfo)
+    return [value] if is_tensor else []
+
+
 class Outputs(NamedTuple):
     """The tensors that a formula gives, their shapes and dtypes, and whether it gives a list."""
 

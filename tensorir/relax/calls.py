@@ -70,11 +70,10 @@ def _view(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
             f"a view is of a tensor whose shape and dtype are known, not of {info}; match_cast "
             "states them"
         )
-    before, after = _product(info.shape), _product(shape)
-    if Analyzer().can_prove(before != after):
+    if Analyzer().can_prove(_product(info.shape) != _product(shape)):
         raise IRValueError(
-            f"a view has the elements of its tensor, but {info} has {before} of them, and the "
-            f"shape ({', '.join(map(str, shape))}) has {after}"
+            f"a view has the elements of its tensor, but {info} has another number of them than "
+            f"{args[1]}"
         )
     return TensorStructInfo(shape, info.dtype)
 

@@ -20,7 +20,7 @@ is lowered to (`transform.LegalizeOps`), follow from the function. A declared op
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
@@ -28,6 +28,7 @@ import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.relax.call_key import call_key
 from tensorir.relax.call_te import outputs_of
 from tensorir.relax.calls import call_pure_packed
 from tensorir.relax.dimension_order import DimensionOrder
@@ -110,7 +111,7 @@ class FormulaOperator(DeclaredOperator):
     it maps elements.
     """
 
-    __slots__ = ("dimension_order",)
+    __slots__ = ("_known", "dimension_order")
 
     def __init__(
         self,
@@ -121,6 +122,21 @@ class FormulaOperator(DeclaredOperator):
     ) -> None:
         super().__init__(name, function, prepare)
         self.dimension_order = dimension_order
+        self._known: dict[Hashable, tuple[StructInfo, list[StructInfo]]] = {}
+        """Results by `call_key`, and the operands whose sizes the key tells apart by identity."""
+
+    def _infer(
+        self, args: Sequence[GraphExpr], attrs: Mapping[str, Any], sinfo_args: Sequence[StructInfo]
+    ) -> StructInfo:
+        key = call_key(args, attrs)
+        if key in self._known:
+            return self._known[key][0]
+        result = super()._infer(args, attrs, sinfo_args)
+        if key is not None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = result, [arg.struct_info for arg in args]
+        return result
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
         """Return the shapes and dtypes of the tensors that the formula gives.
@@ -224,32 +240,35 @@ class LibraryOperator(DeclaredOperator):
         attrs = {
             key: tuple(v) if isinstance(v, list) else v for key, v in json.loads(attributes).items()
         }
-        return self.function(**arguments, **attrs)
+        return _contiguous(self.function(**arguments, **attrs))
 
 
 def library_function(name: str) -> Callable[..., Any] | None:
     """Return the function that a library call of an operator names, None for another name."""
     operator = name.removeprefix(LIBRARY_PREFIX)
     known = operator != name and Operator.exists(operator)
-    if name in _HIGHER_ORDER:
-        return _HIGHER_ORDER[name]
+    if name in _LIBRARY_CALLS:
+        return _LIBRARY_CALLS[name]
     if not known:
         return None
     found = Operator.get(operator)
     return found.run if isinstance(found, LibraryOperator) else None
 
 
-def higher_order(name: str) -> Callable[[F], F]:
-    """Make a function known that takes graph functions: no operator, but called as a library's."""
+def library_call(name: str) -> Callable[[F], F]:
+    """Make a library function known that is no operator: its arguments are of other kinds.
+
+    It is called by `call_pure_packed(LIBRARY_PREFIX + name, ...)`.
+    """
 
     def declare(function: F) -> F:
-        _HIGHER_ORDER[LIBRARY_PREFIX + name] = function
+        _LIBRARY_CALLS[LIBRARY_PREFIX + name] = function
         return function
 
     return declare
 
 
-_HIGHER_ORDER: Final[dict[str, Callable[..., Any]]] = {}
+_LIBRARY_CALLS: Final[dict[str, Callable[..., Any]]] = {}
 
 
 def operator(
@@ -304,6 +323,9 @@ def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
 
 _UNKNOWN: Final = object()
 
+_MOST_KNOWN: Final = 1 << 12
+"""How many results an operator remembers."""
+
 
 def _filled(value: Any, unknown: dict[Var, None]) -> Any:
     """Return an argument of known shape: variables stand for unknown dimensions.
@@ -323,6 +345,15 @@ def _filled(value: Any, unknown: dict[Var, None]) -> Any:
     sizes = [Var(f"d{k}", "int64") for k in range(info.ndim)]
     unknown.update(dict.fromkeys(sizes))
     return GraphVar("x", TensorStructInfo(sizes, info.dtype))
+
+
+def _contiguous(result: Any) -> Any:
+    """Return what a library function gives with arrays in row-major order."""
+    if isinstance(result, (tuple, list)):
+        return tuple(map(_contiguous, result))
+    if isinstance(result, np.ndarray) and not result.flags.c_contiguous:
+        return result.copy(order="C")
+    return np.asarray(result) if isinstance(result, np.generic) else result
 
 
 def _array(value: Any) -> Any:

@@ -55,8 +55,8 @@ class Reducer:
     def __init__(
         self, fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
     ) -> None:
-        self._combine = fcombine
-        self._identity = fidentity
+        self.combine = fcombine
+        self.identity = fidentity
         self.name = name
 
     @overload
@@ -103,7 +103,7 @@ class Reducer:
             return value if isinstance(value, (tuple, list)) else as_expr(value)
 
         folded: PrimExpr | tuple[PrimExpr, ...] = functools.reduce(
-            self._combine, map(operand, others), operand(first)
+            self.combine, map(operand, others), operand(first)
         )
         return folded
 
@@ -127,14 +127,14 @@ class Reducer:
 
     def _combiner(self, source: tuple[PrimExpr, ...]) -> CommReducer:
         identity = self._typed(
-            self._identity(*(value.dtype for value in source)), source, "the identity element"
+            self.identity(*(value.dtype for value in source)), source, "the identity element"
         )
         lhs = [Var(f"x{k}", value.dtype) for k, value in enumerate(source)]
         rhs = [Var(f"y{k}", value.dtype) for k, value in enumerate(source)]
         if len(source) == 1:
-            combined = self._combine(lhs[0], rhs[0])
+            combined = self.combine(lhs[0], rhs[0])
         else:
-            combined = self._combine(lhs, rhs)
+            combined = self.combine(lhs, rhs)
         result = self._typed(combined, source, "the combination")
         return CommReducer(lhs, rhs, result, identity)
 

@@ -5,9 +5,10 @@
 >>> topi.nn.relu(topi.add(x, x))
 Tensor(relu, shape=(2, 3), dtype=float32)
 
-The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `creation`,
-`elementwise`, `extents`, `integer_power`, `joining`, `matmul`, `real_functions`, `rearranging`,
-`reshaping`, `sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
+The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
+`creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`, `nests`,
+`quantization`, `real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`,
+`sizes`, `slicing`; the rooms `image`, `nn`, `vision`.
 """
 
 from tensorir.topi import image, nn, vision
@@ -33,6 +34,7 @@ from tensorir.topi.bits import (
     bitwise_or,
     bitwise_xor,
     left_shift,
+    reinterpret,
     right_shift,
 )
 from tensorir.topi.comparison import (
@@ -48,6 +50,7 @@ from tensorir.topi.comparison import (
     not_equal,
     where,
 )
+from tensorir.topi.contraction import contract
 from tensorir.topi.creation import (
     arange,
     eye,
@@ -78,8 +81,10 @@ from tensorir.topi.elementwise import (
     square,
     trunc,
 )
+from tensorir.topi.indexing import gather_elements, gather_nd, index_tensor, take
 from tensorir.topi.joining import concat, meshgrid, split, stack
 from tensorir.topi.matmul import batch_matmul, dense, matmul
+from tensorir.topi.quantization import dequantize, quantize
 from tensorir.topi.real_functions import (
     acos,
     acosh,
@@ -114,7 +119,10 @@ from tensorir.topi.rearranging import (
     roll,
     tile,
 )
+from tensorir.topi.reduction import all, any, argmax, argmin, max, mean, min, prod, sum, variance
 from tensorir.topi.reshaping import expand_dims, flatten, reshape, squeeze, unflatten
+from tensorir.topi.scan import cumprod, cumsum
+from tensorir.topi.scattering import index_put, scatter_elements, scatter_nd
 from tensorir.topi.sizes import shape_to_tensor, size
 from tensorir.topi.slicing import slice_scatter, strided_slice
 
@@ -123,7 +131,11 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all",
+    "any",
     "arange",
+    "argmax",
+    "argmin",
     "asin",
     "asinh",
     "astype",
@@ -139,10 +151,14 @@ __all__ = [
     "ceil",
     "clip",
     "concat",
+    "contract",
     "copysign",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "dense",
+    "dequantize",
     "divide",
     "equal",
     "erf",
@@ -159,10 +175,14 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "gather_elements",
+    "gather_nd",
     "greater",
     "greater_equal",
     "hypot",
     "image",
+    "index_put",
+    "index_tensor",
     "isfinite",
     "isinf",
     "isnan",
@@ -179,8 +199,11 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "matmul",
+    "max",
     "maximum",
+    "mean",
     "meshgrid",
+    "min",
     "minimum",
     "mod",
     "multiply",
@@ -192,7 +215,10 @@ __all__ = [
     "ones_like",
     "permute_dims",
     "power",
+    "prod",
+    "quantize",
     "reciprocal",
+    "reinterpret",
     "repeat",
     "reshape",
     "reverse_sequence",
@@ -200,6 +226,8 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "shape_to_tensor",
     "sigmoid",
     "sign",
@@ -214,13 +242,18 @@ __all__ = [
     "stack",
     "strided_slice",
     "subtract",
+    "sum",
+    "take",
     "tan",
     "tanh",
+    "te",
     "tile",
+    "topi",
     "tril",
     "triu",
     "trunc",
     "unflatten",
+    "variance",
     "vision",
     "where",
     "zeros",

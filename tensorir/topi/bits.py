@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from tensorir import te
 from tensorir.errors import IRTypeError
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import PrimExpr
 from tensorir.relax.declaration import operator
+from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
 from tensorir.topi.arithmetic import binary
 from tensorir.topi.broadcast import Value
@@ -62,3 +64,11 @@ def left_shift(x1: Value, x2: Value) -> Tensor:
 def right_shift(x1: Value, x2: Value) -> Tensor:
     """Return the bits of `x1` moved down by `x2`, filled with the sign."""
     return _bitwise("right_shift", te.shift_right, x1, x2)
+
+
+@operator("reinterpret")
+def reinterpret(x: Tensor, dtype: DTypeName) -> Tensor:
+    """Return the bits of elements as elements of another dtype with as many bits."""
+    if DataType(dtype).bits != x.dtype.bits:
+        raise IRTypeError(f"elements of {x.dtype} have other numbers of bits than {dtype}")
+    return map_elements("T_reinterpret", lambda v: te.reinterpret(dtype, v), x)

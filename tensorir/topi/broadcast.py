@@ -52,13 +52,13 @@ def element(value: Value, indices: Sequence[PrimExpr]) -> PrimExpr:
     """Return the element of a stretched operand at indices of the result."""
     if not isinstance(value, Tensor):
         return value
-    own = indices[len(indices) - value.ndim :]
-    return value[
-        tuple(
-            const(0, i.dtype) if is_number(n, 1) else i
-            for i, n in zip(own, value.shape, strict=True)
-        )
-    ]
+    return value[tuple(stretched(indices, value.shape))]
+
+
+def stretched(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Return the indices of the element of a stretched operand at indices of the result."""
+    own = indices[len(indices) - len(shape) :]
+    return [const(0, i.dtype) if is_number(n, 1) else i for i, n in zip(own, shape, strict=True)]
 
 
 def elementwise(name: str, function: Callable[..., PrimExpr], *operands: Value) -> Tensor:

@@ -64,6 +64,11 @@ def check_equal(a: PrimExpr, what_a: str, b: PrimExpr, what_b: str) -> None:
     raise IRValueError(f"{what_a} is {a} and may differ from {what_b}, {b}; match_cast states it")
 
 
+def extent_text(extent: PrimExpr) -> str:
+    """Return an extent as messages show it."""
+    return str(extent.value) if isinstance(extent, IntImm) else str(extent)
+
+
 def known_extent(extent: PrimExpr, what: str) -> int:
     """Return an extent that has to be a number; IRValueError for a symbolic one."""
     if not isinstance(extent, IntImm):

@@ -6,8 +6,10 @@ from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.transform.combine_transposes import CombineTransposes
 from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.convert_to_dataflow import ConvertToDataflow
+from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
 from tensorir.transform.default_pipeline import default_pipeline
@@ -20,6 +22,7 @@ from tensorir.transform.define_pass import (
     prim_func_pass,
 )
 from tensorir.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tensorir.transform.fold_batch_norm import FoldBatchNorm
 from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.fuse_ops import FuseOps
 from tensorir.transform.fuse_tir import FuseTIR
@@ -34,9 +37,11 @@ from tensorir.transform.instruments import (
 )
 from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.lift_transform_params import LiftTransformParams
-from tensorir.transform.lower_graph import lower_graph, simplify_graph
+from tensorir.transform.lower_graph import lower_graph, place_memory, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
 from tensorir.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from tensorir.transform.separate_outputs import SeparateOutputs
+from tensorir.transform.sink_views import SinkViews
 from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
@@ -46,11 +51,14 @@ __all__ = [
     "BindParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "CombineTransposes",
     "ConvertLayout",
     "ConvertToDataflow",
+    "DataflowUseInplaceCalls",
     "DeadCodeElimination",
     "DecomposeOps",
     "EliminateCommonSubexpr",
+    "FoldBatchNorm",
     "FoldConstant",
     "FunctionPass",
     "FuseOps",
@@ -69,7 +77,9 @@ __all__ = [
     "PrintBefore",
     "PrintBeforeAll",
     "RewriteDataflowReshape",
+    "SeparateOutputs",
     "Sequential",
+    "SinkViews",
     "SplitLayoutRewritePreproc",
     "StaticPlanBlockMemory",
     "VerifyAfterEach",
@@ -79,6 +89,7 @@ __all__ = [
     "function_pass",
     "lower_graph",
     "module_pass",
+    "place_memory",
     "prim_func_pass",
     "simplify_graph",
 ]

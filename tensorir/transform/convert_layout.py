@@ -13,7 +13,7 @@ from tensorir.relax import expr as g
 from tensorir.relax import op
 from tensorir.relax.declaration import FormulaOperator
 from tensorir.relax.function import graph_functions
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo, is_void
 from tensorir.rewriting.visit import walk
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.pass_context import PassContext
@@ -65,36 +65,55 @@ class ConvertLayout(ModulePass):
 
 
 class _Converting(GraphRebuilder):
-    """Emits functions again; variables may hold their tensor with its dimensions in an order."""
+    """Emits functions again; some tensors are held with their dimensions in another order.
+
+    Such a tensor is known by a variable of its natural shape that nothing binds. It stands in
+    values that are not emitted yet; what is emitted has the variable that holds the tensor, or one
+    of the tensor in its natural order.
+    """
 
     def __init__(self, mod: IRModule, desired: Mapping[str, tuple[str, str]]) -> None:
         super().__init__(mod)
         self._desired = desired
-        self._order_of_value: dict[g.GraphExpr, Order] = {}
+        self._orders: dict[g.GraphExpr, Order] = {}
+        """The orders of values that are emitted in another one."""
+        self._held: dict[g.GraphVar, tuple[g.GraphVar, Order]] = {}
+        """What holds the tensor that a variable stands for, and the order of its dimensions."""
         self._natural: dict[g.GraphVar, g.GraphExpr] = {}
+
+    def bound(self, binding: g.Binding) -> g.GraphVar:
+        """Emit a binding again; return the variable that stands for its own."""
+        var = super().bound(binding)
+        value = self.builder.lookup_binding(var)
+        if value is None or value not in self._orders:
+            return var
+        known = binding.var.with_struct_info(binding.var.struct_info)
+        self._held[known] = (var, self._orders[value])
+        return known
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return what a variable is bound to in place of a value over variables in any order."""
-        if isinstance(value, g.TupleGetItem):
-            order = self._order(value.tuple_value)
-            return value if order is None else self._held(value, order)
+        if isinstance(value, g.TupleGetItem) and value.tuple_value in self._held:
+            held, order = self._held[value.tuple_value]
+            return self._in(order, g.TupleGetItem(held, value.index))
         if not isinstance(value, g.GraphCall) or not isinstance(value.op, FormulaOperator):
             return self.plain(value)
         if value.op.short_name in self._desired:
             return self._anchored(value, value.op)
-        orders = [order for arg in _tensors(value) if (order := self._order(arg)) is not None]
+        orders = [self._held[arg][1] for arg in _tensors(value) if arg in self._held]
         followed = self._following(value, value.op, orders[0]) if orders else None
         return self.plain(value) if followed is None else followed
 
     def plain(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return a value with all parts in their natural order."""
         if isinstance(value, g.GraphVar):
-            order = self._order(value)
-            if order is None:
+            if value not in self._held:
                 return value
-            if value not in self._natural or not self.builder.is_visible(self._natural[value]):
-                self._natural[value] = self.builder.emit(_permuted(value, _inverse(order)))
-            return self._natural[value]
+            known = self._natural.get(value)
+            if known is None or not self.builder.is_visible(known):
+                held, order = self._held[value]
+                known = self._natural[value] = self.builder.emit(_permuted(held, _inverse(order)))
+            return known
         if isinstance(value, g.Tuple):
             return value.changed(elements=tuple(map(self.plain, value.elements)))
         if isinstance(value, g.TupleGetItem):
@@ -107,23 +126,24 @@ class _Converting(GraphRebuilder):
 
     # -------------------------------------------------------------------------------------- holding
 
-    def _held(self, value: g.GraphExpr, order: Order) -> g.GraphExpr:
+    def _in(self, order: Order, value: g.GraphExpr) -> g.GraphExpr:
         """Return a value, remembering the order of its dimensions."""
         if order != tuple(range(len(order))):
-            self._order_of_value[value] = order
+            self._orders[value] = order
         return value
 
-    def _order(self, value: g.GraphExpr) -> Order | None:
-        """Return the order of a variable's dimensions, None for the natural one."""
-        bound = self.builder.lookup_binding(value) if isinstance(value, g.GraphVar) else None
-        return None if bound is None else self._order_of_value.get(bound)
-
     def _in_order(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
-        """Return an operand that is stretched to tensors in an order; None if it cannot be."""
-        held = self._order(value)
-        if held == order:
+        """Return an operand that is stretched to tensors in an order; None if it cannot be.
+
+        What is no tensor is as it is.
+        """
+        if isinstance(value, g.GraphVar) and value in self._held:
+            held, found = self._held[value]
+            if found == order:
+                return held
+        info = value.struct_info
+        if isinstance(info, PrimStructInfo) or is_void(info):
             return value
-        info = self.plain(value).struct_info
         if not isinstance(info, TensorStructInfo) or not 0 <= info.ndim <= len(order):
             return None
         if info.ndim == 0:
@@ -160,7 +180,7 @@ class _Converting(GraphRebuilder):
         if attrs.get("out_layout") not in (None, attrs["data_layout"]):
             return self.plain(call)
         attrs |= {"data_layout": data, "kernel_layout": kernel, "out_layout": None}
-        return self._held(g.GraphCall(operator, [x, weight, *call.args[2:]], attrs), order)
+        return self._in(order, g.GraphCall(operator, [x, weight, *call.args[2:]], attrs))
 
     def _following(
         self, call: g.GraphCall, operator: FormulaOperator, order: Order
@@ -174,7 +194,7 @@ class _Converting(GraphRebuilder):
             if attrs is None:
                 return None
             new = _with_first(call, self._together(first, order), attrs)
-            return None if new is None else self._held(new, order)
+            return None if new is None else self._in(order, new)
         if not isinstance(info, TensorStructInfo) or info.ndim != len(order):
             return None
         if not operator.is_elementwise(call):
@@ -182,7 +202,7 @@ class _Converting(GraphRebuilder):
         args = [self._in_order(arg, order) for arg in call.args]  # type: ignore[arg-type]
         if any(arg is None for arg in args):
             return None
-        return self._held(g.GraphCall(operator, args, call.attrs), order)  # type: ignore[arg-type]
+        return self._in(order, g.GraphCall(operator, args, call.attrs))  # type: ignore[arg-type]
 
     def _together(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
         """Return a tensor, or a tuple of tensors of one rank, in an order."""
@@ -201,10 +221,12 @@ def _with_first(
     return g.GraphCall(call.op, [first, *call.args[1:]], {**call.attrs, **attrs})
 
 
-def _tensors(call: g.GraphCall) -> list[g.GraphExpr]:
-    """Return the tensors that a call takes, those of tuples too."""
-    values = [arg for arg in call.args if isinstance(arg, g.GraphExpr)]
-    return [v for arg in values for v in (arg.elements if isinstance(arg, g.Tuple) else (arg,))]
+def _tensors(call: g.GraphCall) -> list[g.GraphVar]:
+    """Return the variables that a call takes, those of tuples too."""
+    values = [
+        v for arg in call.args for v in (arg.elements if isinstance(arg, g.Tuple) else (arg,))
+    ]
+    return [v for v in values if isinstance(v, g.GraphVar)]
 
 
 def _order_between(source: str, destination: str) -> Order:

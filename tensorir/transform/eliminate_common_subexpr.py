@@ -129,5 +129,5 @@ def _key(value: Any) -> Hashable:
         return data.shape, str(data.dtype), data.ravel()[:SAMPLE].tobytes()
     if isinstance(value, g.GraphExpr) and not isinstance(value, g.GraphVar):
         return type(value).__name__
-    hashable: Hashable = value
-    return hashable
+    known: Hashable = value
+    return known

@@ -6,19 +6,23 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.reshaping import is_reshape
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.calls import FRESH, VIEW, DestinationPassing, destination_passing
+from tensorir.relax.declaration import DeclaredOperator
 from tensorir.relax.function import Function
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.bindings import BuiltTuples
 from tensorir.transform.dead_code_elimination import without_dead_bindings
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.kernel_runner import run_kernel
+from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.pass_context import PassContext
 
 SMALL: Final = 1 << 20
@@ -35,7 +39,8 @@ class FoldConstant(FunctionPass):
     with them tuples, fields, aliases and views of constants. A program must not grow by it: a call
     is kept if its outputs take more bytes than twice its arguments and than `small`. Twice leaves
     room for the padding of a layout; `fill((10000, 10000))` is kept. Also kept are calls of library
-    functions, and of tensor functions that call some or that `kernel_runner` cannot run.
+    functions, and of tensor functions that call some or that `kernel_runner` cannot run. Operators
+    on constants are folded by what `LegalizeOps` makes of them.
     """
 
     def __init__(self, small: int = SMALL) -> None:
@@ -74,23 +79,58 @@ class _Folding(GraphRewriter):
             return field if isinstance(field, g.Constant) else value
         if isinstance(value, g.GraphCall) and value.op is VIEW:
             return _viewed(value)
+        if isinstance(value, g.GraphCall) and isinstance(value.op, DeclaredOperator):
+            return self._operator(value) or value
         call = destination_passing(value)
         if call is None or not isinstance(call.callee, GlobalVar):
             return value
         return self._run(call.callee.name, call) or value
 
+    def _operator(self, call: g.GraphCall) -> g.GraphExpr | None:
+        """Return the result of an operator on constants, None if it is to stay."""
+        leaves = [
+            leaf for arg in call.args if isinstance(arg, g.GraphExpr) for leaf in _leaves(arg)
+        ]
+        constants = [leaf for leaf in leaves if isinstance(leaf, g.Constant)]
+        if any(isinstance(leaf, g.GraphVar) for leaf in leaves) or not call.op.pure:  # type: ignore[union-attr]
+            return None
+        outputs = _tensors(call.struct_info)
+        if outputs is None or not self._is_small(constants, outputs):
+            return None
+        var = g.GraphVar("value", call.struct_info)
+        body = g.SeqExpr([g.BindingBlock([g.VarBinding(var, call)])], var)
+        alone = IRModule({"main": Function([], body)})
+        alone = LegalizeOps().transform_module(alone, PassContext.current())
+        folding = _Folding(alone, self._small)
+        folded = folding(alone["main"])
+        assert isinstance(folded, Function)
+        return folding.constant(folded.body.body)
+
+    def constant(self, value: g.GraphExpr) -> g.GraphExpr | None:
+        """Return a value as a constant or a tuple of constants, None if it is none."""
+        found = value if isinstance(value, g.Constant) else self._tuples.of(value)
+        if found is None:
+            return None
+        leaves = _leaves(found)
+        return found if all(isinstance(leaf, g.Constant) for leaf in leaves) else None
+
     def _run(self, name: str, call: DestinationPassing) -> g.GraphExpr | None:
         """Return the result of a call, None if it is to stay."""
-        if not isinstance(self._mod.functions.get(name), PrimFunc):
+        func = self._mod.functions.get(name)
+        if not isinstance(func, PrimFunc):
             return None
         scalars = [Analyzer().simplify(n) for n in call.scalars]
         numbers = [n.value for n in scalars if isinstance(n, IntImm)]
         constants = [arg for arg in call.args if isinstance(arg, g.Constant)]
         if len(numbers) != len(scalars) or len(constants) != len(call.args):
             return None
-        if not self._worthwhile(constants, call):
+        if not self._is_small(constants, call.outputs):
             return None
-        args: list[Any] = [constant.data for constant in constants]
+        if len(constants) == 1 and is_reshape(func):
+            info = call.outputs[0]
+            assert info.static_shape is not None
+            return g.Constant(constants[0].data.reshape(info.static_shape), info.dtype)
+        args: list[Any] = [_aligned(constant.data) for constant in constants]
         outputs, own = [], []
         for info, index in zip(call.outputs, call.inplace, strict=True):
             if index != FRESH:
@@ -108,12 +148,37 @@ class _Folding(GraphRewriter):
         ]
         return g.Tuple(results) if call.gives_tuple else results[0]
 
-    def _worthwhile(self, constants: Sequence[g.Constant], call: DestinationPassing) -> bool:
-        """Say whether the outputs are of known sizes that are not too large."""
-        sizes = [info.static_bytes for info in call.outputs]
+    def _is_small(
+        self, constants: Sequence[g.Constant], outputs: Sequence[TensorStructInfo]
+    ) -> bool:
+        """Say whether outputs are of known sizes that are not too large."""
+        sizes = [info.static_bytes for info in outputs]
         known = [size for size in sizes if size is not None]
         most = max(self._small, 2 * sum(constant.data.nbytes for constant in constants))
         return len(known) == len(sizes) and sum(known) <= most
+
+
+def _aligned(data: NDArray[Any]) -> NDArray[Any]:
+    """Return an array whose elements lie where machine code reads them: files may hold others."""
+    return np.require(data, requirements="A")
+
+
+def _leaves(value: g.GraphExpr) -> list[g.GraphExpr]:
+    """Return the parts of a value that are no tuples."""
+    if isinstance(value, g.Tuple):
+        return [leaf for part in value.elements for leaf in _leaves(part)]
+    return [value]
+
+
+def _tensors(info: StructInfo) -> list[TensorStructInfo] | None:
+    """Return the tensors that a value is or holds, None if there is something else."""
+    if isinstance(info, TensorStructInfo):
+        return [info]
+    if not isinstance(info, TupleStructInfo):
+        return None
+    fields = [_tensors(field) for field in info.elements]
+    known = [field for field in fields if field is not None]
+    return [t for field in known for t in field] if len(known) == len(fields) else None
 
 
 def _viewed(view: g.GraphCall) -> g.GraphExpr:

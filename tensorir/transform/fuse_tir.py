@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from tensorir import te
 from tensorir.arith import Analyzer
@@ -36,10 +36,8 @@ from tensorir.simplify import simplify
 from tensorir.te.index_dtype import with_index_dtype
 from tensorir.transform.define_pass import ModulePass, map_functions
 from tensorir.transform.fuse_ops import PRIMITIVE
+from tensorir.transform.fused_operators import FUSED_OPERATORS, operators_of
 from tensorir.transform.pass_context import PassContext
-
-FUSED_OPERATORS: Final = "fused_operators"
-"""Attribute of a tensor function: the names of the operators that it computes, in order."""
 
 _Place: TypeAlias = "Buffer | tuple[_Place, ...]"
 """Where a value of a group lies; of a tuple, each of its fields."""
@@ -186,7 +184,7 @@ class _Fused:
         if call is not None and isinstance(value, g.GraphCall) and value.op is CALL_TIR:
             assert isinstance(call.callee, GlobalVar)
             callee = self._mod.prim_func(call.callee.name)
-            self._operators += _operators(callee, call.callee.name, self._mod)
+            self._operators += operators_of(callee, call.callee.name, self._mod)
             outputs = self._inlined(callee, call)
             return tuple(outputs) if call.gives_tuple else outputs[0]
         if isinstance(value, g.GraphCall) and value.op is VIEW:
@@ -350,18 +348,6 @@ def _with_wide_indices(func: PrimFunc) -> PrimFunc:
     loops = [node.loop_var for node in walk(func.body) if isinstance(node, s.For)]
     is_wide = all(node.dtype is INT64 for node in (*extents, *scalars, *loops))
     return func if is_wide else with_index_dtype(func, "int64")
-
-
-def _operators(callee: PrimFunc, name: str, mod: IRModule) -> Sequence[str]:
-    """Return the operators that a function computes: what it states, else its name.
-
-    A number that tells functions of one name apart is no part of it.
-    """
-    stated = callee.attrs.get(FUSED_OPERATORS)
-    if stated is not None:
-        return [str(operator) for operator in stated]
-    plain = name.rstrip("0123456789")
-    return [plain if plain in mod else name]
 
 
 def _buffers(place: _Place) -> list[Buffer]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeAlias
 
 from tensorir.function import IRModule
 from tensorir.relax import expr as g
 from tensorir.relax.block_builder import BlockBuilder
+from tensorir.relax.call_key import call_key
+from tensorir.relax.call_te import tensors_in
 from tensorir.relax.declaration import DeclaredOperator, FormulaOperator, LibraryOperator
 from tensorir.relax.function import graph_functions
 from tensorir.relax.struct_info import TupleStructInfo
@@ -45,6 +47,8 @@ class _Legalizing(Decomposing):
     def __init__(self, mod: IRModule, custom: Mapping[str, Legalize]) -> None:
         super().__init__(mod)
         self._custom = custom
+        self._calls: dict[tuple[FormulaOperator, Hashable], tuple[g.GraphCall, g.GraphCall]] = {}
+        """Calls of kernels, and of the operators that they stand for, by operators and keys."""
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return what stands for a value; expressions of operators are legalized part by part."""
@@ -65,8 +69,17 @@ class _Legalizing(Decomposing):
 
     def _kernel_call(self, op: FormulaOperator, call: g.GraphCall) -> g.GraphExpr:
         arguments = op.formula_arguments(op.signature.arguments(call.args, call.attrs))  # type: ignore[arg-type]
-        name = op.short_name.rpartition(".")[2]
-        result = self.builder.call_te(op.function, primfunc_name_hint=name, **arguments)
+        key = op, call_key(call.args, call.attrs)
+        same, _ = self._calls.get(key, (None, call))
+        if same is None:
+            name = op.short_name.rpartition(".")[2]
+            result = self.builder.call_te(op.function, primfunc_name_hint=name, **arguments)
+            if key[1] is not None:
+                self._calls[key] = result, call
+        else:
+            gvar, _, *sizes = same.args
+            args = [gvar, g.Tuple(tensors_in(arguments)), *sizes]
+            result = g.GraphCall(same.op, args, same.attrs, same.sinfo_args, same.struct_info)
         info = call.struct_info
         is_alone = isinstance(info, TupleStructInfo) and len(info) == 1
         return g.Tuple([result]) if is_alone else result

@@ -88,9 +88,10 @@ class GraphRebuilder:
 
     def _bindings(self, block: g.BindingBlock) -> None:
         for binding in block.bindings:
-            self._variables.replaced[binding.var] = self._bound(binding)
+            self._variables.replaced[binding.var] = self.bound(binding)
 
-    def _bound(self, binding: g.Binding) -> g.GraphVar:
+    def bound(self, binding: g.Binding) -> g.GraphVar:
+        """Emit a binding again; return the variable that stands for its own."""
         name, value = binding.var.name, binding.value
         inner = (
             isinstance(binding.var, g.DataflowVar) or not self.builder.current_block_is_dataflow()

@@ -9,7 +9,7 @@ computed in its place, and a copy that is left stands for a value that has to be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tensorir.function import IRModule
@@ -42,6 +42,10 @@ Path: TypeAlias = tuple[int, ...]
 """The fields, from the outermost tuple inwards, that lead to a part of a value."""
 
 
+Overwritable: TypeAlias = Callable[[DestinationPassing], Mapping[int, Sequence[int]]]
+"""Gives for outputs of a call the arguments that they may be written over."""
+
+
 class ValueMemory:
     """The decisions for one function.
 
@@ -50,7 +54,14 @@ class ValueMemory:
     parts are values. `copied` are the parts of a branch that are copied there at its end.
     """
 
-    def __init__(self, func: Function, hands_on: HandsOn) -> None:
+    def __init__(
+        self, func: Function, hands_on: HandsOn, overwritable: Overwritable | None = None
+    ) -> None:
+        """Decide; `overwritable` are arguments that outputs may be written over without a copy."""
+        self._overwritable = overwritable
+        self.overwritten: dict[g.GraphCall, dict[int, int]] = {}
+        """Of calls whose outputs have memory of their own, those that need not have it, with the
+        arguments that they are written over."""
         self.outputs: dict[g.GraphCall, tuple[Memory | None, ...]] = {}
         self.wanted: dict[g.If, dict[Path, tuple[Memory, TensorStructInfo]]] = {}
         self.copied: set[tuple[g.SeqExpr, Path]] = set()
@@ -142,6 +153,8 @@ class ValueMemory:
         outputs: list[Memory | None] = []
         places: list[Places] = []
         for info, index in zip(call.outputs, call.inplace, strict=True):
+            if index == FRESH:
+                index = self._overwritten(value, call, len(outputs), binding, suite)
             if index != FRESH and self._may_overwrite(call, index, binding):
                 outputs.append(None)
                 places.append(self.aliases.of(call.args[index]))
@@ -150,6 +163,34 @@ class ValueMemory:
                 places.append(frozenset({outputs[-1]}))  # type: ignore[arg-type]
         self.outputs[value] = tuple(outputs)
         return tuple(places) if call.gives_tuple else places[0]
+
+    def _overwritten(
+        self,
+        value: g.GraphCall,
+        call: DestinationPassing,
+        output: int,
+        binding: g.Binding,
+        suite: g.SeqExpr,
+    ) -> int:
+        """Return the argument that an output without one is to be written over, `FRESH` for none.
+
+        The argument is a tensor of the same suite: what a branch computes in one of outside would
+        have to be copied to where the branch wants it.
+        """
+        if self._overwritable is None:
+            return FRESH
+        taken = self.overwritten.setdefault(value, {})
+        for index in self._overwritable(call).get(output, ()):
+            found = [*memories(self.aliases.of(call.args[index]))]
+            if (
+                index not in taken.values()
+                and len(found) == 1
+                and self._made.get(found[0], (None,))[0] is suite
+                and self._may_overwrite(call, index, binding)
+            ):
+                taken[output] = index
+                return index
+        return FRESH
 
     def _may_overwrite(self, call: DestinationPassing, index: int, binding: g.Binding) -> bool:
         """Say whether nothing needs an argument of a call afterwards, or in another place of it."""

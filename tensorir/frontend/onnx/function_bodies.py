@@ -13,24 +13,25 @@ from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import converter_of
+from tensorir.frontend.onnx.schemas import check_texts, domain_of, schema_of
 
 
 class FunctionBodies:
     """Looks functions up."""
 
     def __init__(self, model: Model) -> None:
-        self._local = {(_domain(f.domain), f.name): f for f in model.proto.functions}
+        self._local = {(domain_of(f), f.name): f for f in model.proto.functions}
 
     def local(self, proto: Any) -> Any:
         """Return the function of the model that a node calls, None if it names none."""
-        return self._local.get((_domain(proto.domain), proto.op_type))
+        return self._local.get((domain_of(proto), proto.op_type))
 
     def of_schema(self, proto: Any, opset: int, types: Sequence[bytes]) -> Any:
         """Return the function by which ONNX defines the operator of a node, None without any.
 
         `types` are the types of its inputs, as serialised messages, on which some depend.
         """
-        schema = self._schema(proto, opset)
+        schema = schema_of(proto, opset)
         if schema is None:
             return None
         function = onnx_package().FunctionProto()
@@ -55,7 +56,9 @@ class FunctionBodies:
         self, nodes: Any, opsets: Mapping[str, int], entered: set[tuple[str, str]]
     ) -> Iterator[Any]:
         for proto in nodes:
-            key = (_domain(proto.domain), proto.op_type)
+            check_texts(proto.op_type, proto.domain, proto.name, *proto.input, *proto.output)
+            check_texts(*(name for a in proto.attribute for name in (a.name, a.ref_attr_name)))
+            key = (domain_of(proto), proto.op_type)
             function = self._local.get(key)
             if function is not None:
                 if key not in entered:
@@ -72,18 +75,8 @@ class FunctionBodies:
                 yield proto
 
     def _is_defined(self, proto: Any, opset: int) -> bool:
-        schema = self._schema(proto, opset)
+        schema = schema_of(proto, opset)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
-
-    def _schema(self, proto: Any, opset: int) -> Any:
-        defs = onnx_package().defs
-        domain = _domain(proto.domain)
-        if not defs.has(proto.op_type, domain):
-            return None
-        try:
-            return defs.get_schema(proto.op_type, opset, domain)
-        except defs.SchemaError:
-            return None  # there was no such operator in that version
 
 
 def _newest(versions: Sequence[int], opset: int) -> int:
@@ -94,7 +87,3 @@ def _newest(versions: Sequence[int], opset: int) -> int:
     if versions:
         return min(versions)
     raise IRValueError(f"the operator has no definition in opset {opset}")
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name

@@ -16,11 +16,13 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.attributes import attribute_values
 from tensorir.frontend.onnx.contents import Fold, as_array, fold
 from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of
+from tensorir.frontend.onnx.elements import common_element
 from tensorir.frontend.onnx.function_bodies import FunctionBodies
 from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.node import OnnxNode, constant_contents
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import Result, converter_of, shown_name
+from tensorir.frontend.onnx.schemas import check_node, check_texts, domain_of, schema_of
 from tensorir.function import IRModule
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -29,6 +31,7 @@ from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.expr import Constant, GraphExpr, GraphVar, ShapeExpr
 from tensorir.relax.struct_info import (
     UNKNOWN_NDIM,
+    ObjectStructInfo,
     PrimStructInfo,
     StructInfo,
     TensorStructInfo,
@@ -110,6 +113,9 @@ class GraphImport:
         self._taken: set[str] = set()
         self._analyzer = Analyzer()
         self._contents: dict[GraphExpr, NDArray[Any]] = {}
+        self._elements: dict[GraphExpr, TensorStructInfo] = {}
+        """What is known of the elements of sequences, or of an optional tensor."""
+        self._optional_tensors: set[GraphExpr] = set()
         self._depth = 0
 
     # ------------------------------------------------------------------------------------ the model
@@ -123,9 +129,11 @@ class GraphImport:
         """Return the module of the model; see `from_onnx`."""
         graph = self.model.proto.graph
         self._check_supported(graph)
+        check_texts(*(info.name for info in [*graph.input, *graph.output, *graph.initializer]))
+        check_texts(*(d.dim_param for i in graph.input for d in i.type.tensor_type.shape.dim))
         scope = Scope(self._opsets)
         scope.ranks = _stated_ranks(graph)
-        weights = {tensor.name: tensor for tensor in graph.initializer}
+        weights = {t.name: Constant(array, dtype) for t, array, dtype in self.model.weights()}
         inputs = [info for info in graph.input if info.name not in weights]
         for name in shapes:
             if name not in {info.name for info in inputs}:
@@ -140,8 +148,7 @@ class GraphImport:
         kept: dict[str, NDArray[Any]] = {}
         if keep_params:
             attrs["num_input"] = len(params)
-        for name, tensor in weights.items():
-            value = self._weight(tensor)
+        for name, value in weights.items():
             if keep_params:
                 kept[_identifier(name)] = value.data
                 param = GraphVar(_identifier(name), value.struct_info)
@@ -186,10 +193,12 @@ class GraphImport:
         """Return the variable of an input."""
         place = f"the input {info.name!r}"
         kind = info.type.WhichOneof("value")
+        if kind in ("sequence_type", "optional_type"):
+            return self._object(info, place)
         if kind != "tensor_type":
             raise IRValueError(
-                f"{place} is a {(kind or 'value').removesuffix('_type')}, but only tensors are "
-                "supported"
+                f"{place} is a {(kind or 'value').removesuffix('_type')}, but only tensors and "
+                "sequences of tensors are supported"
             )
         tensor = info.type.tensor_type
         if tensor.elem_type:
@@ -202,12 +211,27 @@ class GraphImport:
                     f"{place} has no shape in the model; state it: "
                     f"shape_dict={{{info.name!r}: (1, 3)}}"
                 )
-            shape = [
-                d.dim_value if d.HasField("dim_value") else d.dim_param or f"{info.name}_{k}"
-                for k, d in enumerate(tensor.shape.dim)
-            ]
+            shape = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
         extents = [self._size(n) if isinstance(n, str) else n for n in shape]
         return GraphVar(_identifier(info.name), TensorStructInfo(extents, dtype))
+
+    def _object(self, info: Any, place: str) -> GraphVar:
+        """Return the variable of an input that is a sequence or an optional value."""
+        var = GraphVar(_identifier(info.name), ObjectStructInfo())
+        kind = info.type
+        if kind.WhichOneof("value") == "optional_type":
+            kind = kind.optional_type.elem_type
+            if kind.WhichOneof("value") == "tensor_type":
+                self._optional_tensors.add(var)
+        if kind.WhichOneof("value") == "sequence_type":
+            kind = kind.sequence_type.elem_type
+        if kind.WhichOneof("value") != "tensor_type":
+            raise IRValueError(f"{place} is no sequence of tensors, and no optional tensor")
+        tensor = kind.tensor_type
+        rank = len(tensor.shape.dim) if tensor.HasField("shape") else UNKNOWN_NDIM
+        dtype = dtype_of(tensor.elem_type)
+        self.remember_elements(var, TensorStructInfo(None, dtype, rank))
+        return var
 
     def _size(self, name: str) -> Var:
         """Return the symbolic size of a name."""
@@ -229,9 +253,6 @@ class GraphImport:
             chosen = f"{base}_{number}"
         self._taken.add(chosen)
         return Var(chosen, "int64")
-
-    def _weight(self, tensor: Any) -> Constant:
-        return Constant(*self.model.array(tensor))
 
     # ------------------------------------------------------------------------------------ graphs
 
@@ -259,7 +280,7 @@ class GraphImport:
             scope.define(info.name, value)
         for tensor in graph.initializer:
             if tensor.name not in scope.values:
-                scope.define(tensor.name, self._weight(tensor))
+                scope.define(tensor.name, Constant(*self.model.array(tensor)))
         with self._deeper():
             return self._graph(graph, scope)
 
@@ -276,17 +297,22 @@ class GraphImport:
         """Convert a node and define its outputs."""
         place = f"node {node_name(proto)} ({shown_name(proto.op_type, proto.domain)})"
         try:
+            function = self._functions.local(proto)
+            schema = schema_of(proto, scope.opset(domain_of(proto)))
+            if function is None and schema is not None:
+                check_node(proto, schema)
             inputs = [scope.value(name) for name in proto.input]
             attributes = attribute_values(proto.attribute, scope.attributes, self.model)
-            domain = "" if proto.domain == "ai.onnx" else proto.domain
+            domain = domain_of(proto)
             node = OnnxNode(
                 self, scope, proto.op_type, domain, proto.name, proto.output, attributes
             )
-            function = self._functions.local(proto)
+            defaults = []
             if function is None and converter_of(proto.op_type, domain) is None:
                 function = self._defined_by(proto, node, inputs)
+                defaults = [a.default_value for a in schema.attributes.values()]
             if function is not None:
-                results = self._called(function, proto, inputs, scope)
+                results = self._called(function, proto, inputs, scope, defaults)
             else:
                 results = self.convert(node, inputs)
             if len(results) < len([name for name in proto.output if name]):
@@ -324,14 +350,19 @@ class GraphImport:
         return function
 
     def _called(
-        self, function: Any, proto: Any, inputs: Sequence[GraphExpr | None], caller: Scope
+        self,
+        function: Any,
+        proto: Any,
+        inputs: Sequence[GraphExpr | None],
+        caller: Scope,
+        defaults: Sequence[Any],
     ) -> tuple[GraphExpr | None, ...]:
         """Emit the nodes of a function; return its outputs."""
         if len(inputs) > len(function.input):
             raise IRValueError(
                 f"the function takes {len(function.input)} input(s), got {len(inputs)}"
             )
-        given = {attribute.name: attribute for attribute in function.attribute_proto}
+        given = {attribute.name: attribute for attribute in [*defaults, *function.attribute_proto]}
         for attribute in proto.attribute:
             source = attribute
             if attribute.ref_attr_name:
@@ -345,7 +376,11 @@ class GraphImport:
         with self._deeper():
             for inner in function.node:
                 self._node(inner, scope)
-        return tuple(scope.value(name) for name in function.output)
+        # What nobody asks for may be left out by a function that ONNX defines.
+        return tuple(
+            scope.value(name) if k < len(proto.output) and proto.output[k] else None
+            for k, name in enumerate(function.output)
+        )
 
     def _deeper(self) -> _Depth:
         return _Depth(self)
@@ -385,6 +420,31 @@ class GraphImport:
         """Note what the elements of a tensor are; nothing for None."""
         if array is not None:
             self._contents[value] = array
+
+    def remember_like(self, value: GraphExpr, source: GraphExpr) -> None:
+        """Note of a value what is known of another one."""
+        self.remember(value, self.contents(source))
+        self.remember_elements(value, self.known_elements(source))
+        if source in self._optional_tensors:
+            self._optional_tensors.add(value)
+
+    def remember_elements(self, value: GraphExpr, info: TensorStructInfo | None) -> None:
+        """Note what the elements of a sequence are; nothing for None."""
+        if info is not None:
+            self._elements[value] = info
+
+    def known_elements(self, value: GraphExpr) -> TensorStructInfo | None:
+        """Return what is known of the elements of a sequence or of an optional tensor, if any."""
+        if value in self._elements:
+            return self._elements[value]
+        info = value.struct_info
+        if not isinstance(info, TupleStructInfo) or not info.elements:
+            return None
+        return common_element(info.elements)
+
+    def is_optional_tensor(self, value: GraphExpr) -> bool:
+        """Say whether an object is a tensor or absent."""
+        return value in self._optional_tensors
 
     def _folded(
         self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
@@ -427,7 +487,8 @@ class GraphImport:
     def _of_contents(self, array: NDArray[Any], dtype: str | None) -> GraphExpr:
         """Return a tensor with contents: a constant, or an expression that gives sizes as one."""
         if array.dtype != object:
-            return Constant(array if dtype is None else array.astype(dtype))
+            converted = dtype is not None and array.dtype.kind in "iu"
+            return Constant(array.astype(dtype) if converted else array)
         flat = self.integer_tensor(list(array.reshape(-1)), dtype or "int64")
         if array.ndim == 1:
             return flat
@@ -440,7 +501,11 @@ class GraphImport:
         array = as_array(values)
         if array.dtype != object:
             return Constant(array.astype(dtype))
-        result: GraphExpr = op.shape_to_tensor(ShapeExpr(values))
+        # A shape has no negative numbers.
+        least = min((n for n in array.flat if isinstance(n, int)), default=0)
+        result: GraphExpr = op.shape_to_tensor(ShapeExpr([n - min(least, 0) for n in array.flat]))
+        if least < 0:
+            result = op.add(result, least)
         if dtype != "int64":
             result = op.astype(result, dtype)
         self._contents[result] = array
@@ -519,6 +584,17 @@ def _identifier(name: str) -> str:
     """Return a name of a variable."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     return f"_{word}" if word[0].isdigit() else word
+
+
+def _stated_extent(dim: Any, otherwise: str) -> int | str:
+    """Return an extent that a model states: a number, a name that equal ones share, or a new name.
+
+    Negative numbers and names such as "?" stand for any extent.
+    """
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    name = str(dim.dim_param)
+    return name if re.search(r"\w", name) and not name.startswith("-") else otherwise
 
 
 def _stated_ranks(graph: Any) -> dict[str, int]:

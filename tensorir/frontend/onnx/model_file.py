@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +15,39 @@ from numpy.typing import NDArray
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.dtypes import array_of, dtype_of
 from tensorir.frontend.onnx.optional_package import onnx_package
+from tensorir.frontend.onnx.stored_weights import mapped, without_weights
 from tensorir.nodes.dtype import DataType
 
 
 @dataclass
 class Model:
-    """A model: its message, and the folder that its data may lie in."""
+    """A model: its message, the file that it is from, and versions of operators by domain."""
 
     proto: Any
-    folder: Path | None = None
+    path: Path | None = None
     opsets: dict[str, int] = field(default_factory=dict)
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Where in the file the elements of weights are that the message lacks."""
+
+    def weights(self) -> Iterator[tuple[Any, NDArray[Any], DataType]]:
+        """Return the weights of the graph: the message, the elements, the dtype.
+
+        Raises IRValueError for two of one name, and for what `array` does.
+        """
+        names = set()
+        for k, tensor in enumerate(self.proto.graph.initializer):
+            if tensor.name in names:
+                raise IRValueError(f"there are two weights {tensor.name!r}")
+            names.add(tensor.name)
+            if k not in self.places:
+                yield tensor, *self.array(tensor)
+                continue
+            assert self.path is not None
+            dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
+            place = self.places[k]
+            _check_bytes(f"the tensor {tensor.name!r}", shape, dtype, place[1])
+            elements = mapped(self.path, place, dtype.to_numpy())
+            yield tensor, elements.reshape(shape), dtype
 
     def array(self, tensor: Any) -> tuple[NDArray[Any], DataType]:
         """Return the elements of a tensor of the model and their dtype.
@@ -31,36 +57,33 @@ class Model:
         """
         if tensor.data_location != onnx_package().TensorProto.EXTERNAL:
             return array_of(tensor)
+        place = f"the tensor {tensor.name!r}"
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        place = f"the tensor {tensor.name}"
-        dtype = dtype_of(tensor.data_type)
-        shape = tuple(tensor.dims)
+        dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
         path = self._data_file(entries.get("location", ""), place)
-        element = dtype.to_numpy()
-        count = int(np.prod(shape, dtype=object)) if shape else 1
         offset = _number(entries.get("offset", "0"), place)
-        length = _number(entries.get("length", str(count * element.itemsize)), place)
-        if length != count * element.itemsize:
-            raise IRValueError(f"{place} of {shape} {dtype} is said to take {length} bytes")
+        needed = math.prod(shape) * dtype.nbytes
+        length = _number(entries.get("length", str(needed)), place)
+        _check_bytes(place, shape, dtype, length)
         if offset + length > path.stat().st_size:
             raise IRValueError(
                 f"{place} ends at byte {offset + length} of {path.name}, which has "
                 f"{path.stat().st_size} bytes"
             )
-        if count == 0:
-            return np.empty(shape, element), dtype
-        return np.memmap(path, element, "r", offset, shape), dtype
+        if not length:
+            return np.empty(shape, dtype.to_numpy()), dtype
+        return mapped(path, (offset, length), dtype.to_numpy()).reshape(shape), dtype
 
     def _data_file(self, location: str, place: str) -> Path:
         """Return the file of external data, which is in the folder of the model."""
-        if self.folder is None:
+        if self.path is None:
             raise IRValueError(
                 f"{place} is in the file {location!r} beside the model; give from_onnx the path of "
                 "the model"
             )
         if not location or "\0" in location or Path(location).is_absolute():
             raise IRValueError(f"{place} is in {location!r}, which must be a relative path")
-        folder = self.folder.resolve()
+        folder = self.path.parent.resolve()
         path = (folder / location).resolve()  # symbolic links are followed
         if not path.is_relative_to(folder):
             raise IRValueError(
@@ -75,25 +98,31 @@ class Model:
 def read_model(model: Any) -> Model:
     """Return a model from its path or message.
 
-    Raises IRValueError for a file that is no model.
+    Raises IRValueError for a file that is no model, IRTypeError for what is neither.
     """
     onnx = onnx_package()
     if isinstance(model, (str, Path)):
         path = Path(model)
         if not path.is_file():
             raise IRValueError(f"there is no model file {str(path)!r}")
-        proto = onnx.ModelProto()
-        try:
-            proto.ParseFromString(path.read_bytes())
-        except Exception as error:
-            raise IRValueError(f"{path.name} is no ONNX model: {error}") from error
-        return _checked(Model(proto, path.parent))
+        stored = without_weights(path)
+        return _checked(Model(_parsed(stored.message, path.name), path, places=stored.places))
     if not isinstance(model, onnx.ModelProto):
         raise IRTypeError(
             "from_onnx takes the path of a model file or an onnx.ModelProto, got "
             f"{type(model).__name__}"
         )
     return _checked(Model(model))
+
+
+def _parsed(message: bytes, name: str) -> Any:
+    proto = onnx_package().ModelProto()
+    wrong: type[Exception] = import_module("google.protobuf.message").DecodeError
+    try:
+        proto.ParseFromString(message)
+    except wrong as error:
+        raise IRValueError(f"{name} is no ONNX model, or not all of one: {error}") from error
+    return proto
 
 
 def _checked(model: Model) -> Model:
@@ -111,8 +140,23 @@ def _checked(model: Model) -> Model:
 
 
 def opset_versions(imports: Any) -> dict[str, int]:
-    """Return the versions of operators by domain; "ai.onnx" is another name of ""."""
-    return {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
+    """Return the versions of operators by domain; "ai.onnx" is another name of "".
+
+    Raises IRValueError for a number that is no version.
+    """
+    versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
+    for domain, version in versions.items():
+        if not 1 <= version < 1 << 31:
+            raise IRValueError(f"{version} is no version of the operators of {domain!r}")
+    return versions
+
+
+def _check_bytes(place: str, shape: Sequence[int], dtype: DataType, given: int) -> None:
+    needed = math.prod(shape) * dtype.nbytes
+    if min(shape, default=0) < 0 or needed != given:
+        raise IRValueError(
+            f"{place} of {list(shape)} {dtype} takes {needed} bytes, but there are {given}"
+        )
 
 
 def _number(text: str, place: str) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.elements import common_element
 from tensorir.frontend.onnx.step_function import Body, StepFunction, step_function
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -138,6 +139,30 @@ class OnnxNode:
         """Return a tensor of rank 1 of integers, which are remembered as its contents."""
         return self._importing.integer_tensor(values, dtype)
 
+    def elements(self, sequence: GraphExpr) -> TensorStructInfo:
+        """Return what is known of the elements of a sequence; IRTypeError if it is none."""
+        known = self.known_elements(sequence)
+        if known is None:
+            raise IRTypeError(f"a sequence of tensors is needed, got {sequence.struct_info}")
+        return known
+
+    def known_elements(self, value: GraphExpr) -> TensorStructInfo | None:
+        """Return what is known of the elements of a sequence, or of an optional tensor, if any."""
+        return self._importing.known_elements(value)
+
+    def common_elements(self, values: Sequence[GraphExpr]) -> TensorStructInfo | None:
+        """Return what is known of the elements of all of several sequences, if any."""
+        known = [info for v in values if (info := self.known_elements(v)) is not None]
+        return common_element(known) if known else None
+
+    def remember_elements(self, value: GraphExpr, info: TensorStructInfo | None) -> None:
+        """Note what the elements of a sequence are; nothing for None."""
+        self._importing.remember_elements(value, info)
+
+    def is_optional_tensor(self, value: GraphExpr) -> bool:
+        """Say whether an object is a tensor or absent."""
+        return self._importing.is_optional_tensor(value)
+
     def fresh_size(self, name: str) -> Var:
         """Return a symbolic size that `matched` may define."""
         return self._importing.fresh_size(name)
@@ -168,6 +193,14 @@ class OnnxNode:
                 for axis in range(1, rank + 1)
             ],
         )
+
+    def fitted(self, value: GraphExpr, shape: Sequence[int | PrimExpr]) -> GraphExpr:
+        """Return a tensor whose sizes are taken to be those of a shape, or to be stretched to it.
+
+        Where nobody knows that they are, that is checked when the model runs.
+        """
+        like = GraphVar("shape", TensorStructInfo(shape, self.dtype(value)))
+        return self.agreed(like, value)[1]
 
     def agreed_but(self, operands: Sequence[GraphExpr], axis: int) -> list[GraphExpr]:
         """Return operands of one shape but for an axis; see `agreed`."""
@@ -204,6 +237,10 @@ class OnnxNode:
         """Return a function of the module that is a step of a loop; see `step_function.py`."""
         hint = self.name if self.name.isidentifier() else f"{self.op_type.lower()}_step"
         return step_function(self._importing, self._scope, hint, carried, body)
+
+    def results(self, function: StepFunction, fields: Sequence[GraphExpr]) -> list[GraphExpr]:
+        """Return variables for the values that a loop carried last."""
+        return function.named(self._importing, fields)
 
     def converted(
         self, op_type: str, *inputs: GraphExpr | None, domain: str = "", **attributes: Any

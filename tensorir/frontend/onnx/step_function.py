@@ -12,17 +12,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tensorir.arith import Analyzer
+from tensorir.comparison.equal import structural_equal
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.elements import common_element
 from tensorir.nodes.expr import GlobalVar, PrimExpr, Var
-from tensorir.relax.expr import GraphExpr, GraphVar, MatchCast, PrimValue, ShapeExpr
+from tensorir.relax.expr import GraphExpr, GraphVar, MatchCast, ShapeExpr
 from tensorir.relax.function import Function
 from tensorir.relax.library.loop import call_loop
 from tensorir.relax.relations import Fits, fits, known_by
 from tensorir.relax.struct_info import (
+    OBJECT,
     UNKNOWN_NDIM,
+    ObjectStructInfo,
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
+    TupleStructInfo,
     defining_extents,
 )
 from tensorir.rewriting.fresh_copy import renew_defs
@@ -62,7 +67,7 @@ class Step:
         if value not in self.captured:
             name = self._importing.builder.get_unique_name(value.name)
             param = GraphVar(name, value.struct_info)
-            self._importing.remember(param, self._importing.contents(value))
+            self._importing.remember_like(param, value)
             self.captured[value] = param
         return self.captured[value]
 
@@ -78,9 +83,19 @@ class StepFunction(NamedTuple):
     captured: Sequence[GraphExpr]
     carried: Sequence[StructInfo]
     """The values carried, as the caller knows them."""
+    elements: Sequence[TensorStructInfo | None]
+    """What is known of the elements of those that are sequences."""
     parts: Sequence[TensorStructInfo]
     always: bool
     """True if it always says to go on."""
+
+    def named(self, importing: GraphImport, fields: Sequence[GraphExpr]) -> list[GraphExpr]:
+        """Return variables for the values carried last."""
+        result = []
+        for field, elements in zip(fields, self.elements, strict=False):
+            result.append(importing.emitted(field))
+            importing.remember_elements(result[-1], elements)
+        return result
 
     def loop(
         self,
@@ -89,16 +104,8 @@ class StepFunction(NamedTuple):
         go_on: GraphExpr | bool = True,
     ) -> GraphExpr:
         """Return the call of a loop: a tuple of the values carried last and of stacked parts."""
-        extent = trips.value if isinstance(trips, PrimValue) else trips
-        known = self.always and go_on is True and not isinstance(extent, GraphExpr)
-        stacked = [
-            TensorStructInfo([extent, *part.shape], part.dtype)
-            if known and extent is not None and part.shape is not None
-            else TensorStructInfo(
-                None, part.dtype, UNKNOWN_NDIM if part.ndim == UNKNOWN_NDIM else part.ndim + 1
-            )
-            for part in self.parts
-        ]
+        is_known = self.always and go_on is True and not isinstance(trips, GraphExpr)
+        stacked = [_stacked(part, trips if is_known else None) for part in self.parts]  # type: ignore[arg-type]
         return call_loop(
             self.name,
             carried,
@@ -110,6 +117,14 @@ class StepFunction(NamedTuple):
         )
 
 
+def _stacked(part: TensorStructInfo, count: PrimExpr | int | None) -> TensorStructInfo:
+    """Return what so many parts are, None for an unknown number."""
+    if count is not None and part.shape is not None:
+        return TensorStructInfo([count, *part.shape], part.dtype)
+    rank = UNKNOWN_NDIM if part.ndim == UNKNOWN_NDIM else part.ndim + 1
+    return TensorStructInfo(None, part.dtype, rank)
+
+
 def step_function(
     importing: GraphImport, parent: Scope, hint: str, carried: Sequence[GraphExpr], body: Body
 ) -> StepFunction:
@@ -118,7 +133,7 @@ def step_function(
     `carried` are the values of the first round. Raises IRValueError for a step that gives another
     number of values than it gets, IRTypeError for values of other kinds or dtypes.
     """
-    values = [_Carried(value.struct_info) for value in carried]
+    values = [_Carried(value, importing) for value in carried]
     while True:
         try:
             return _read(importing, parent, hint, values, body)
@@ -133,21 +148,30 @@ class _WiderError(Exception):
 class _Carried:
     """What is known of a value that a loop carries, in all rounds."""
 
-    def __init__(self, first: StructInfo) -> None:
-        self._first = first
+    def __init__(self, first: GraphExpr, importing: GraphImport) -> None:
+        self._first = first.struct_info
+        self._importing = importing
+        self.elements = importing.known_elements(first)
+        """What the elements of a sequence are."""
         self._open: set[int] = set()
         """The axes whose extents differ from round to round."""
         self._any_rank = False
 
-    def parameter(self, importing: GraphImport) -> StructInfo:
-        """Return the struct info of the parameter, with new sizes for open axes."""
+    def parameter(self) -> GraphVar:
+        """Return a parameter, with new sizes for open axes."""
+        param = GraphVar(self._importing.builder.get_unique_name("x"), self._stated())
+        self._importing.remember_elements(param, self.elements)
+        return param
+
+    def _stated(self) -> StructInfo:
         info = self._first
         if not isinstance(info, TensorStructInfo) or self._any_rank:
             return TensorStructInfo(None, info.dtype) if self._any_rank else info  # type: ignore[attr-defined]
         if info.shape is None or not self._open:
             return info
         extents = [
-            importing.fresh_size("n") if k in self._open else n for k, n in enumerate(info.shape)
+            self._importing.fresh_size("n") if k in self._open else n
+            for k, n in enumerate(info.shape)
         ]
         return TensorStructInfo(extents, info.dtype)
 
@@ -160,13 +184,13 @@ class _Carried:
             return TensorStructInfo(None, info.dtype, info.ndim)
         return info
 
-    def widen(self, given: StructInfo) -> bool:
+    def widen(self, output: GraphExpr) -> bool:
         """Take in what a step gives; say whether that is more than was known."""
-        first = self._first
-        if not isinstance(first, TensorStructInfo) or not isinstance(given, TensorStructInfo):
-            if fits(first, given) is not Fits.YES:
-                raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
-            return False
+        first, given = self._first, output.struct_info
+        if not isinstance(first, TensorStructInfo):
+            return self._widen_sequence(output)
+        if not isinstance(given, TensorStructInfo):
+            raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
         if first.dtype != given.dtype:
             raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
         if self._any_rank or (first.ndim == UNKNOWN_NDIM):
@@ -183,6 +207,24 @@ class _Carried:
             }
         return len(self._open) > before
 
+    def _widen_sequence(self, output: GraphExpr) -> bool:
+        """Take in a sequence, which is of unknown length if it is of another one."""
+        first, given = self._first, output.struct_info
+        kinds = (TupleStructInfo, ObjectStructInfo)
+        if not isinstance(first, kinds) or not isinstance(given, kinds):
+            raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
+        elements = self._importing.known_elements(output)
+        is_empty = isinstance(first, TupleStructInfo) and not first.elements
+        if self.elements is not None and elements is not None and not is_empty:
+            elements = common_element([self.elements, elements])
+        wider = elements is not None and not structural_equal(elements, self.elements)
+        if elements is not None:
+            self.elements = elements
+        if fits(first, given) is Fits.YES:
+            return wider
+        self._first = OBJECT
+        return True
+
 
 def _read(
     importing: GraphImport,
@@ -198,17 +240,14 @@ def _read(
         with builder.function(name, private=True):
             step = Step(importing, parent)
             number = GraphVar(builder.get_unique_name("k"), TensorStructInfo((), "int64"))
-            params = [
-                GraphVar(builder.get_unique_name("x"), value.parameter(importing))
-                for value in values
-            ]
+            params = [value.parameter() for value in values]
             outputs = body(step, number, params)
             if len(outputs.carried) != len(params):
                 raise IRValueError(
                     f"a step that gets {len(params)} value(s) gives {len(outputs.carried)}"
                 )
             given = zip(values, outputs.carried, strict=True)
-            wider = [value.widen(output.struct_info) for value, output in given]
+            wider = [value.widen(output) for value, output in given]
             if any(wider):
                 raise _WiderError
             go_on = importing.contents(outputs.go_on)
@@ -236,12 +275,12 @@ def _read(
             raise IRTypeError(f"a loop stacks tensors, but its step gives {info}")
         parts.append(info)
     builder.update_func(name, renew_defs(func))
-    return StepFunction(
-        GlobalVar(name), captured, [value.known() for value in values], parts, always
-    )
+    known = [value.known() for value in values]
+    elements = [value.elements for value in values]
+    return StepFunction(GlobalVar(name), captured, known, elements, parts, always)
 
 
-def _sizes_of_parameters(func: Function) -> set[PrimExpr]:
+def _sizes_of_parameters(func: Function) -> set[Var]:
     return {
         extent
         for param in func.params
@@ -255,7 +294,8 @@ def _free_sizes(func: Function) -> list[Var]:
     defined = _sizes_of_parameters(func)
     for node in walk(func.body):
         if isinstance(node, MatchCast):
-            defined.update(defining_extents(node.struct_info))
+            extents = defining_extents(node.struct_info)
+            defined.update(extent for extent in extents if isinstance(extent, Var))
     used = [var for param in func.params for var in collect_vars(param.struct_info)]
     used += collect_vars(func.body)
     return [var for var in dict.fromkeys(used) if var not in defined]

@@ -255,7 +255,8 @@ class _Import:
         name = str(node.target)
         try:
             if isinstance(example, _SYMBOLIC) and name not in TABLE:
-                return self._sizes(example)
+                is_float = isinstance(example, torch.SymFloat)
+                return self._sizes.as_float(example) if is_float else self._sizes(example)
             args, kwargs = self._argument(node.args), self._argument(node.kwargs)
             if node.target is operator.getitem:
                 value = args[0][args[1]]
@@ -264,8 +265,17 @@ class _Import:
             elif name not in TABLE:
                 return node.target(*args, **kwargs)  # Python's arithmetic of sizes
             else:
-                schema = node.target._schema
-                value = TABLE[name](schema, args, kwargs, self._expected(example))
+                value = TABLE[name](
+                    node.target._schema,
+                    args,
+                    kwargs,
+                    self._expected(example),
+                    self._builder.match_cast,
+                )
+            if isinstance(example, torch.SymInt) and isinstance(value, GraphExpr):
+                size = self._sizes.new(example.node.expr)
+                self._builder.match_cast(value, PrimStructInfo("int64", size), node.name)
+                return size
             if isinstance(value, GraphExpr):
                 return self._emitted(value, example, node.name)
             return value

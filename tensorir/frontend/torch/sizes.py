@@ -1,4 +1,4 @@
-"""Symbolic sizes of torch as integer expressions."""
+"""Symbolic numbers of torch: sizes as integer expressions, what is divided as tensors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import sympy
 import torch
 
 from tensorir.errors import IRValueError
+from tensorir.frontend.torch.dtypes import as_tensor
 from tensorir.nodes import ops
-from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.expr import EQ, GE, GT, LE, LT, NE, CmpOp, PrimExpr, Var
+from tensorir.relax import op
+from tensorir.relax.expr import GraphExpr, const_of
 
 
 def size_of(value: Any) -> Any:
@@ -96,6 +99,25 @@ class Sizes:
         """Return the shape that a parameter is declared with: any sizes where one is measured."""
         return [self._measured.get(n, self(n)) for n in map(size_of, extents)]
 
+    def as_float(self, value: Any) -> GraphExpr:
+        """Return a symbolic floating-point number as a float64 tensor without dimensions.
+
+        Raises IRValueError for functions that it does not know.
+        """
+        expr = value if isinstance(value, sympy.Basic) else size_of(value)
+        if expr.is_Number:
+            return const_of(float(expr), "float64")
+        name = type(expr).__name__
+        if name in _FLOAT_FUNCTIONS:
+            return reduce(_FLOAT_FUNCTIONS[name], map(self.as_float, expr.args))
+        if name in _FLOAT_UNARY:
+            return _FLOAT_UNARY[name](self.as_float(expr.args[0]))
+        return as_tensor(ops.as_expr(self(expr)), "float64")
+
+
+def _compare(kind: type[CmpOp]) -> Callable[[Any, Any], PrimExpr]:
+    return lambda a, b: ops.compare(kind, a, b)
+
 
 _FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "Add": ops.add,
@@ -107,5 +129,28 @@ _FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "PythonMod": ops.floormod,
     "Max": ops.max_,
     "Min": ops.min_,
+    "And": ops.logical_and,
+    "Or": ops.logical_or,
+    "Equality": _compare(EQ),
+    "Unequality": _compare(NE),
+    "StrictLessThan": _compare(LT),
+    "LessThan": _compare(LE),
+    "StrictGreaterThan": _compare(GT),
+    "GreaterThan": _compare(GE),
 }
 """Functions of sympy and of torch by the names of their classes; sums have any number of terms."""
+
+_FLOAT_FUNCTIONS: Final[dict[str, Callable[[GraphExpr, GraphExpr], GraphExpr]]] = {
+    "Add": lambda a, b: a + b,
+    "Mul": lambda a, b: a * b,
+    "IntTrueDiv": lambda a, b: a / b,
+    "FloatTrueDiv": lambda a, b: a / b,
+    "Pow": lambda a, b: a**b,
+    "FloatPow": lambda a, b: a**b,
+}
+_FLOAT_UNARY: Final[dict[str, Callable[[GraphExpr], GraphExpr]]] = {
+    "ToFloat": lambda x: x,
+    "OpaqueUnaryFn_sqrt": lambda x: op.sqrt(x),
+    "OpaqueUnaryFn_exp": lambda x: op.exp(x),
+    "OpaqueUnaryFn_log": lambda x: op.log(x),
+}

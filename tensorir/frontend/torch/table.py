@@ -6,7 +6,8 @@
 
 Parameters are arguments of the operator's schema, by name, in any order; an argument that a call
 leaves out has the default of the schema. `result`, where a function asks for it, is the struct info
-of what torch says the call gives; `**others` takes the arguments that do not matter.
+of what torch says the call gives, and `matched(value, struct_info)` a variable that has it, where
+that depends on data; `**others` takes the arguments that do not matter.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.relax.expr import GraphExpr, GraphVar
+from tensorir.relax.struct_info import StructInfo
 
+Match: TypeAlias = Callable[[GraphExpr, StructInfo], GraphVar]
 F = TypeVar("F", bound=Callable[..., Any])
 
 PLACEMENT: Final = frozenset(
@@ -35,10 +39,16 @@ class Converter:
     takes_all: bool
 
     def __call__(
-        self, schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+        self,
+        schema: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: StructInfo | None,
+        matched: Match,
     ) -> Any:
-        """Return what the function gives for a call; `schema` is torch's of the operator.
+        """Return what the function gives for a call.
 
+        `schema` is torch's of the operator, `result` what it gives; `matched` emits a `match_cast`.
         Raises IRTypeError for an argument that matters and that the function does not take.
         """
         given = dict(zip((a.name for a in schema.arguments), args, strict=False))
@@ -51,8 +61,8 @@ class Converter:
                 bound[name] = value
             elif name not in PLACEMENT and not _says_nothing(value, argument):
                 raise IRTypeError(f"the argument {name}={value!r} is not supported")
-        if "result" in self.parameters:
-            bound["result"] = result
+        told = {"result": result, "matched": matched}
+        bound.update((name, value) for name, value in told.items() if name in self.parameters)
         return self.function(**bound)
 
 

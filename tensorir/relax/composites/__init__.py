@@ -1,5 +1,31 @@
-"""Operators that stand for expressions of other operators; the modules: `activations`, `shapes`."""
+"""Operators that stand for expressions of other operators.
 
-from tensorir.relax.composites import activations, shapes
+The modules: `activations`, `arithmetic`, `attention`, `einsum`, `linear`, `normalization`,
+`operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.
+"""
 
-__all__ = ["activations", "shapes"]
+from tensorir.relax.composites import (
+    activations,
+    arithmetic,
+    attention,
+    einsum,
+    linear,
+    normalization,
+    quantized,
+    recurrent,
+    shapes,
+    statistics,
+)
+
+__all__ = [
+    "activations",
+    "arithmetic",
+    "attention",
+    "einsum",
+    "linear",
+    "normalization",
+    "quantized",
+    "recurrent",
+    "shapes",
+    "statistics",
+]

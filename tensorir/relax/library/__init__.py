@@ -1,8 +1,27 @@
-"""Operators that NumPy computes when the model runs, and what calls graph functions.
+"""Operators that NumPy computes when the model runs.
 
-The modules: `data_dependent`, `loop`, `sizes`.
+The modules: `data_dependent`, `detection`, `loop`, `random`, `run_time_axes`, `sequences`, `sizes`,
+`sorting`.
 """
 
-from tensorir.relax.library import data_dependent, loop, sizes
+from tensorir.relax.library import (
+    data_dependent,
+    detection,
+    loop,
+    random,
+    run_time_axes,
+    sequences,
+    sizes,
+    sorting,
+)
 
-__all__ = ["data_dependent", "loop", "sizes"]
+__all__ = [
+    "data_dependent",
+    "detection",
+    "loop",
+    "random",
+    "run_time_axes",
+    "sequences",
+    "sizes",
+    "sorting",
+]

@@ -26,7 +26,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax.calls import call_pure_packed
-from tensorir.relax.declaration import higher_order
+from tensorir.relax.declaration import library_call
 from tensorir.relax.expr import GraphCall, GraphExpr, PrimValue, ShapeExpr, StringValue, Tuple
 from tensorir.relax.operator import LIBRARY_PREFIX
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -84,7 +84,7 @@ def _dtype(info: TensorStructInfo) -> str:
     return str(info.dtype)
 
 
-@higher_order("loop")
+@library_call("loop")
 def run_loop(
     step: Callable[..., Any],
     dtypes: str,

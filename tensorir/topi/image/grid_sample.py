@@ -57,6 +57,8 @@ def grid_sample(
         for k, letter in enumerate(letters)
     }
 
+    taps = [te.reduce_axis((0, 4), f"k{letter.lower()}") for letter in letters]
+
     def element(*indices: PrimExpr) -> PrimExpr:
         at = places.named(indices)
         where = (at["N"], *(at[letter] for letter in letters))
@@ -83,18 +85,20 @@ def grid_sample(
         first = [te.floor(p) for p in exact]
         rest = [p - f for p, f in zip(exact, first, strict=True)]
         whole = [_whole(f) for f in first]
-        taps = range(-1, 3) if cubic else range(2)
+        if cubic:
+            offsets = [axis.var - 1 for axis in taps]
+            weight = reduce(mul, map(_cubic_weight, rest, offsets))
+            value = load([w + cast("int64", o) for w, o in zip(whole, offsets, strict=True)])
+            total: PrimExpr = te.sum(weight * value, axis=taps)
+            return total
         terms = []
-        for offsets in itertools.product(taps, repeat=rank):
+        for corner in itertools.product(range(2), repeat=rank):
             weight = reduce(
-                mul,
-                (
-                    _cubic_weight(r, o) if cubic else r if o else const(1, dtype) - r
-                    for r, o in zip(rest, offsets, strict=True)
-                ),
+                mul, (r if k else const(1, dtype) - r for r, k in zip(rest, corner, strict=True))
             )
-            terms.append(weight * load([w + o for w, o in zip(whole, offsets, strict=True)]))
-        return reduce(add, terms)
+            terms.append(weight * load([w + k for w, k in zip(whole, corner, strict=True)]))
+        interpolated: PrimExpr = reduce(add, terms)
+        return interpolated
 
     shape = places.ordered(
         {**size, **{letter: grid.shape[1 + k] for k, letter in enumerate(letters)}}
@@ -151,17 +155,18 @@ def _clamped(place: PrimExpr, n: PrimExpr) -> PrimExpr:
     return inside
 
 
-def _cubic_weight(rest: PrimExpr, offset: int) -> PrimExpr:
+def _cubic_weight(rest: PrimExpr, offset: PrimExpr) -> PrimExpr:
     """Return the weight of the element `offset` away from the whole part (Keys, 1981)."""
     a = _CUBIC_ALPHA
 
     def c(value: float) -> PrimExpr:
         return const(value, rest.dtype)
 
-    d: PrimExpr = te.abs(rest - c(offset))
-    if offset in (0, 1):
-        return (c(a + 2) * d - c(a + 3)) * d * d + c(1)
-    return ((c(a) * d - c(5 * a)) * d + c(8 * a)) * d - c(4 * a)
+    d: PrimExpr = te.abs(rest - cast(rest.dtype, offset))
+    near = (c(a + 2) * d - c(a + 3)) * d * d + c(1)
+    far = ((c(a) * d - c(5 * a)) * d + c(8 * a)) * d - c(4 * a)
+    weight: PrimExpr = te.Select(d <= 1, near, far)
+    return weight
 
 
 @operator("image.affine_grid")

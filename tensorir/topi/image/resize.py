@@ -14,9 +14,10 @@ from tensorir.nodes.dtype import FLOAT32, DataType
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import add, as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
-from tensorir.topi.extents import axis_of
+from tensorir.topi.extents import axis_of, extent_text
 from tensorir.topi.image.coordinates import Coordinates, Rounding, Transformation
 from tensorir.topi.nn.spatial import SPATIAL, Layout
 
@@ -112,7 +113,7 @@ def _declare(rank: int) -> Callable[..., Tensor]:
 
     function.__name__ = f"resize{rank}d"
     function.__doc__ = f"Return `data` with its spatial axes {letters} resized; see `image.resize`."
-    return operator(f"image.resize{rank}d")(function)
+    return operator(f"image.resize{rank}d", dimension_order=order_of_layout("layout"))(function)
 
 
 resize1d, resize2d, resize3d = (_declare(rank) for rank in SPATIAL)
@@ -206,7 +207,8 @@ class _Filtered:
         if antialias:
             if not isinstance(self.at.scale, Fraction):
                 raise IRValueError(
-                    f"antialias needs known sizes, got {self.at.size} and {self.count}"
+                    f"antialias needs known sizes, got {extent_text(self.at.size)} and "
+                    f"{extent_text(self.count)}"
                 )
             scale = float(min(self.at.scale, Fraction(1)))
             first = floor(-support / min(self.at.scale, Fraction(1))) + 1

@@ -1,7 +1,8 @@
 """Operators of neural networks.
 
-The modules: `activation`, `adaptive_pooling`, `columns`, `convolution`, `convolution_transposed`,
-`gating`, `normalization`, `pad`, `pooling`, `rearrange`, `softmax`, `spatial`.
+The modules: `activation`, `adaptive_pooling`, `attention`, `columns`, `convolution`,
+`convolution_transposed`, `gating`, `losses`, `normalization`, `pad`, `pooling`, `rearrange`,
+`recurrent`, `rotary`, `softmax`, `spatial`.
 """
 
 from tensorir.topi.nn.activation import (
@@ -38,6 +39,7 @@ from tensorir.topi.nn.adaptive_pooling import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
+from tensorir.topi.nn.attention import attention_mask, attention_output, attention_scores
 from tensorir.topi.nn.columns import col2im, im2col
 from tensorir.topi.nn.convolution import conv1d, conv2d, conv3d
 from tensorir.topi.nn.convolution_transposed import (
@@ -46,8 +48,9 @@ from tensorir.topi.nn.convolution_transposed import (
     conv3d_transpose,
 )
 from tensorir.topi.nn.gating import glu
+from tensorir.topi.nn.losses import cross_entropy, cross_entropy_with_logits, nll_loss
 from tensorir.topi.nn.normalization import group_norm, instance_norm, layer_norm, lrn, rms_norm
-from tensorir.topi.nn.pad import pad
+from tensorir.topi.nn.pad import dynamic_pad, pad
 from tensorir.topi.nn.pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -69,6 +72,8 @@ from tensorir.topi.nn.rearrange import (
     pixel_unshuffle,
     space_to_depth,
 )
+from tensorir.topi.nn.recurrent import gru_steps, lstm_steps, rnn_steps
+from tensorir.topi.nn.rotary import rotary_embedding
 from tensorir.topi.nn.softmax import hardmax, log_softmax, softmax
 
 __all__ = [
@@ -78,6 +83,9 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "attention_mask",
+    "attention_output",
+    "attention_scores",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -91,12 +99,16 @@ __all__ = [
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "cross_entropy",
+    "cross_entropy_with_logits",
     "depth_to_space",
+    "dynamic_pad",
     "elu",
     "gelu",
     "gelu_tanh",
     "glu",
     "group_norm",
+    "gru_steps",
     "hardmax",
     "hardshrink",
     "hardsigmoid",
@@ -112,6 +124,7 @@ __all__ = [
     "lp_pool2d",
     "lp_pool3d",
     "lrn",
+    "lstm_steps",
     "max_pool1d",
     "max_pool1d_with_argmax",
     "max_pool2d",
@@ -119,6 +132,7 @@ __all__ = [
     "max_pool3d",
     "max_pool3d_with_argmax",
     "mish",
+    "nll_loss",
     "pad",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -126,6 +140,8 @@ __all__ = [
     "relu",
     "relu6",
     "rms_norm",
+    "rnn_steps",
+    "rotary_embedding",
     "selu",
     "shrink",
     "silu",

@@ -9,6 +9,7 @@ from tensorir import te
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import const
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import map_widened
 from tensorir.topi.broadcast import broadcast_shape, element, same_dtype
@@ -64,7 +65,7 @@ def leakyrelu(x: Tensor, alpha: float = 0.01) -> Tensor:
     )
 
 
-@operator("nn.prelu")
+@operator("nn.prelu", dimension_order=order_of("axis"))
 def prelu(x: Tensor, alpha: Tensor, axis: int | None = 1) -> Tensor:
     """Return `x` where it is positive, elsewhere `alpha * x`.
 
@@ -269,7 +270,7 @@ def tanhshrink(x: Tensor) -> Tensor:
     return _of_floats("tanhshrink", lambda v: v - te.tanh(v), x)
 
 
-@operator("nn.bias_add")
+@operator("nn.bias_add", dimension_order=order_of("axis"))
 def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
     """Return `data` plus a number for each place along an axis."""
     same_dtype(data, bias)

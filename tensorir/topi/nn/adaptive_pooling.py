@@ -12,7 +12,7 @@ from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import check_floats, product, simplified
-from tensorir.topi.nn.pooling import AXES, LAYOUTS
+from tensorir.topi.nn.pooling import AXES, LAYOUTS, order_of_pooling
 from tensorir.topi.nn.spatial import SPATIAL, Layout, per_axis
 
 
@@ -131,7 +131,7 @@ def _declare(rank: int, name: str, what: str, pool: Callable[..., Tensor]) -> Ca
         f"Return the {what} of `output_size` windows that share {AXES[rank]} out; by default one "
         "for each element."
     )
-    return operator(f"nn.{function.__name__}")(function)
+    return operator(f"nn.{function.__name__}", dimension_order=order_of_pooling)(function)
 
 
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = (

@@ -11,7 +11,7 @@ from tensorir.nodes.ops import as_expr, cast, compare, const, floordiv, floormod
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
-from tensorir.topi.extents import check_equal, check_rank, product, simplified
+from tensorir.topi.extents import check_equal, check_rank, extent_text, product, simplified
 from tensorir.topi.nn.spatial import Window, margins, padded, per_axis
 
 
@@ -66,7 +66,8 @@ def col2im(
     known = isinstance(rows, IntImm) and isinstance(per_channel, IntImm)
     if known and rows.value % per_channel.value:  # type: ignore[attr-defined]
         raise IRValueError(
-            f"data has {rows} rows, no multiple of the {per_channel} taps of windows"
+            f"data has {extent_text(rows)} rows, no multiple of the {extent_text(per_channel)} "
+            "taps of windows"
         )
     check_equal(
         data.shape[2], "the number of columns", as_expr(product(counts)), "that of windows"

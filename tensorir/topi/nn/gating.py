@@ -7,12 +7,13 @@ from tensorir.errors import IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import cast, floordiv
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
 from tensorir.topi.extents import axis_of, check_floats, simplified
 
 
-@operator("nn.glu")
+@operator("nn.glu", dimension_order=order_of("axis"))
 def glu(x: Tensor, axis: int = -1) -> Tensor:
     """Return the first half of an axis times the sigmoid of the second (Dauphin et al., 2016)."""
     check_floats("x", x)

@@ -5,13 +5,16 @@ The mean is subtracted before squares are added (two passes), so that a large me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tensorir import te
 from tensorir.errors import IRValueError
 from tensorir.nodes.expr import IterVar, PrimExpr
 from tensorir.nodes.ops import as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as order_of
+from tensorir.relax.expr import GraphCall
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import (
@@ -25,7 +28,31 @@ from tensorir.topi.extents import (
 )
 
 
-@operator("nn.layer_norm")
+def _order_of_axis(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
+    """Return the attributes of a norm over one axis; weights of several have an order of theirs."""
+    given = call.attrs["axes"]
+    axes = (given,) if isinstance(given, int) else given
+    return {"axes": order.index(axes[0] % len(order))} if len(axes) == 1 else None
+
+
+def _order_of_channels(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any]:
+    """Return the attributes of a norm with weights for channels."""
+    rank = len(order)
+    channel = call.attrs["channel_axis"] % rank
+    given = call.attrs["axes"]
+    over = _behind(rank, channel) if given is None else axes_of(given, rank)
+    return {
+        "channel_axis": order.index(channel),
+        "axes": tuple(sorted(order.index(axis) for axis in over)),
+    }
+
+
+def _behind(rank: int, channel: int) -> tuple[int, ...]:
+    """Return the axes behind batch and channels."""
+    return tuple(axis for axis in range(1, rank) if axis != channel)
+
+
+@operator("nn.layer_norm", dimension_order=_order_of_axis)
 def layer_norm(
     data: Tensor,
     gamma: Tensor | None = None,
@@ -51,7 +78,7 @@ def layer_norm(
     )
 
 
-@operator("nn.instance_norm")
+@operator("nn.instance_norm", dimension_order=_order_of_channels)
 def instance_norm(
     data: Tensor,
     gamma: Tensor | None = None,
@@ -68,11 +95,7 @@ def instance_norm(
     """
     check_floats("data", data)
     channel = axis_of(channel_axis, data.ndim)
-    over = (
-        tuple(a for a in range(1, data.ndim) if a != channel)
-        if axes is None
-        else axes_of(axes, data.ndim)
-    )
+    over = _behind(data.ndim, channel) if axes is None else axes_of(axes, data.ndim)
     for name, tensor in (("gamma", gamma), ("beta", beta)):
         _check_weights(name, tensor, [data.shape[channel]])
     return _Statistics(data, over).normalized(
@@ -84,7 +107,7 @@ def instance_norm(
     )
 
 
-@operator("nn.group_norm")
+@operator("nn.group_norm", dimension_order=_order_of_channels)
 def group_norm(
     data: Tensor,
     gamma: Tensor | None = None,
@@ -102,11 +125,7 @@ def group_norm(
     """
     check_floats("data", data)
     channel = axis_of(channel_axis, data.ndim)
-    over = (
-        tuple(a for a in range(1, data.ndim) if a != channel)
-        if axes is None
-        else axes_of(axes, data.ndim)
-    )
+    over = _behind(data.ndim, channel) if axes is None else axes_of(axes, data.ndim)
     channels = known_extent(data.shape[channel], "the number of channels")
     if num_groups < 1 or channels % num_groups:
         raise IRValueError(f"{channels} channels cannot be divided into {num_groups} groups")
@@ -121,7 +140,7 @@ def group_norm(
     )
 
 
-@operator("nn.rms_norm")
+@operator("nn.rms_norm", dimension_order=_order_of_axis)
 def rms_norm(
     data: Tensor,
     weight: Tensor | None = None,
@@ -149,7 +168,7 @@ def rms_norm(
     return rounded(te.compute(data.shape, element, name="T_rms_norm"), data.dtype)
 
 
-@operator("nn.lrn")
+@operator("nn.lrn", dimension_order=order_of("axis"))
 def lrn(
     data: Tensor,
     size: int,

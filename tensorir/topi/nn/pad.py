@@ -10,12 +10,13 @@ from tensorir.errors import IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import const, floormod
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import per_dimension
 from tensorir.te.tensor import Tensor
 from tensorir.topi.extents import simplified
 from tensorir.topi.nn.spatial import padded
 
 
-@operator("nn.pad")
+@operator("nn.pad", dimension_order=per_dimension("pad_width"))
 def pad(
     data: Tensor,
     pad_width: Sequence[int],
@@ -29,7 +30,29 @@ def pad(
     or at their outer sides (`symmetric`), these repeated (`edge`, `replicate`), or those of the
     other end (`wrap`, `circular`). A negative width cuts elements off.
     """
-    widths = tuple(pad_width)
+    return padded_as(data, pad_width, pad_mode, pad_value)
+
+
+@operator("nn.dynamic_pad")
+def dynamic_pad(
+    data: Tensor,
+    pad_width: Sequence[int | PrimExpr],
+    pad_mode: Literal["constant", "reflect", "symmetric", "edge", "replicate", "wrap", "circular"]
+    | None = "constant",
+    pad_value: int | float | bool | None = 0,
+) -> Tensor:
+    """Return `data` with elements around it as `nn.pad` does; the widths may be symbolic."""
+    return padded_as(data, pad_width, pad_mode, pad_value)
+
+
+def padded_as(
+    data: Tensor,
+    pad_width: Sequence[int | PrimExpr],
+    pad_mode: str | None,
+    pad_value: int | float | bool | None,
+) -> Tensor:
+    """Return a tensor with elements before and behind each axis; see `pad`."""
+    widths = [_plain(width) for width in pad_width]
     if len(widths) != 2 * data.ndim:
         raise IRValueError(
             f"pad_width must be {2 * data.ndim} numbers for {data.ndim} dimensions, got {widths}"
@@ -46,7 +69,7 @@ def pad(
     def element(*indices: PrimExpr) -> PrimExpr:
         places = [
             _inside(pad_mode, i - before, n, before, behind)
-            if max(before, behind) > 0
+            if _may_add(before) or _may_add(behind)
             else i - before
             for i, n, (before, behind) in zip(indices, data.shape, sides, strict=True)
         ]
@@ -55,7 +78,22 @@ def pad(
     return te.compute(shape, element, name="MirrorPadInput")
 
 
-def _inside(mode: str, place: PrimExpr, n: PrimExpr, before: int, behind: int) -> PrimExpr:
+def _plain(width: int | PrimExpr) -> int | PrimExpr:
+    return width.value if isinstance(width, IntImm) else width
+
+
+def _may_add(width: int | PrimExpr) -> bool:
+    """Say whether a width may be more than 0."""
+    return not isinstance(width, int) or width > 0
+
+
+def _inside(
+    mode: str | None,
+    place: PrimExpr,
+    n: PrimExpr,
+    before: int | PrimExpr,
+    behind: int | PrimExpr,
+) -> PrimExpr:
     """Return which element of an axis of `n` stands at a place before, on or behind it."""
     zero, last = const(0, n.dtype), n - 1
     if isinstance(n, IntImm) and n.value == 0:
@@ -68,13 +106,14 @@ def _inside(mode: str, place: PrimExpr, n: PrimExpr, before: int, behind: int) -
     shift = 0 if mode == "reflect" else 1
     if isinstance(n, IntImm) and n.value == 1 and mode == "reflect":
         return zero
-    if not isinstance(n, IntImm) or max(before, behind) >= n.value + shift:
+    known = isinstance(before, int) and isinstance(behind, int)
+    if not known or not isinstance(n, IntImm) or max(before, behind) >= n.value + shift:
         period = n * 2 - (0 if shift else 2)
         place = floormod(place, te.max(period, const(1, n.dtype)))
         before = 0
         return te.min(place, period - shift - place)
-    if before > 0:
+    if _may_add(before):
         place = te.max(place, -place - shift)
-    if behind > 0:
+    if _may_add(behind):
         place = te.min(place, last * 2 + shift - place)
     return place

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from tensorir import te
 from tensorir.errors import IRValueError
 from tensorir.nodes.expr import EQ, IntImm, IterVar, PrimExpr
 from tensorir.nodes.ops import cast, compare, const, div, min_value
 from tensorir.relax.declaration import operator
+from tensorir.relax.expr import GraphCall
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import check_floats, simplified
@@ -193,13 +194,19 @@ argmax_reducer: Final = te.comm_reducer(
 # ------------------------------------------------------------------------------------ declarations
 
 
+def order_of_pooling(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
+    """Return the attributes of a pooling of data whose dimensions are in an order."""
+    given = call.attrs["layout"]
+    return {"layout": "".join(given[k] for k in order), "out_layout": None}
+
+
 def _named(
     name: str, rank: int, doc: str, function: Callable[..., _Result]
 ) -> Callable[..., _Result]:
     """Declare an operator along `rank` axes; `#` in its name and text stands for the number."""
     function.__name__ = name.replace("#", str(rank))
     function.__doc__ = doc.replace("#", AXES[rank])
-    return operator(f"nn.{function.__name__}")(function)
+    return operator(f"nn.{function.__name__}", dimension_order=order_of_pooling)(function)
 
 
 def _declare_max_pool(rank: int) -> Callable[..., Tensor]:

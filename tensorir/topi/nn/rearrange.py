@@ -9,12 +9,14 @@ from tensorir.errors import IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import floordiv, floormod
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as order_of
+from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.extents import check_rank, simplified
 from tensorir.topi.nn.spatial import Layout
 
 
-@operator("nn.depth_to_space")
+@operator("nn.depth_to_space", dimension_order=order_of_layout("layout"))
 def depth_to_space(
     data: Tensor,
     block_size: int,
@@ -44,7 +46,7 @@ def depth_to_space(
     return te.compute(places.ordered(size), element, name="depth_to_space")
 
 
-@operator("nn.space_to_depth")
+@operator("nn.space_to_depth", dimension_order=order_of_layout("layout"))
 def space_to_depth(
     data: Tensor,
     block_size: int,
@@ -110,7 +112,7 @@ def pixel_unshuffle(data: Tensor, downscale_factor: int) -> Tensor:
     return te.compute([*outer, channels * (f * f), height, width], element, name="pixel_unshuffle")
 
 
-@operator("nn.channel_shuffle")
+@operator("nn.channel_shuffle", dimension_order=order_of("axis"))
 def channel_shuffle(data: Tensor, groups: int, axis: int = 1) -> Tensor:
     """Return `data` with the channels of its groups interleaved (Zhang et al., 2018)."""
     check_rank("data", data, max(data.ndim, 2))

@@ -19,7 +19,7 @@ from tensorir import te
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
-from tensorir.nodes.expr import LT, IntImm, PrimExpr, Var
+from tensorir.nodes.expr import LT, BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import cast, compare, const
 from tensorir.nodes.stmt import BufferStore, For, ForKind, IfThenElse, Stmt, sequence
 from tensorir.relax.declaration import operator
@@ -27,23 +27,25 @@ from tensorir.te.tensor import Tensor
 
 Activation: TypeAlias = Callable[[PrimExpr], PrimExpr]
 
-DEFAULTS: Final = {
+_DEFAULTS: Final = {
     "affine": (1.0, 0.0),
-    "leakyrelu": (0.01, 0.0),
-    "thresholdedrelu": (1.0, 0.0),
+    "leakyrelu": (0.01,),
+    "thresholdedrelu": (1.0,),
     "scaledtanh": (1.0, 1.0),
     "hardsigmoid": (0.2, 0.5),
-    "elu": (1.0, 0.0),
+    "elu": (1.0,),
 }
 """The constants of activations that have some, unless others are given."""
+CONSTANTS: Final = {name: len(values) for name, values in _DEFAULTS.items()}
+"""The number of their constants: alpha, then beta."""
 
 
 def activation(name: str, alpha: float | None, beta: float | None, dtype: DataType) -> Activation:
     """Return an activation by its name in ONNX, case aside; IRValueError for an unknown one."""
     kind = name.lower()
-    defaults = DEFAULTS.get(kind, (0.0, 0.0))
-    a = const(defaults[0] if alpha is None else alpha, dtype)
-    b = const(defaults[1] if beta is None else beta, dtype)
+    default_alpha, default_beta = (*_DEFAULTS.get(kind, ()), 0.0, 0.0)[:2]
+    a = const(default_alpha if alpha is None else alpha, dtype)
+    b = const(default_beta if beta is None else beta, dtype)
     zero, one = const(0.0, dtype), const(1.0, dtype)
     table: dict[str, Activation] = {
         "sigmoid": te.sigmoid,
@@ -74,21 +76,20 @@ class _Gates:
     @staticmethod
     def of(
         names: Sequence[str],
-        count: int,
+        gates: int,
         alpha: Sequence[float],
         beta: Sequence[float],
         clip: float | None,
         dtype: DataType,
     ) -> _Gates:
         """Return the activations; constants are given in order to those that have such."""
-        if len(names) != count:
-            raise IRValueError(f"there are {count} activations, got {len(names)}: {list(names)}")
+        if len(names) != gates:
+            raise IRValueError(f"there are {gates} activations, got {len(names)}: {list(names)}")
         functions, alphas, betas = [], list(alpha), list(beta)
         for name in names:
-            has_alpha = name.lower() in DEFAULTS
-            has_beta = name.lower() in ("affine", "scaledtanh", "hardsigmoid")
-            own_alpha = alphas.pop(0) if has_alpha and alphas else None
-            own_beta = betas.pop(0) if has_beta and betas else None
+            count = CONSTANTS.get(name.lower(), 0)
+            own_alpha = alphas.pop(0) if count > 0 and alphas else None
+            own_beta = betas.pop(0) if count > 1 and betas else None
             functions.append(activation(name, own_alpha, own_beta, dtype))
         return _Gates(tuple(functions), clip, dtype)
 
@@ -107,6 +108,10 @@ def _loop(
 ) -> Stmt:
     var = Var(name, INT64)
     return For(var, const(0, INT64), cast(INT64, extent), kind, body(var))
+
+
+def _at(buffer: Buffer, *indices: PrimExpr) -> PrimExpr:
+    return BufferLoad(buffer, indices)
 
 
 def _store(buffer: Buffer, indices: Sequence[PrimExpr], value: PrimExpr) -> Stmt:
@@ -136,7 +141,7 @@ class _Time:
 
         def element(k: Var, g: Var) -> Stmt:
             column = g + first * self.size
-            value = out[b, column] + state[b, k] * self.recurrence[k, column]
+            value = _at(out, b, column) + _at(state, b, k) * _at(self.recurrence, k, column)
             return _store(out, [b, column], value)
 
         return _loop("k", self.size, lambda k: _loop("g", columns, lambda g: element(k, g)))
@@ -175,17 +180,17 @@ def _recurrence(
 
         def at(b: Var, t: Var, steps: PrimExpr) -> Stmt:
             time = _Time(x, weights, own, rows, others, size, b, steps - 1 - t if reverse else t)
-            out = _loop("j", size, lambda j: _store(y, [time.t, b, j], own[0][b, j]))
+            out = _loop("j", size, lambda j: _store(y, [time.t, b, j], _at(own[0], b, j)))
             return sequence([*step(time), out])
 
         def sequence_of(b: Var) -> Stmt:
             begin = [
-                _loop("j", size, lambda j, s=s, i=i: _store(s, [b, j], i[b, j]))  # type: ignore[misc]
+                _loop("j", size, lambda j, s=s, i=i: _store(s, [b, j], _at(i, b, j)))  # type: ignore[misc]
                 for s, i in zip(own, initial, strict=True)
             ]
             if lengths is None:
                 return sequence([*begin, _loop("t", length, lambda t: at(b, t, length))])
-            steps = cast(INT64, rest[-1][b])
+            steps = cast(INT64, _at(rest[-1], b))
             zero = const(0.0, dtype)
 
             def guarded(t: Var) -> Stmt:
@@ -257,20 +262,20 @@ def lstm_steps(
         peephole = now.extra[0] if now.extra else None
 
         def update(j: Var) -> Stmt:
-            i, o, f, g = (sums[b, now.gate(which, j)] for which in range(4))
-            old = c[b, j]
+            i, o, f, g = (_at(sums, b, now.gate(which, j)) for which in range(4))
+            old = _at(c, b, j)
             if peephole is not None:
-                i = i + peephole[j] * old
-                f = f + peephole[now.gate(2, j)] * old
+                i = i + _at(peephole, j) * old
+                f = f + _at(peephole, now.gate(2, j)) * old
             passed = act(0, i)
             kept = const(1.0, dtype) - passed if input_forget else act(0, f)
             store = _store(c, [b, j], kept * old + passed * act(1, g))
             if peephole is not None:
-                o = o + peephole[now.gate(1, j)] * c[b, j]
-            return sequence([store, _store(h, [b, j], act(0, o) * act(2, c[b, j]))])
+                o = o + _at(peephole, now.gate(1, j)) * _at(c, b, j)
+            return sequence([store, _store(h, [b, j], act(0, o) * act(2, _at(c, b, j)))])
 
         return [
-            now.fill(sums, 4 * now.size, lambda j: now.x[now.t, b, j]),
+            now.fill(sums, 4 * now.size, lambda j: _at(now.x, now.t, b, j)),
             now.product(sums, h, 0, 4),
             _loop("j", now.size, update),
         ]
@@ -313,17 +318,17 @@ def gru_steps(
 
         def gate(which: int, j: PrimExpr) -> PrimExpr:
             at = now.gate(which, j)
-            return now.x[now.t, b, at] + sums[b, at]
+            return _at(now.x, now.t, b, at) + _at(sums, b, at)
 
         def update(j: Var) -> Stmt:
-            inner = sums[b, now.gate(2, j)]
+            inner = _at(sums, b, now.gate(2, j))
             if bias is not None:
-                inner = inner + bias[j]
+                inner = inner + _at(bias, j)
             if linear_before_reset:
                 inner = act(0, gate(1, j)) * inner
-            new = act(1, now.x[now.t, b, now.gate(2, j)] + inner)
+            new = act(1, _at(now.x, now.t, b, now.gate(2, j)) + inner)
             z = act(0, gate(0, j))
-            return _store(h, [b, j], (const(1.0, dtype) - z) * new + z * h[b, j])
+            return _store(h, [b, j], (const(1.0, dtype) - z) * new + z * _at(h, b, j))
 
         begin = now.fill(sums, 3 * size, lambda j: zero)
         if linear_before_reset:
@@ -331,7 +336,7 @@ def gru_steps(
         return [
             begin,
             now.product(sums, h, 0, 2),
-            now.fill(reset, size, lambda j: act(0, gate(1, j)) * h[b, j]),
+            now.fill(reset, size, lambda j: act(0, gate(1, j)) * _at(h, b, j)),
             now.product(sums, reset, 2, 1),
             _loop("j", size, update),
         ]
@@ -364,9 +369,9 @@ def rnn_steps(
         (sums,) = now.scratch
         b, size = now.b, now.size
         return [
-            now.fill(sums, size, lambda j: now.x[now.t, b, j]),
+            now.fill(sums, size, lambda j: _at(now.x, now.t, b, j)),
             now.product(sums, h, 0, 1),
-            _loop("j", size, lambda j: _store(h, [b, j], act(0, sums[b, j]))),
+            _loop("j", size, lambda j: _store(h, [b, j], act(0, _at(sums, b, j)))),
         ]
 
     return _recurrence(

@@ -8,6 +8,7 @@ from tensorir import te
 from tensorir.nodes.expr import EQ, IterVar, PrimExpr
 from tensorir.nodes.ops import cast, compare, const
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import axis_of, check_floats
@@ -50,7 +51,7 @@ class _Along:
         )
 
 
-@operator("nn.softmax")
+@operator("nn.softmax", dimension_order=order_of("axis"))
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """Return `exp(x)` divided by its sum along an axis; the largest element is subtracted first."""
     along = _Along(x, axis)
@@ -64,7 +65,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     return rounded(norm, x.dtype)
 
 
-@operator("nn.log_softmax")
+@operator("nn.log_softmax", dimension_order=order_of("axis"))
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """Return the logarithm of `softmax(x, axis)`, without the underflow that taking it has."""
     along = _Along(x, axis)
@@ -83,7 +84,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     return rounded(norm, x.dtype)
 
 
-@operator("nn.hardmax")
+@operator("nn.hardmax", dimension_order=order_of("axis"))
 def hardmax(x: Tensor, axis: int = -1) -> Tensor:
     """Return 1 at the first of the largest elements along an axis, 0 elsewhere."""
     along = _Along(x, axis)

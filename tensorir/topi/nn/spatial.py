@@ -14,7 +14,7 @@ from tensorir.errors import IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import as_expr, ceildiv, floordiv, min_
 from tensorir.te.tensor import Tensor
-from tensorir.topi.extents import check_rank, simplified
+from tensorir.topi.extents import check_rank, extent_text, simplified
 
 SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
 """The letters of spatial axes, by their number."""
@@ -105,8 +105,8 @@ class Window:
         self.count = simplified(count)
         if isinstance(self.count, IntImm) and self.count.value <= 0 and _is_some(size):
             raise IRValueError(
-                f"a window of {simplified(reach + 1)} does not fit into an axis of {size} with "
-                f"padding {margin}"
+                f"a window of {extent_text(simplified(reach + 1))} does not fit into an axis of "
+                f"{extent_text(size)} with padding {margin}"
             )
         if ceil_mode:
             used = (self.count - 1) * stride + reach + 1

@@ -76,7 +76,9 @@ def test_a_library_for_another_architecture_holds_its_data(
     )
     monkeypatch.setenv("CC", f"{sys.executable} {linker}")
     module = codegen.build(parse(DOUBLE), Target(f"llvm -mtriple={FOREIGN}-linux-gnu"))
-    module.export_library(tmp_path / "lib.so", {"weights": bytes(range(256))})
+    module.export_library(
+        tmp_path / "lib.so", {"weights": [bytes(range(100)), bytes(range(100, 256))]}
+    )
     written = (tmp_path / "lib.so").read_bytes()
     assert int.from_bytes(written[18:20], "little") == NUMBER
     assert bytes(range(256)) in written

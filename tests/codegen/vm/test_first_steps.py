@@ -127,7 +127,7 @@ def test_graph_functions_are_not_built_as_tensor_functions() -> None:
             'R.call_tir(twise, (x,), R.Tensor((2, 3), "float32"))',
             r"Undefined variable: twise; did you mean twice\?",
         ),
-        ("R.nm.relu(x)", "nothing called R.nm; R.call_tir calls"),
+        ("R.qq.relu(x)", "nothing called R.qq; R.call_tir calls"),
         (
             'R.call_dps_packed(cls.add, (x,), R.Tensor((2, 3), "float32"))',
             'called by its name in quotes, got the function "add"',

@@ -12,6 +12,7 @@ import pytest
 import codegen
 from codegen.errors import ExecutionError
 from codegen.vm import profile
+from tensorir import IRModule, parse
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.script.display import preformatted
 from tests.codegen.vm.models import module
@@ -92,13 +93,35 @@ class Clock:
 def test_reports_are_tables_csv_and_json(vm: codegen.VirtualMachine) -> None:
     report = vm.profile("main", X, X)
     assert report.table().splitlines()[0].split() == [
-        "name", "kind", "binding", "arguments", "count", "us", "percent"
+        "name", "kind", "binding", "arguments", "operators", "count", "us", "percent"
     ]  # fmt: skip
     assert str(report) == report.table()
     assert len(list(csv.DictReader(io.StringIO(report.csv())))) == 2
     assert [row["name"] for row in json.loads(report.json())["calls"]] == ["add", "add"]
     assert report._repr_html_() == preformatted(report.table())
     assert "monospace; white-space: pre;" in report._repr_html_()
+
+
+def test_a_kernel_is_shown_with_the_operators_that_were_fused_into_it() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((8, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.add(a, a)
+            y = R.nn.relu(b)
+            R.output(y)
+        return y
+""")
+    assert isinstance(mod, IRModule)
+    vm = codegen.VirtualMachine(codegen.vm_build(mod, "llvm"))
+    x, w = np.ones((8, 4), "float32"), np.eye(4, dtype="float32")
+    np.testing.assert_array_equal(vm["main"](x, w), 2 * x)
+    (row,) = vm.profile("main", x, w).rows
+    assert row.operators == "matmul + add + relu"
+    assert "matmul + add + relu" in vm.profile("main", x, w).table()
 
 
 def test_calls_in_parts(vm: codegen.VirtualMachine) -> None:

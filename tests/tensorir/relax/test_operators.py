@@ -9,6 +9,7 @@ import pytest
 
 import codegen
 from tensorir import IRModule, IRTypeError, IRValueError, assert_structural_equal, parse, relax
+from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.relax import op
 from tensorir.relax.declaration import composite, operator
 from tensorir.relax.operator import Operator
@@ -126,3 +127,37 @@ def main(x: R.Tensor((2, 3), "float32")):
         np.testing.assert_array_equal(result.numpy(), x[:, ::-1])
     finally:
         del Operator.table["relax.test.reversed"]
+
+
+def test_formulas_run_once_for_calls_that_are_alike() -> None:
+    runs = []
+
+    @operator("test.counted")
+    def counted(x: Tensor, y: Tensor | PrimExpr, axis: int = 0) -> Tensor:
+        runs.append(axis)
+        return compute(x.shape, lambda *i: x[i], name=f"axis{axis}")
+
+    try:
+        n = Var("n", "int64")
+        x, y = (relax.Var(name, relax.TensorStructInfo((n, 3), "float32")) for name in "xy")
+        for call in [(x, x), (x, y), (y, y)]:
+            op.test.counted(*call)
+        assert runs == [0]
+        op.test.counted(x, y, axis=1)
+        op.test.counted(x, 1.0)
+        op.test.counted(x, 2.0)
+        assert runs == [0, 1, 0, 0]
+        other = relax.Var("z", relax.TensorStructInfo((Var("n", "int64"), 3), "float32"))
+        op.test.counted(other, 1.0)
+        assert runs == [0, 1, 0, 0, 0]
+
+        builder = relax.BlockBuilder()
+        with builder.function("main", [x, y]):
+            first, second = (builder.emit(op.test.counted(a, b)) for a, b in [(x, y), (y, x)])
+            builder.emit_func_output((first, second))
+        after = LegalizeOps()(builder.get())
+        assert len(runs) == 6
+        assert [name for name in after.functions if name != "main"] == ["counted"]
+        assert "R.call_tir(cls.counted, (y, x)" in after.script()
+    finally:
+        del Operator.table["relax.test.counted"]

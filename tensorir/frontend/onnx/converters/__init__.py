@@ -1,12 +1,13 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
-`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `reductions`,
-`shapes`.
+The modules: `activations`, `classical`, `control_flow`, `conversions`, `convolutions`, `creation`,
+`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `quantization`,
+`random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`, `training`.
 """
 
 from tensorir.frontend.onnx.converters import (
     activations,
+    classical,
     control_flow,
     conversions,
     convolutions,
@@ -17,12 +18,18 @@ from tensorir.frontend.onnx.converters import (
     linear_algebra,
     normalizations,
     pooling,
+    quantization,
+    random_numbers,
+    recurrent,
     reductions,
+    sequences,
     shapes,
+    training,
 )
 
 __all__ = [
     "activations",
+    "classical",
     "control_flow",
     "conversions",
     "convolutions",
@@ -33,6 +40,11 @@ __all__ = [
     "linear_algebra",
     "normalizations",
     "pooling",
+    "quantization",
+    "random_numbers",
+    "recurrent",
     "reductions",
+    "sequences",
     "shapes",
+    "training",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
-from tensorir.frontend.onnx.step_function import StepOutputs
+from tensorir.frontend.onnx.step_function import StepFunction, StepOutputs
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr, TupleGetItem
@@ -41,10 +41,19 @@ def if_(
         )
     if node.rank(cond) != 0:
         cond = op.reshape(cond, ())
+    given: list[list[GraphExpr]] = []
+
+    def branch(graph: Any) -> list[GraphExpr]:
+        given.append(node.branch(graph))
+        return given[-1]
+
     value = node.builder.emit_if(
-        node.emit(cond), lambda: node.branch(then_branch), lambda: node.branch(else_branch)
+        node.emit(cond), lambda: branch(then_branch), lambda: branch(else_branch)
     )
-    return [TupleGetItem(value, k) for k in range(len(then_branch.output))]
+    fields = [node.emit(TupleGetItem(value, k)) for k in range(len(then_branch.output))]
+    for field, outputs in zip(fields, zip(*given, strict=True), strict=True):
+        node.remember_elements(field, node.common_elements(outputs))
+    return fields
 
 
 @onnx_operator("Loop")
@@ -79,7 +88,8 @@ def loop(
         if done is not None:
             return done
     function = node.step_function(carried, lambda step, k, values: emit(k, values, step.graph))
-    return _fields(node, function.loop(carried, limit, True if cond is None else cond))
+    call = function.loop(carried, limit, True if cond is None else cond)
+    return _fields(node, function, call)
 
 
 _Graph: TypeAlias = Callable[[Any, Sequence[GraphExpr]], Sequence[GraphExpr]]
@@ -94,10 +104,12 @@ def _number_of_rounds(node: OnnxNode, trips: GraphExpr) -> GraphExpr | PrimExpr 
     return number if isinstance(number, PrimExpr) else int(number)
 
 
-def _fields(node: OnnxNode, value: GraphExpr) -> list[GraphExpr]:
-    result = node.emit(value)
+def _fields(node: OnnxNode, function: StepFunction, call: GraphExpr) -> list[GraphExpr]:
+    """Return the values that a loop gives."""
+    result = node.emit(call)
     assert isinstance(result.struct_info, TupleStructInfo)
-    return [TupleGetItem(result, k) for k in range(len(result.struct_info))]
+    fields = [TupleGetItem(result, k) for k in range(len(result.struct_info))]
+    return [*node.results(function, fields), *fields[len(function.carried) :]]
 
 
 def _unrolled(
@@ -217,7 +229,7 @@ class _Scan:
                 carried,
                 lambda step, k, v: emit(k, v, [step.taken(x) for x in sliced], step.graph),
             )
-            done = _fields(node, function.loop(carried, length))
+            done = _fields(node, function, function.loop(carried, length))
         return [*done[: self.states], *self._placed(node, done[self.states :])]
 
     def _placed(self, node: OnnxNode, outputs: Sequence[GraphExpr]) -> list[GraphExpr]:

@@ -36,6 +36,8 @@ def _converted(node: OnnxNode, x: GraphExpr, dtype: DataType, saturate: int) -> 
 @onnx_operator("BitCast")
 def bit_cast(node: OnnxNode, x: GraphExpr, *, to: int) -> GraphExpr:
     dtype = dtype_of(to)
+    if "bool" in (dtype, node.dtype(x)) and {dtype.nbytes, node.dtype(x).nbytes} == {1}:
+        return op.astype(x, dtype)  # a bool is a byte that is 0 or 1
     if dtype.bits != node.dtype(x).bits:
         raise IRTypeError(f"{node.dtype(x)} and {dtype} have other numbers of bits")
     return op.reinterpret(x, dtype)

@@ -32,9 +32,12 @@ def range_(
     if all(array is not None and array.dtype != object for array in known):
         numbers = [array.item() for array in known if array is not None]
         return op.arange(*numbers, dtype=str(dtype))
-    if dtype.is_integral:
+    if dtype.is_integral and known[2] is not None and known[2].dtype != object:
         values = [node.integers(v, "the limits")[0] for v in (start, limit, delta)]
         return op.arange(*values, dtype=str(dtype))
+    if dtype.is_floating and dtype.bits < 32:  # the numbers are not rounded before the end
+        wide = [op.astype(value, "float32") for value in (start, limit, delta)]
+        return op.astype(node.emit(op.arange_between(*wide)), str(dtype))
     return node.emit(op.arange_between(start, limit, delta))
 
 

@@ -178,15 +178,15 @@ def identity(node: OnnxNode, x: GraphExpr) -> GraphExpr:
 def dropout(
     node: OnnxNode,
     x: GraphExpr,
-    ratio: GraphExpr | None = None,
+    rate: GraphExpr | None = None,
     training: GraphExpr | None = None,
     *,
     seed: int | None = None,
+    ratio: float = 0.5,
 ) -> list[GraphExpr]:
-    if training is not None and node.numbers(training, "training_mode").any():
-        rate = 0.5 if ratio is None else node.numbers(ratio, "ratio").item()
-        if rate:
-            raise IRValueError("dropout in training is random; only inference is supported")
+    is_training = training is not None and node.numbers(training, "training_mode").any()
+    if is_training and (ratio if rate is None else node.numbers(rate, "ratio").any()):
+        raise IRValueError("dropout in training is random; only inference is supported")
     kept = Constant(np.array(True))
     return [x, op.broadcast_to(kept, node.shape(x))] if len(node.outputs) > 1 else [x]
 

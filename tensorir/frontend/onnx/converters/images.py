@@ -20,9 +20,11 @@ def pad(
     places: GraphExpr | None = None, *,
     mode: str = "constant", pads: Sequence[int] | None = None, value: float = 0.0,
 ) -> GraphExpr:  # fmt: skip
-    given = list(pads or ()) if widths is None else node.integers(widths, "pads")
     rank = node.rank(x)
     axes = list(range(rank))
+    if places is not None and node.contents(places) is None:
+        widths, places = node.emit(op.pad_width_at(widths, places, count=rank)), None
+    given = list(pads or ()) if widths is None else node.integers(widths, "pads")
     if places is not None:
         axes = [node.axis(a, rank) for a in node.known_integers(places, "axes")]
     if len(given) != 2 * len(axes):
@@ -30,14 +32,20 @@ def pad(
     sides: list[int | PrimExpr] = [0] * (2 * rank)
     for k, axis in enumerate(axes):
         sides[2 * axis], sides[2 * axis + 1] = given[k], given[len(axes) + k]
+    is_known = all(isinstance(width, int) for width in sides)
+    operator = op.nn.pad if is_known else op.nn.dynamic_pad
     if mode != "constant" or fill is None:
-        return op.nn.pad(x, sides, mode, value if mode == "constant" else 0)
+        return operator(x, sides, mode, _fill(node, x, value) if mode == "constant" else 0)
     known = node.contents(fill)
     if known is not None:
-        return op.nn.pad(x, sides, mode, known.reshape(-1)[0].item())
+        return operator(x, sides, mode, known.reshape(-1)[0].item())
     # A fill that is computed when the model runs takes the place of zeros outside.
-    inside = op.nn.pad(op.ones_like(x, "bool"), sides, mode, False)
-    return op.where(inside, op.nn.pad(x, sides, mode, 0), op.reshape(fill, ()))
+    inside = operator(op.ones_like(x, "bool"), sides, mode, False)
+    return op.where(inside, operator(x, sides, mode, 0), op.reshape(fill, ()))
+
+
+def _fill(node: OnnxNode, x: GraphExpr, value: float) -> float | int:
+    return int(value) if node.dtype(x).is_integral else value
 
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
@@ -154,8 +162,7 @@ def roi_align(
     aligned = coordinate_transformation_mode or (
         "half_pixel" if node.opset >= 16 else "output_half_pixel"
     )
-    batch = op.reshape(op.astype(batch_indices, node.dtype(rois)), [node.shape(rois)[0], 1])
     return op.vision.roi_align(
-        x, op.concat([batch, rois], 1), (output_height, output_width), spatial_scale,
-        sampling_ratio, aligned == "half_pixel", mode=mode,
+        x, rois, batch_indices, (output_height, output_width), spatial_scale, sampling_ratio,
+        aligned == "half_pixel", mode,
     )  # fmt: skip

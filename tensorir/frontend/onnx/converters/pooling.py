@@ -123,4 +123,4 @@ def max_unpool(
         return result
     wanted = node.integers(output_shape, "the output shape")
     behind = [want - have for want, have in zip(wanted, shape, strict=True)]
-    return op.nn.pad(result, [n for width in behind for n in (0, width)])
+    return op.nn.dynamic_pad(result, [n for width in behind for n in (0, width)])

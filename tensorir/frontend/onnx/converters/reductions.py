@@ -37,6 +37,11 @@ class _Reduction:
         self._axes = axes or None
         self._is_noop = not axes and bool(noop) and self._places is None
 
+    @property
+    def is_known_at_run_time(self) -> bool:
+        """True if the axes are known when the model runs."""
+        return self._places is not None
+
     def __call__(self, kind: str, x: GraphExpr, keep: bool | None = None) -> GraphExpr:
         """Return a reduction: sum, mean, prod, max or min."""
         keepdims = self._keep if keep is None else keep
@@ -52,6 +57,8 @@ class _Reduction:
 
 
 def _log_sum_exp(node: OnnxNode, x: GraphExpr, reduction: _Reduction) -> GraphExpr:
+    if reduction.is_known_at_run_time:
+        return reduction("log_sum_exp", x)
     largest = node.emit(reduction("max", x, keep=True))
     # Where all is minus infinity, there is nothing to subtract.
     limit = op.where(op.isfinite(largest), largest, op.zeros_like(largest))

@@ -8,9 +8,9 @@ from operator import mul
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.node import OnnxNode
+from tensorir.frontend.onnx.node import OnnxNode, is_one
 from tensorir.frontend.onnx.registry import onnx_operator
-from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import floordiv
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
@@ -125,18 +125,20 @@ def unsqueeze(
 
 @onnx_operator("Expand")
 def expand(node: OnnxNode, x: GraphExpr, shape: GraphExpr) -> GraphExpr:
-    target = node.integers(shape, "the shape")
-    own = node.shape(x)
-    # A dimension of 1 in either takes that of the other.
-    padded: list[int | PrimExpr] = [*[1] * (len(target) - len(own)), *own]
-    wanted: list[int | PrimExpr] = [*[1] * (len(padded) - len(target)), *target]
-    return op.broadcast_to(
-        x, [own_ if _is_one(want) else want for own_, want in zip(padded, wanted, strict=True)]
-    )
+    wanted = node.integers(shape, "the shape")
+    own: list[int | PrimExpr] = [1] * (len(wanted) - node.rank(x))
+    own += node.shape(x)
+    wanted = [*[1] * (len(own) - len(wanted)), *wanted]
+    target = []
+    for have, want in zip(own, wanted, strict=True):
+        # A size that is not known to be 1 is taken to stay, or to be that which is asked for.
+        is_number = isinstance(want, int) and want != 1 and not isinstance(have, IntImm)
+        target.append(want if is_number or _is_one(have) else have)
+    return op.broadcast_to(node.fitted(x, target[len(target) - node.rank(x) :]), target)
 
 
 def _is_one(extent: int | PrimExpr) -> bool:
-    return isinstance(extent, int) and extent == 1
+    return is_one(extent) if isinstance(extent, PrimExpr) else extent == 1
 
 
 @onnx_operator("Concat")
@@ -184,11 +186,13 @@ def slice_(
     starts: Sequence[int] | None = None, ends: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
 ) -> GraphExpr:  # fmt: skip
+    if any(v is not None and node.contents(v) is None for v in (places, steps)):
+        return node.emit(op.slice_at(x, begin, end, places, steps))
     first = list(starts or ()) if begin is None else node.integers(begin, "starts")
     last = list(ends or ()) if end is None else node.integers(end, "ends")
+    stride = [1] * len(first) if steps is None else node.known_integers(steps, "steps")
     if places is not None:
         axes = node.known_integers(places, "axes")
-    stride = [1] * len(first) if steps is None else node.known_integers(steps, "steps")
     chosen = list(range(len(first))) if axes is None else [node.axis(a, node.rank(x)) for a in axes]
     return op.strided_slice(x, chosen, first, last, stride)
 

@@ -21,7 +21,6 @@ _PLAIN: Final = {
     "hardsigmoid": "nn.hardsigmoid",
     "selu": "nn.selu",
     "log_sigmoid": "nn.log_sigmoid",
-    "softsign": "nn.softsign",
 }
 
 

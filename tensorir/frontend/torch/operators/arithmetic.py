@@ -111,7 +111,7 @@ def remainder(self: Any, other: Any) -> Any:
 @aten("fmod.Tensor", "fmod.Scalar")
 def fmod(self: Any, other: Any) -> Any:
     """The remainder with the sign of the dividend."""
-    return computed("fmod", self, other)
+    return computed("mod", self, other)
 
 
 @aten("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorir.errors import IRTypeError
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
 from tensorir.frontend.torch.table import aten
 from tensorir.relax import op
 
 
-def attended(
-    query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any, enable_gqa: bool
-) -> Any:
-    """Return attention over (..., heads, length, width); a mask of bools keeps what is true.
+def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+    """Return attention over (..., heads, length, width), or over (batch, length, width).
 
-    `nn.attention` has the lengths in front of the heads, and one batch axis.
+    A mask of bools keeps what is true, another one is added. Where nothing is kept, the result is
+    0. (`nn.attention` has the lengths in front of the heads, and one batch axis.)
     """
-    shape = tensor_info(query).shape or ()
-    if len(shape) == 3:
-        q, k, v = (op.expand_dims(x, 0) for x in (query, key, value))
-        return op.squeeze(attended(q, k, v, mask, is_causal, scale, enable_gqa), 0)
-    options: dict[str, Any] = {"scale": None if scale is None else float(scale)}
-    if is_causal:
-        options["causal_mask"] = "TopLeft"
-    if mask is not None:
-        options["bias"] = _bias(mask, dtype_of(query))
+    ndim = tensor_info(query).ndim
+    if ndim == 3:
+        query, key, value = (op.expand_dims(x, 1) for x in (query, key, value))
+        if mask is not None and tensor_info(mask).ndim == 3:
+            mask = op.expand_dims(mask, 1)
+    elif ndim != 4:
+        raise IRTypeError(f"attention of {ndim} dimensions is not supported")
+    if mask is not None and dtype_of(mask) != "bool":
+        mask = as_tensor(mask, dtype_of(query))
     turned = [op.permute_dims(x, [0, 2, 1, 3]) for x in (query, key, value)]
-    return op.permute_dims(op.nn.attention(*turned, **options), [0, 2, 1, 3])
+    found = op.nn.attention(
+        *turned,
+        bias=mask,
+        scale=None if scale is None else float(scale),
+        causal_mask="TopLeft" if is_causal else None,
+    )
+    made = op.permute_dims(found, [0, 2, 1, 3])
+    if mask is not None:
+        made = op.where(_keeps_any(mask), made, as_tensor(0, dtype_of(made)))
+    return made if ndim == 4 else op.squeeze(made, 1)
 
 
-def _bias(mask: Any, dtype: str) -> Any:
-    """Return a mask as what is added to the products: minus infinity where it is false."""
+def _keeps_any(mask: Any) -> Any:
+    """Return whether a mask keeps anything, for each position of the query."""
     if dtype_of(mask) != "bool":
-        return as_tensor(mask, dtype)
-    kept, dropped = as_tensor(0.0, dtype), as_tensor(float("-inf"), dtype)
-    return op.where(mask, kept, dropped)
+        mask = op.not_equal(mask, as_tensor(float("-inf"), dtype_of(mask)))
+    return op.any(mask, -1, keepdims=True)
 
 
 @aten("scaled_dot_product_attention.default")
@@ -45,11 +53,10 @@ def scaled_dot_product_attention(
     attn_mask: Any,
     is_causal: bool,
     scale: Any,
-    enable_gqa: bool = False,
     **_: Any,
 ) -> Any:
-    """Attention over (..., heads, length, width)."""
-    return attended(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    """Attention; there may be fewer heads of key and value."""
+    return attended(query, key, value, attn_mask, is_causal, scale)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu.default")
@@ -57,4 +64,4 @@ def flash_attention(
     query: Any, key: Any, value: Any, is_causal: bool, attn_mask: Any, scale: Any, **_: Any
 ) -> Any:
     """A tuple: attention over (batch, heads, length, width), and one that stays empty."""
-    return attended(query, key, value, attn_mask, is_causal, scale, False), None
+    return attended(query, key, value, attn_mask, is_causal, scale), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
+from tensorir.frontend.torch.dtypes import as_tensor, dtype_of
 from tensorir.frontend.torch.table import aten
 from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
@@ -14,11 +14,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 @aten("linear.default")
 def linear(input: Any, weight: Any, bias: Any) -> Any:
     """`input @ weight.T + bias`; `weight` is (out, in), or (in,)."""
-    if tensor_info(weight).ndim == 1:
-        product = op.matmul(input, weight)
-    else:
-        product = op.matmul(input, op.permute_dims(weight))
-    return product if bias is None else product + bias
+    return op.linear(input, weight, bias)
 
 
 @aten("mm.default", "bmm.default")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorir.errors import IRTypeError
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of
 from tensorir.frontend.torch.table import aten
 from tensorir.nodes.expr import PrimExpr
@@ -65,6 +66,14 @@ def scalar_tensor(s: Any, dtype: str | None) -> Any:
         kinds = {bool: "bool", int: "int64", float: "float32"}
         dtype = "int64" if isinstance(s, PrimExpr) else kinds[type(s)]
     return as_tensor(s, dtype)
+
+
+@aten("item.default", "_local_scalar_dense.default")
+def item(self: Any) -> Any:
+    """The integer that a tensor of one element has, as a symbolic size."""
+    if dtype_of(self).startswith(("float", "bfloat")):
+        raise IRTypeError("a float of a tensor as a number is not supported; keep it a tensor")
+    return op.tensor_to_scalars(as_tensor(self, "int64"), 1)[0]
 
 
 @aten("copy.default")

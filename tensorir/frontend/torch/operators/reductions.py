@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
 from tensorir.frontend.torch.operators.arithmetic import named
 from tensorir.frontend.torch.operators.shapes import axis_of, listed
 from tensorir.frontend.torch.table import aten
-from tensorir.nodes import ops
-from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tensorir.topi.extents import product
 
 
 def axes_of(dim: Any, self: GraphExpr) -> list[int]:
@@ -52,11 +52,7 @@ _declare("min", "amin.default", "min.default", converts=False)
 def _declare_logical(name: str) -> None:
     @aten(f"{name}.default", f"{name}.dim", f"{name}.dims")
     def reduction(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-        if tensor_info(self).ndim == 0:
-            return as_tensor(self, "bool")
-        number = op.astype(as_tensor(self, "bool"), "int8")
-        combined = _reduced("max" if name == "any" else "min", number, dim, keepdim)
-        return op.astype(combined, "bool")
+        return _reduced(name, as_tensor(self, "bool"), dim, keepdim)
 
 
 _declare_logical("any")
@@ -89,34 +85,26 @@ _declare_both("max")
 _declare_both("min")
 
 
-def _count(self: GraphExpr, axes: list[int]) -> Any:
+def _count(self: GraphExpr, axes: list[int]) -> PrimExpr | int:
     """Return the number of elements along axes."""
-    count: Any = 1
-    for axis in axes:
-        count = ops.mul(count, (tensor_info(self).shape or ())[axis])
-    return count
+    shape = tensor_info(self).shape or ()
+    count = product([shape[axis] for axis in axes])
+    return count.value if isinstance(count, IntImm) else count
 
 
-def variance(self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
+def _variance(self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
     """Return the variance and the mean along axes.
 
     The sum of squared differences is divided by the number of elements less `correction`.
     """
     axes = axes_of(dim, self)
-    mean = op.mean(self, axes, keepdims=True)
-    difference = self - mean
-    total = op.sum(difference * difference, axes, keepdims=keepdim)
-    less = ops.sub(_count(self, axes), int(1 if correction is None else correction))
-    divisor = as_tensor(_plain(less), dtype_of(self))
-    return total / divisor, mean if keepdim else op.squeeze(mean, axes)
-
-
-def _plain(value: Any) -> Any:
-    number = getattr(value, "value", None)
-    return number if isinstance(value, PrimExpr) and isinstance(number, int) else value
-
-
-_CORRECTIONS: Final = ("correction", "dim", "default")
+    value: GraphExpr = op.variance(self, axes, keepdims=keepdim)
+    less = int(1 if correction is None else correction)
+    if less:
+        dtype = dtype_of(self)
+        count = as_tensor(_count(self, axes), dtype)
+        value = value * (count / (count - as_tensor(less, dtype)))
+    return value, op.mean(self, axes, keepdims=keepdim)
 
 
 def _declare_variance(name: str, chosen: Callable[[Any, Any], Any]) -> None:
@@ -124,11 +112,11 @@ def _declare_variance(name: str, chosen: Callable[[Any, Any], Any]) -> None:
 
     @aten(f"{name}.correction")
     def corrected(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
-        return chosen(*variance(self, dim, correction, keepdim))
+        return chosen(*_variance(self, dim, correction, keepdim))
 
     @aten(f"{name}.dim", f"{name}.default")
     def unbiased(self: Any, unbiased: bool, dim: Any = None, keepdim: bool = False) -> Any:
-        return chosen(*variance(self, dim, int(unbiased), keepdim))
+        return chosen(*_variance(self, dim, int(unbiased), keepdim))
 
 
 _declare_variance("var", lambda var, mean: var)
@@ -139,11 +127,8 @@ _declare_variance("std_mean", lambda var, mean: (op.sqrt(var), mean))
 
 @aten("logsumexp.default")
 def logsumexp(self: Any, dim: Any, keepdim: bool) -> Any:
-    """The logarithm of the sum of exponentials, from differences to the greatest."""
-    axes = axes_of(dim, self)
-    greatest = op.max(self, axes, keepdims=True)
-    total = op.log(op.sum(op.exp(self - greatest), axes, keepdims=True)) + greatest
-    return total if keepdim else op.squeeze(total, axes)
+    """The logarithm of the sum of exponentials."""
+    return _reduced("logsumexp", self, dim, keepdim)
 
 
 @aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar")
@@ -157,18 +142,8 @@ def norm(
 ) -> Any:
     """The norm along axes: a power, or an infinity."""
     power = next((float(x) for x in (ord, p) if x is not None), 2.0)
-    size = op.abs(as_tensor(self, str(result.dtype)))
-    if power in (float("inf"), float("-inf")):
-        return _reduced("max" if power > 0 else "min", size, dim, keepdim)
-    if power == 1:
-        return _reduced("sum", size, dim, keepdim)
-    if power == 2:
-        return op.sqrt(_reduced("sum", size * size, dim, keepdim))
-    if power == 0:
-        there = as_tensor(op.not_equal(size, 0.0), str(result.dtype))
-        return _reduced("sum", there, dim, keepdim)
-    total = _reduced("sum", op.power(size, power), dim, keepdim)
-    return op.power(total, 1 / power)
+    value = as_tensor(self, str(result.dtype))
+    return op.norm(value, power, axes_of(dim, self), keepdims=keepdim)
 
 
 @aten("cumsum.default")

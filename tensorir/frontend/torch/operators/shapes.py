@@ -13,7 +13,9 @@ from tensorir.frontend.torch.table import aten
 from tensorir.nodes import ops
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
+from tensorir.relax.relations import is_base_of
 from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tensorir.topi.extents import of_sizes
 
 FAR: Final = 2**62
 """What is beyond it stands for the end of an axis."""
@@ -60,7 +62,7 @@ def permute(self: Any, dims: Sequence[int]) -> Any:
     return op.permute_dims(self, [axis_of(d, ndim) for d in dims])
 
 
-@aten("transpose.int", "swapaxes.default", "swapdims.default")
+@aten("transpose.int", "swapdims.default")
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
     """Two axes in the place of one another."""
     order = list(range(tensor_info(self).ndim))
@@ -70,7 +72,13 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
     return op.permute_dims(self, order)
 
 
-@aten("t.default", "numpy_T.default", "mT.default")
+@aten("swapaxes.default")
+def swapaxes(self: Any, axis0: int, axis1: int) -> Any:
+    """Two axes in the place of one another."""
+    return transpose(self, axis0, axis1)
+
+
+@aten("t.default", "mT.default")
 def transposed(self: Any) -> Any:
     """The last two axes in the place of one another."""
     ndim = tensor_info(self).ndim
@@ -144,18 +152,36 @@ def _between(self: Any, axis: int, begin: Any, end: Any) -> Any:
 
 
 @aten("slice.Tensor", "slice_copy.Tensor")
-def slice_(self: Any, dim: int, start: Any, end: Any, step: Any) -> Any:
+def slice_(self: Any, dim: int, start: Any, end: Any, step: Any, result: TensorStructInfo) -> Any:
     """Every `step`-th slice from `start` to `end`, which may lie beyond the axis."""
     info = tensor_info(self)
+    assert info.shape is not None
+    assert result.shape is not None
     axis = axis_of(dim, info.ndim)
     begin = 0 if start is None else start
     is_whole = end is None or (isinstance(end, int) and end >= FAR)
-    stop = ops.as_expr(FAR) if is_whole else end
-    if is_whole and info.shape is not None:
-        stop = info.shape[axis]
+    stop = info.shape[axis] if is_whole else end
     if is_whole and _is(begin, 0) and _is(step, 1):
         return self
-    return op.strided_slice(self, [axis], [begin], [stop], [step])
+    sliced = op.strided_slice(self, [axis], [begin], [stop], [step])
+    if is_base_of(result, sliced.struct_info) or not _is(step, 1):
+        return sliced
+    # What torch knows of sizes says that the slice is inside.
+    first = _from_front(begin, info.shape[axis])
+    if first is None:
+        return sliced
+    last = ops.add(first, result.shape[axis])
+    return op.strided_slice(self, [axis], [first], [last], assume_inbound=True)
+
+
+def _from_front(index: Any, extent: PrimExpr) -> Any:
+    """Return an index counted from the front, None if it is not known from where it counts."""
+    if isinstance(index, int):
+        return ops.add(extent, index) if index < 0 else index
+    analyzer = of_sizes([extent, index])
+    if analyzer.can_prove(index >= 0):
+        return index
+    return ops.add(extent, index) if analyzer.can_prove(index < 0) else None
 
 
 def _is(value: Any, number: int) -> bool:

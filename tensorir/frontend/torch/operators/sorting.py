@@ -29,3 +29,17 @@ def sort(self: Any, dim: int, descending: bool, **_: Any) -> Any:
 def argsort(self: Any, dim: int, descending: bool, **_: Any) -> Any:
     """The indices that put elements in order along an axis."""
     return op.argsort(self, axis_of(dim, tensor_info(self).ndim), descending, "int64")
+
+
+@aten("bucketize.Tensor")
+def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+    """The places of elements among boundaries in order."""
+    return op.bucketize(self, boundaries, out_int32, right)
+
+
+@aten("searchsorted.Tensor")
+def searchsorted(
+    sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None
+) -> Any:
+    """The places of elements among others in order."""
+    return op.searchsorted(sorted_sequence, self, out_int32, right or side == "right")

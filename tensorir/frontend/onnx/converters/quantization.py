@@ -1,0 +1,350 @@
+"""Quantized numbers: conversions, and products of integers of 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.converters.convolutions import Window, kernel_taps
+from tensorir.frontend.onnx.dtypes import dtype_of
+from tensorir.frontend.onnx.node import OnnxNode
+from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.relax import op
+from tensorir.relax.expr import Constant, GraphExpr
+
+MICROSOFT = "com.microsoft"
+
+
+def _one_number(node: OnnxNode, value: GraphExpr | None) -> GraphExpr | None:
+    """Return a scale or zero point that is a tensor of one element as a number."""
+    if value is None or node.rank(value) != 1:
+        return value
+    is_one = str(node.shape(value)[0]) == "1"
+    return op.reshape(value, ()) if is_one else value
+
+
+@onnx_operator("QuantizeLinear")
+@onnx_operator("QuantizeLinear", domain=MICROSOFT)
+def quantize_linear(
+    node: OnnxNode,
+    x: GraphExpr,
+    scale: GraphExpr,
+    zero_point: GraphExpr | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> GraphExpr:
+    """Real numbers as quantized ones."""
+    dtype = str(dtype_of(output_dtype)) if output_dtype else "uint8"
+    if zero_point is not None:
+        dtype = str(node.dtype(zero_point))
+    if "float8" in dtype and not saturate:
+        raise IRValueError(f"a conversion to {dtype} without saturation is not supported")
+    if precision and str(dtype_of(precision)) != "float32":
+        raise IRValueError("quotients are formed in float32; another precision is not supported")
+    return op.quantize(
+        x, scale, zero_point, axis=axis, out_dtype=dtype, block_size=block_size or None
+    )
+
+
+@onnx_operator("DequantizeLinear")
+@onnx_operator("DequantizeLinear", domain=MICROSOFT)
+def dequantize_linear(
+    node: OnnxNode,
+    x: GraphExpr,
+    scale: GraphExpr,
+    zero_point: GraphExpr | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> GraphExpr:
+    """Quantized numbers as real ones."""
+    dtype = str(dtype_of(output_dtype) if output_dtype else node.dtype(scale))
+    return op.dequantize(
+        x, scale, zero_point, axis=axis, out_dtype=dtype, block_size=block_size or None
+    )
+
+
+@onnx_operator("DynamicQuantizeLinear")
+def dynamic_quantize_linear(node: OnnxNode, x: GraphExpr) -> Sequence[GraphExpr]:
+    """Real numbers as bytes, with the scale that covers them and 0."""
+    zero = Constant(np.float32(0))
+    low = node.emit(op.minimum(op.min(x), zero))
+    scale = node.emit((op.maximum(op.max(x), zero) - low) / np.float32(255))
+    # All of 0 have the scale 0, and the zero point that makes them 0 again.
+    divisor = op.where(op.equal(scale, zero), Constant(np.float32(1)), scale)
+    zero_point = node.emit(op.astype(op.clip(op.round(-low / divisor), 0, 255), "uint8"))
+    return op.quantize(x, divisor, zero_point, out_dtype="uint8"), scale, zero_point
+
+
+# ---------------------------------------------------------------------------------------- products
+
+
+@onnx_operator("MatMulInteger")
+def mat_mul_integer(
+    node: OnnxNode,
+    a: GraphExpr,
+    b: GraphExpr,
+    a_zero_point: GraphExpr | None = None,
+    b_zero_point: GraphExpr | None = None,
+) -> GraphExpr:
+    """The product of matrices of bytes, in int32."""
+    return op.quantized.matmul(
+        a, b, _one_number(node, a_zero_point), _one_number(node, b_zero_point)
+    )
+
+
+@onnx_operator("ConvInteger")
+def conv_integer(
+    node: OnnxNode,
+    x: GraphExpr,
+    w: GraphExpr,
+    x_zero_point: GraphExpr | None = None,
+    w_zero_point: GraphExpr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> GraphExpr:
+    """The convolution of bytes, in int32."""
+    window = Window(node, x, kernel_taps(node, w, kernel_shape), strides, dilations)
+    return op.quantized.conv(
+        x,
+        w,
+        _one_number(node, x_zero_point),
+        _one_number(node, w_zero_point),
+        window.strides,
+        window.padding(auto_pad, pads),
+        window.dilations,
+        group,
+    )
+
+
+def _requantized(
+    node: OnnxNode, total: GraphExpr, factor: GraphExpr, zero_point: GraphExpr
+) -> GraphExpr:
+    """Return sums in int32 as quantized numbers."""
+    scaled = op.astype(total, "float32") * factor
+    return op.quantize(
+        scaled,
+        Constant(np.float32(1)),
+        _one_number(node, zero_point),
+        out_dtype=str(node.dtype(zero_point)),
+    )
+
+
+def _number(node: OnnxNode, value: GraphExpr) -> GraphExpr:
+    made = _one_number(node, value)
+    assert made is not None
+    return op.astype(made, "float32") if node.dtype(value) != "float32" else made
+
+
+@onnx_operator("QLinearMatMul")
+def q_linear_mat_mul(
+    node: OnnxNode,
+    a: GraphExpr,
+    a_scale: GraphExpr,
+    a_zero_point: GraphExpr,
+    b: GraphExpr,
+    b_scale: GraphExpr,
+    b_zero_point: GraphExpr,
+    y_scale: GraphExpr,
+    y_zero_point: GraphExpr,
+) -> GraphExpr:
+    """The product of quantized matrices, quantized."""
+    total = op.quantized.matmul(
+        a, b, _one_number(node, a_zero_point), _one_number(node, b_zero_point)
+    )
+    rows = _number(node, a_scale)
+    if node.rank(rows) == 1:
+        rows = op.expand_dims(rows, [-1])
+    factor = rows * _number(node, b_scale) / _number(node, y_scale)
+    return _requantized(node, total, factor, y_zero_point)
+
+
+@onnx_operator("QLinearConv")
+def q_linear_conv(
+    node: OnnxNode,
+    x: GraphExpr,
+    x_scale: GraphExpr,
+    x_zero_point: GraphExpr,
+    w: GraphExpr,
+    w_scale: GraphExpr,
+    w_zero_point: GraphExpr,
+    y_scale: GraphExpr,
+    y_zero_point: GraphExpr,
+    b: GraphExpr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> GraphExpr:
+    """The convolution of quantized numbers, quantized."""
+    total = conv_integer(
+        node,
+        x,
+        w,
+        x_zero_point,
+        w_zero_point,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    trailing = list(range(1, node.rank(x) - 1))
+    if b is not None:
+        total = total + op.expand_dims(b, trailing)
+    channels = _number(node, w_scale)
+    if node.rank(channels) == 1:
+        channels = op.expand_dims(channels, trailing)
+    factor = _number(node, x_scale) * channels / _number(node, y_scale)
+    return _requantized(node, total, factor, y_zero_point)
+
+
+@onnx_operator("MatMulIntegerToFloat", domain=MICROSOFT)
+def mat_mul_integer_to_float(
+    node: OnnxNode,
+    a: GraphExpr,
+    b: GraphExpr,
+    a_scale: GraphExpr,
+    b_scale: GraphExpr,
+    a_zero_point: GraphExpr | None = None,
+    b_zero_point: GraphExpr | None = None,
+    bias: GraphExpr | None = None,
+) -> GraphExpr:
+    """The product of quantized matrices, as real numbers."""
+    total = mat_mul_integer(node, a, b, a_zero_point, b_zero_point)
+    product = op.astype(total, "float32") * (_number(node, a_scale) * _number(node, b_scale))
+    return product if bias is None else product + bias
+
+
+@onnx_operator("DynamicQuantizeMatMul", domain=MICROSOFT)
+def dynamic_quantize_mat_mul(
+    node: OnnxNode,
+    a: GraphExpr,
+    b: GraphExpr,
+    b_scale: GraphExpr,
+    b_zero_point: GraphExpr | None = None,
+    bias: GraphExpr | None = None,
+) -> GraphExpr:
+    """The product of a matrix that is quantized where it is used with a quantized one."""
+    rounded, scale, zero_point = dynamic_quantize_linear(node, a)
+    return mat_mul_integer_to_float(
+        node, node.emit(rounded), b, scale, b_scale, zero_point, b_zero_point, bias
+    )
+
+
+# ------------------------------------------------------------------------- by way of real numbers
+
+
+@onnx_operator("QLinearAdd", "QLinearMul", domain=MICROSOFT)
+def q_linear_elementwise(
+    node: OnnxNode,
+    a: GraphExpr,
+    a_scale: GraphExpr,
+    a_zero_point: GraphExpr | None,
+    b: GraphExpr,
+    b_scale: GraphExpr,
+    b_zero_point: GraphExpr | None,
+    y_scale: GraphExpr,
+    y_zero_point: GraphExpr | None = None,
+) -> GraphExpr:
+    """The sum or product of quantized numbers, quantized."""
+    operator = {"QLinearAdd": op.add, "QLinearMul": op.multiply}[node.op_type]
+    left = op.dequantize(a, a_scale, a_zero_point)
+    right = op.dequantize(b, b_scale, b_zero_point)
+    result = operator(*node.agreed(left, right))
+    return op.quantize(result, y_scale, y_zero_point, out_dtype=str(node.dtype(a)))
+
+
+@onnx_operator("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
+def q_linear_activation(
+    node: OnnxNode,
+    x: GraphExpr,
+    x_scale: GraphExpr,
+    x_zero_point: GraphExpr | None,
+    y_scale: GraphExpr,
+    y_zero_point: GraphExpr | None = None,
+    *,
+    alpha: float = 0.01,
+) -> GraphExpr:
+    """A function of quantized numbers, quantized."""
+    real = op.dequantize(x, x_scale, x_zero_point)
+    is_sigmoid = node.op_type == "QLinearSigmoid"
+    result = op.sigmoid(real) if is_sigmoid else op.nn.leakyrelu(real, alpha)
+    return op.quantize(result, y_scale, y_zero_point, out_dtype=str(node.dtype(x)))
+
+
+@onnx_operator("QLinearGlobalAveragePool", domain=MICROSOFT)
+def q_linear_global_average_pool(
+    node: OnnxNode,
+    x: GraphExpr,
+    x_scale: GraphExpr,
+    x_zero_point: GraphExpr,
+    y_scale: GraphExpr,
+    y_zero_point: GraphExpr,
+    *,
+    channels_last: int = 0,
+) -> GraphExpr:
+    """The mean of quantized numbers of a channel, quantized."""
+    rank = node.rank(x)
+    axes = range(1, rank - 1) if channels_last else range(2, rank)
+    real = op.mean(op.dequantize(x, x_scale, x_zero_point), axis=list(axes), keepdims=True)
+    return op.quantize(real, y_scale, y_zero_point, out_dtype=str(node.dtype(x)))
+
+
+@onnx_operator("QLinearConcat", domain=MICROSOFT)
+def q_linear_concat(
+    node: OnnxNode,
+    y_scale: GraphExpr,
+    y_zero_point: GraphExpr,
+    *triples: GraphExpr,
+    axis: int,
+) -> GraphExpr:
+    """Quantized tensors one after the other, quantized alike."""
+    parts = [op.dequantize(*triples[k : k + 3]) for k in range(0, len(triples), 3)]
+    dtype = str(node.dtype(triples[0]))
+    return op.quantize(op.concat(parts, axis=axis), y_scale, y_zero_point, out_dtype=dtype)
+
+
+@onnx_operator("QGemm", domain=MICROSOFT)
+def q_gemm(
+    node: OnnxNode,
+    a: GraphExpr,
+    a_scale: GraphExpr,
+    a_zero_point: GraphExpr,
+    b: GraphExpr,
+    b_scale: GraphExpr,
+    b_zero_point: GraphExpr,
+    c: GraphExpr | None = None,
+    y_scale: GraphExpr | None = None,
+    y_zero_point: GraphExpr | None = None,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> GraphExpr:
+    """A product of quantized matrices with a bias in int32, quantized or not."""
+    left = op.permute_dims(a) if transA else a
+    right = op.permute_dims(b) if transB else b
+    total = mat_mul_integer(node, left, right, a_zero_point, b_zero_point)
+    if c is not None:
+        total = total + c
+    factor = _number(node, a_scale) * _number(node, b_scale) * np.float32(alpha)
+    if y_scale is None or y_zero_point is None:
+        return op.astype(total, "float32") * factor
+    return _requantized(node, total, factor / _number(node, y_scale), y_zero_point)

@@ -1,0 +1,65 @@
+"""What ONNX says of an operator: its inputs, outputs and attributes in some version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.frontend.onnx.optional_package import onnx_package
+
+
+def domain_of(proto: Any) -> str:
+    """Return the domain of a node or function; "ai.onnx" is another name of ""."""
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
+
+
+def check_texts(*texts: object) -> None:
+    """Check names of a message; IRValueError for one that is no text in UTF-8."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise IRValueError(f"the name {text!r} is no text in UTF-8")
+
+
+def schema_of(proto: Any, opset: int) -> Any:
+    """Return the schema of the operator of a node in a version; None if ONNX has none."""
+    defs, domain = onnx_package().defs, domain_of(proto)
+    if not defs.has(proto.op_type, domain):
+        return None
+    try:
+        return defs.get_schema(proto.op_type, opset, domain)
+    except defs.SchemaError:
+        return None  # there was no such operator in that version
+
+
+def check_node(proto: Any, schema: Any) -> None:
+    """Check the number of inputs and outputs of a node, and the types of its attributes.
+
+    Raises IRValueError or IRTypeError for a node that is not as its schema says.
+    """
+    for what, count, least, most in (
+        ("input", len(proto.input), schema.min_input, schema.max_input),
+        ("output", len(proto.output), schema.min_output, schema.max_output),
+    ):
+        if not least <= count <= most:
+            raise IRValueError(f"there are {least} to {most} {what}s, got {count}")
+    for attribute in proto.attribute:
+        stated = schema.attributes.get(attribute.name)
+        if stated is None:
+            raise IRValueError(
+                f"there is no attribute {attribute.name}, but "
+                + (", ".join(sorted(schema.attributes)) or "none")
+            )
+        wanted, kinds = stated.type.value, onnx_package().AttributeProto.AttributeType
+        if attribute.type != wanted:
+            raise IRTypeError(
+                f"the attribute {attribute.name} is of kind {_kind(kinds, attribute.type)}, "
+                f"not {_kind(kinds, wanted)}"
+            )
+    given = {attribute.name for attribute in proto.attribute}
+    for name, stated in schema.attributes.items():
+        if stated.required and name not in given:
+            raise IRValueError(f"the attribute {name} is missing")
+
+
+def _kind(kinds: Any, number: int) -> str:
+    return str(kinds.Name(number)) if number in kinds.values() else str(number)

@@ -1,0 +1,154 @@
+"""The weights inside of a model file, which are mapped in place of being read.
+
+A model file is a message of protocol buffers: fields, each a tag and a value, and most bytes are
+the elements of the weights. They are left out of what is parsed, and their places are kept.
+Source: the encoding of protocol buffers (https://protobuf.dev/programming-guides/encoding), and the
+numbers of fields in `onnx.proto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST: Final = 1 << 12
+"""Bytes from which on the elements of a weight are mapped."""
+
+_GRAPH: Final = 7
+"""The field of a model with its graph."""
+_INITIALIZER: Final = 5
+"""The field of a graph with a weight."""
+_RAW_DATA: Final = 9
+"""The field of a weight with its elements."""
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+
+
+class _OtherEncodingError(Exception):
+    """A file is not encoded as expected: it is for the parser to say what is wrong."""
+
+
+@dataclass
+class StoredWeights:
+    """A model file without the elements of its weights, and where they are."""
+
+    message: bytes
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """For weights by their number in the graph: the first byte of their elements, and how many."""
+
+
+def without_weights(path: Path) -> StoredWeights:
+    """Return a model file with the elements of long weights left out."""
+    size = path.stat().st_size
+    if size < LEAST:
+        return StoredWeights(path.read_bytes())
+    data = np.memmap(path, np.uint8, "r")
+    try:
+        graphs = [f for f in _fields(data, 0, size) if f.number == _GRAPH]
+        if len(graphs) != 1 or graphs[0].kind != _LENGTH:
+            raise _OtherEncodingError
+        return _without_weights(data, graphs[0])
+    except _OtherEncodingError:
+        return StoredWeights(path.read_bytes())
+
+
+def mapped(path: Path, place: tuple[int, int], dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
+    """Return elements in a file, in the order of bytes that files of models have."""
+    start, length = place
+    return np.memmap(path, dtype.newbyteorder("<"), "r", start, (length // dtype.itemsize,))
+
+
+@dataclass(frozen=True)
+class _Field:
+    number: int
+    kind: int
+    first: int
+    """Where its tag begins."""
+    start: int
+    """Where its value begins, behind its length."""
+    end: int
+
+
+def _fields(data: NDArray[np.uint8], start: int, end: int) -> Iterator[_Field]:
+    """Return the fields of a message that lies between two places."""
+    place = start
+    while place < end:
+        first = place
+        tag, place = _varint(data, place, end)
+        number, kind = tag >> 3, tag & 7
+        begin = place
+        if kind == _VARINT:
+            _, place = _varint(data, place, end)
+        elif kind == _LENGTH:
+            length, begin = _varint(data, place, end)
+            place = begin + length
+        elif kind in (_FIXED64, _FIXED32):
+            place += 8 if kind == _FIXED64 else 4
+        else:
+            raise _OtherEncodingError
+        if place > end or number == 0:
+            raise _OtherEncodingError
+        yield _Field(number, kind, first, begin, place)
+
+
+def _varint(data: NDArray[np.uint8], place: int, end: int) -> tuple[int, int]:
+    """Return a number of groups of seven bits, lowest first, and the place behind it."""
+    result = shift = 0
+    while place < end and shift < 64:
+        byte = int(data[place])
+        place += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, place
+        shift += 7
+    raise _OtherEncodingError
+
+
+def _as_varint(number: int) -> bytes:
+    groups = []
+    while number >= 0x80:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*groups, number])
+
+
+def _without_weights(data: NDArray[np.uint8], graph: _Field) -> StoredWeights:
+    places: dict[int, tuple[int, int]] = {}
+    kept: list[bytes] = []  # of the graph
+    copied = graph.start
+    weights = (f for f in _fields(data, graph.start, graph.end) if f.number == _INITIALIZER)
+    for k, weight in enumerate(weights):
+        if weight.kind != _LENGTH:
+            raise _OtherEncodingError
+        if weight.end - weight.start < LEAST:
+            continue
+        elements = [f for f in _fields(data, weight.start, weight.end) if f.number == _RAW_DATA]
+        if len(elements) != 1 or elements[0].kind != _LENGTH:
+            continue  # they are stored as numbers one by one
+        (raw,) = elements
+        places[k] = (raw.start, raw.end - raw.start)
+        rest = _bytes(data, weight.start, raw.first) + _bytes(data, raw.end, weight.end)
+        kept += [
+            _bytes(data, copied, weight.first),
+            _as_varint(_INITIALIZER << 3 | _LENGTH),
+            _as_varint(len(rest)),
+            rest,
+        ]
+        copied = weight.end
+    kept.append(_bytes(data, copied, graph.end))
+    message = [
+        _bytes(data, 0, graph.first),
+        _as_varint(_GRAPH << 3 | _LENGTH),
+        _as_varint(sum(map(len, kept))),
+        *kept,
+        _bytes(data, graph.end, len(data)),
+    ]
+    return StoredWeights(b"".join(message), places)
+
+
+def _bytes(data: NDArray[np.uint8], start: int, end: int) -> bytes:
+    return data[start:end].tobytes()

@@ -1,0 +1,157 @@
+"""Tensor functions that may write an output over an argument.
+
+That is so where each element of the output is stored once, right from the element of the argument
+at the same indices, and nothing else reads or writes either of them: then no element is read after
+it was overwritten, in whatever order the loops run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tensorir.arith.iter_independence import IterMapLevel
+from tensorir.arith.iter_map import detect_iter_map
+from tensorir.comparison.equal import structural_equal
+from tensorir.function import PrimFunc
+from tensorir.nodes.buffer import Buffer, MatchBufferRegion, Range
+from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import BlockRealize, BufferStore, For, While
+from tensorir.rewriting.fresh_copy import renew_defs
+from tensorir.rewriting.visit import children, substitute, substitute_buffers, walk
+
+
+@dataclass(slots=True)
+class _Uses:
+    """The accesses of a buffer parameter."""
+
+    loads: list[tuple[BufferLoad, BufferStore | None]] = field(default_factory=list)
+    """Each with the statement that it is a part of the value of."""
+    stores: list[tuple[BufferStore, tuple[Node, ...]]] = field(default_factory=list)
+    """Each with the loops and blocks around it."""
+    is_used_otherwise: bool = False
+
+
+def overwritable_arguments(func: PrimFunc) -> dict[int, tuple[int, ...]]:
+    """Return for the positions of outputs those of arguments that they may be written over.
+
+    Positions are among all parameters. An output that cannot be written over any is left out.
+    """
+    buffers = [func.buffer_map.get(param) for param in func.params]
+    uses = _uses_of(func, [b for b in buffers if b is not None])
+    found: dict[int, tuple[int, ...]] = {}
+    for k, output in enumerate(buffers):
+        if output is None or not _is_written_once(uses[output]):
+            continue
+        fitting = tuple(
+            j
+            for j, argument in enumerate(buffers)
+            if argument is not None
+            and argument is not output
+            and _is_alike(argument, output)
+            and _is_read_where_written(uses[argument], uses[output])
+        )
+        if fitting:
+            found[k] = fitting
+    return found
+
+
+def overwriting(func: PrimFunc, output: int, argument: int) -> PrimFunc:
+    """Return a function without a parameter for an output, which it writes over an argument.
+
+    The positions are as `overwritable_arguments` gives them. Everything is defined anew.
+    """
+    dropped, kept = func.params[output], func.params[argument]
+    before, after = func.buffer_map[dropped], func.buffer_map[kept]
+    rest = func.with_(
+        params=[p for p in func.params if p is not dropped],
+        buffer_map={p: b for p, b in func.buffer_map.items() if p is not dropped},
+        body=substitute_buffers(func.body, {before: after}),
+    )
+    return renew_defs(rest)
+
+
+def _uses_of(func: PrimFunc, buffers: Sequence[Buffer]) -> dict[Buffer, _Uses]:
+    uses = {buffer: _Uses() for buffer in buffers}
+    pointers = {buffer.data: uses[buffer] for buffer in buffers}
+
+    def visit(node: Node, around: tuple[Node, ...], store: BufferStore | None) -> None:
+        if isinstance(node, BufferLoad) and node.buffer.data in pointers:
+            known = pointers[node.buffer.data]
+            known.loads.append((node, store))
+            known.is_used_otherwise |= node.buffer not in uses
+        elif isinstance(node, BufferStore):
+            known = pointers.get(node.buffer.data, _Uses())
+            known.stores.append((node, around))
+            known.is_used_otherwise |= node.buffer not in uses
+            visit(node.value, around, node)
+            for index in node.indices:
+                visit(index, around, None)
+            return
+        elif isinstance(node, Var) and node in pointers:
+            pointers[node].is_used_otherwise = True
+        elif isinstance(node, MatchBufferRegion) and node.source.buffer.data in pointers:
+            pointers[node.source.buffer.data].is_used_otherwise = True
+        elif isinstance(node, (For, While, BlockRealize)):
+            around = (*around, node)
+        for part in children(node):
+            visit(part, around, store)
+
+    visit(func.body, (), None)
+    return uses
+
+
+def _is_alike(a: Buffer, b: Buffer) -> bool:
+    """Say whether compact arrays of the same dtype and shape are what two buffers take."""
+    return (
+        a.dtype == b.dtype
+        and not a.strides
+        and not b.strides
+        and all(isinstance(x.elem_offset, IntImm) and x.elem_offset.value == 0 for x in (a, b))
+        and len(a.shape) == len(b.shape)
+        and all(structural_equal(m, n) for m, n in zip(a.shape, b.shape, strict=True))
+    )
+
+
+def _is_read_where_written(argument: _Uses, output: _Uses) -> bool:
+    if argument.is_used_otherwise or argument.stores or not argument.loads:
+        return False
+    ((target, _),) = output.stores
+    return all(store is target and _same_place(load, target) for load, store in argument.loads)
+
+
+def _same_place(load: BufferLoad, store: BufferStore) -> bool:
+    """Say whether the indices are the same; of one element, any index is that of the element."""
+    return all(
+        is_const_int(extent, 1) or structural_equal(m, n)
+        for extent, m, n in zip(store.buffer.shape, load.indices, store.indices, strict=True)
+    )
+
+
+def _is_written_once(output: _Uses) -> bool:
+    """Say whether a buffer is only written, by one statement, and no element twice."""
+    if output.is_used_otherwise or output.loads or len(output.stores) != 1:
+        return False
+    ((store, around),) = output.stores
+    domain: dict[Var, Range] = {}
+    values: dict[Var, PrimExpr] = {}
+    for node in around:
+        if isinstance(node, While):
+            return False
+        if isinstance(node, For):
+            domain[node.loop_var] = Range.from_min_extent(
+                substitute(node.min, values), substitute(node.extent, values)
+            )
+        elif isinstance(node, BlockRealize):
+            pairs = zip(node.block.iter_vars, node.iter_values, strict=True)
+            values |= {axis.var: substitute(value, values) for axis, value in pairs}
+    indices = [substitute(index, values) for index in store.indices]
+    inside = {var for index in indices for var in walk(index) if isinstance(var, Var)}
+    domain = {var: run for var, run in domain.items() if not is_const_int(run.extent, 1)}
+    if any(var not in inside for var in domain):
+        return False
+    return not domain or bool(
+        detect_iter_map(indices, domain, check_level=IterMapLevel.INJECTIVE).indices
+    )

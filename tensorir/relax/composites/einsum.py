@@ -1,0 +1,74 @@
+"""Einstein's summation convention: equations such as `bij,bjk->bik`."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.relax import op
+from tensorir.relax.declaration import composite
+from tensorir.relax.expr import GraphExpr
+from tensorir.relax.struct_info import UNKNOWN_NDIM, TensorStructInfo
+
+_TERM: Final = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*\Z")
+
+
+@composite("einsum")
+def einsum(operands: Sequence[GraphExpr], subscripts: str) -> GraphExpr:
+    """Return the sums of products that an equation says, as `numpy.einsum` does.
+
+    Each dimension of an operand has a letter, and `...` stands for the dimensions in front of which
+    the others are named; without `->` the result has the letters that occur once, in alphabetical
+    order. Operands are combined from left to right, two at a time, and what no other one needs is
+    summed at once.
+    """
+    inputs, output = _explicit([_rank(value) for value in operands], subscripts)
+    values = list(operands)
+    while len(values) > 2:
+        later = set("".join(inputs[2:]) + output)
+        kept = "".join(dict.fromkeys(c for c in inputs[0] + inputs[1] if c in later))
+        values[:2] = [op.contract(values[:2], f"{inputs[0]},{inputs[1]}->{kept}")]
+        inputs[:2] = [kept]
+    return op.contract(values, f"{','.join(inputs)}->{output}")
+
+
+def _rank(value: GraphExpr) -> int:
+    info = value.struct_info
+    if not isinstance(info, TensorStructInfo) or info.ndim == UNKNOWN_NDIM:
+        raise IRTypeError(f"the rank of an operand is not known, it is {info}")
+    return info.ndim
+
+
+def _explicit(ranks: Sequence[int], subscripts: str) -> tuple[list[str], str]:
+    """Return the letters of the operands and of the result, without `...`.
+
+    Raises IRValueError for an equation that the operands do not fit.
+    """
+    given, arrow, output = subscripts.replace(" ", "").partition("->")
+    terms = given.split(",")
+    if not all(map(_TERM.match, [*terms, output])):
+        raise IRValueError(f"{subscripts!r} is no equation such as 'ij,jk->ik'")
+    if len(terms) != len(ranks):
+        raise IRValueError(f"{subscripts!r} is of {len(terms)} operand(s), got {len(ranks)}")
+    unused = [c for c in string.ascii_letters if c not in subscripts]
+    most = max((r - len(t) + 3 for t, r in zip(terms, ranks, strict=True) if "..." in t), default=0)
+    dots = "".join(unused[:most])
+    inputs = []
+    for term, rank in zip(terms, ranks, strict=True):
+        count = rank - len(term) + 3 if "..." in term else 0
+        if count < 0 or ("..." not in term and len(term) != rank):
+            raise IRValueError(f"{term!r} of {subscripts!r} does not fit {rank} dimension(s)")
+        inputs.append(term.replace("...", dots[len(dots) - count :]))
+    if not arrow:
+        counts = Counter("".join(inputs))
+        alone = sorted(c for c, n in counts.items() if n == 1 and c not in dots)
+        return inputs, dots + "".join(alone)
+    output = output.replace("...", dots)
+    for letter in output:
+        if letter not in "".join(inputs) or output.count(letter) > 1:
+            raise IRValueError(f"the result of {subscripts!r} cannot have {letter!r}")
+    return inputs, output

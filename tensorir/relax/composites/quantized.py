@@ -1,0 +1,152 @@
+"""Products of integers of few bits, which are added in int32.
+
+A product with zero points is the product without them, corrected: of `(a - u) @ (b - v)` the sums
+of rows of `a - u` and columns of `b` take the place of all but `a @ b`, which stays one of bytes,
+and sums of weights are constants (Jacob et al., 2018, "Quantization and Training of Neural Networks
+for Efficient Integer-Arithmetic-Only Inference", section 2.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensorir.errors import IRTypeError
+from tensorir.relax import op
+from tensorir.relax.declaration import composite
+from tensorir.relax.expr import Constant, GraphExpr
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.topi.extents import known_extent
+from tensorir.topi.nn.spatial import margins
+
+
+@composite("quantized.matmul")
+def matmul(
+    a: GraphExpr,
+    b: GraphExpr,
+    a_zero_point: GraphExpr | None = None,
+    b_zero_point: GraphExpr | None = None,
+) -> GraphExpr:
+    """Return `(a - a_zero_point) @ (b - b_zero_point)` as int32, of 8-bit integers.
+
+    A zero point is one number, or one for each row of `a` or column of `b`.
+    """
+    product: GraphExpr = op.matmul(a, b, out_dtype="int32")
+    of_a = _zero_point(a_zero_point, rows=True)
+    of_b = _zero_point(b_zero_point, rows=False)
+    if of_a is not None:
+        product = product - of_a * _sum(op.astype(b, "int32"), -2)
+    if of_b is not None:
+        wide: GraphExpr = op.astype(a, "int32")
+        product = product - _sum(wide if of_a is None else wide - of_a, -1) * of_b
+    return product
+
+
+@composite("quantized.conv")
+def conv(
+    data: GraphExpr,
+    weight: GraphExpr,
+    data_zero_point: GraphExpr | None = None,
+    weight_zero_point: GraphExpr | None = None,
+    strides: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+) -> GraphExpr:
+    """Return the convolution of `data - data_zero_point` with weights less theirs, as int32.
+
+    The padding is the zero point. `weight_zero_point` is one number, or one an output channel.
+    """
+    rank = _info(data).ndim - 2
+    if rank not in (1, 2, 3):
+        raise IRTypeError(f"data must have 3 to 5 dimensions, got {_info(data)}")
+    convolution = (op.nn.conv1d, op.nn.conv2d, op.nn.conv3d)[rank - 1]
+    options = {
+        "strides": tuple(strides),
+        "dilation": tuple(dilation),
+        "groups": groups,
+        "out_dtype": "int32",
+    }
+    sides = [side for pair in zip(*margins(tuple(padding), rank), strict=True) for side in pair]
+    if not _is_zero(data_zero_point) and any(sides):
+        if not isinstance(data_zero_point, Constant) or data_zero_point.data.size > 1:
+            # A padding that is known only when the model runs is 0 of the differences.
+            wide = _less(data, data_zero_point, None)
+            kernel = _less(weight, weight_zero_point, rank + 1)
+            differences: GraphExpr = convolution(wide, kernel, padding=sides, **options)
+            return differences
+        widths = [0, 0, 0, 0]
+        for before, behind in zip(sides[:rank], sides[rank:], strict=True):
+            widths += [before, behind]
+        value = int(data_zero_point.data.ravel()[0])
+        data, sides = op.nn.pad(data, pad_width=widths, pad_value=value), [0] * (2 * rank)
+    result: GraphExpr = convolution(data, weight, padding=sides, **options)
+    if not _is_zero(weight_zero_point):
+        sums = convolution(data, _ones(weight, groups), padding=sides, **options)
+        if groups > 1:
+            outputs = _info(weight).shape[0]  # type: ignore[index]
+            sums = op.repeat(sums, repeats=known_extent(outputs, "outputs") // groups, axis=1)
+        result = result - sums * _per_channel(weight_zero_point, rank)
+    if not _is_zero(data_zero_point):
+        kernel = op.astype(_less(weight, weight_zero_point, rank + 1), "int32")
+        total = op.sum(kernel, axis=list(range(1, rank + 2)))
+        result = result - _per_channel(total, rank) * _per_channel(data_zero_point, 0)
+    return result
+
+
+def _ones(weight: GraphExpr, groups: int) -> Constant:
+    """Return a kernel of one output channel a group that adds up windows."""
+    info = _info(weight)
+    assert info.shape is not None
+    extents = [known_extent(n, "an extent of the weight") for n in info.shape[1:]]
+    return Constant(np.ones((groups, *extents), str(info.dtype)))
+
+
+def _per_channel(value: GraphExpr | None, trailing: int) -> GraphExpr:
+    """Return numbers for channels, in front of `trailing` dimensions, as int32."""
+    assert value is not None
+    wide: GraphExpr = op.astype(value, "int32")
+    if _info(value).ndim == 1 and trailing:
+        wide = op.expand_dims(wide, axis=list(range(1, trailing + 1)))
+    return wide
+
+
+def _info(value: GraphExpr) -> TensorStructInfo:
+    info = value.struct_info
+    if not isinstance(info, TensorStructInfo) or info.shape is None:
+        raise IRTypeError(f"operands must be tensors of known shape, got {info}")
+    return info
+
+
+def _is_zero(value: GraphExpr | None) -> bool:
+    return value is None or (isinstance(value, Constant) and not np.any(value.data))
+
+
+def _zero_point(value: GraphExpr | None, rows: bool) -> GraphExpr | None:
+    """Return a zero point as it is stretched over a product, None where it is 0."""
+    if _is_zero(value):
+        return None
+    assert value is not None
+    wide: GraphExpr = op.astype(value, "int32")
+    per_row = rows and _info(value).ndim == 1
+    return op.expand_dims(wide, axis=[-1]) if per_row else wide
+
+
+def _sum(value: GraphExpr, axis: int) -> GraphExpr:
+    total: GraphExpr = op.sum(value, axis=[axis], keepdims=True)
+    return total
+
+
+def _less(value: GraphExpr, zero_point: GraphExpr | None, trailing: int | None) -> GraphExpr:
+    """Return a tensor less its zero point, wide enough for the difference.
+
+    `trailing` dimensions follow the one that the zero point has.
+    """
+    if _is_zero(zero_point):
+        return value
+    assert zero_point is not None
+    wide: GraphExpr = op.astype(zero_point, "int16")
+    if trailing is not None and _info(zero_point).ndim == 1:
+        wide = op.expand_dims(wide, axis=[k + 1 for k in range(trailing)])
+    return op.subtract(op.astype(value, "int16"), wide)

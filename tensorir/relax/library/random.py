@@ -1,0 +1,95 @@
+"""Random numbers from explicit seeds: a call gives the same ones whenever it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.errors import IRTypeError
+from tensorir.nodes.expr import PrimExpr
+from tensorir.relax.declaration import library
+from tensorir.relax.expr import GraphExpr
+from tensorir.relax.library.sorting import like, tensor_info
+from tensorir.relax.signature import DTypeName
+from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo
+
+Array = NDArray[Any]
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    """Return a shape as it is when the model runs."""
+    return tuple(map(int, shape))
+
+
+def _of_shape(shape: Sequence[PrimExpr], dtype: str, **_: Any) -> StructInfo:
+    return TensorStructInfo(shape, dtype)
+
+
+@library("random.uniform", _of_shape)
+def uniform(
+    shape: Sequence[PrimExpr],
+    low: float = 0.0,
+    high: float = 1.0,
+    seed: int = 0,
+    dtype: DTypeName = "float32",
+) -> Array:
+    """Return numbers between two limits, the upper one excluded, all as likely."""
+    return np.random.default_rng(seed).uniform(low, high, _lengths(shape)).astype(dtype)
+
+
+@library("random.normal", _of_shape)
+def normal(
+    shape: Sequence[PrimExpr],
+    mean: float = 0.0,
+    scale: float = 1.0,
+    seed: int = 0,
+    dtype: DTypeName = "float32",
+) -> Array:
+    """Return numbers of the normal distribution; `scale` is the standard deviation."""
+    return np.random.default_rng(seed).normal(mean, scale, _lengths(shape)).astype(dtype)
+
+
+@library("random.randint", _of_shape)
+def randint(
+    shape: Sequence[PrimExpr], low: int, high: int, seed: int = 0, dtype: DTypeName = "int64"
+) -> Array:
+    """Return integers from `low` up to `high`, which is excluded, all as likely."""
+    return np.random.default_rng(seed).integers(low, high, _lengths(shape)).astype(dtype)
+
+
+def _events(x: GraphExpr, dtype: str, **_: Any) -> StructInfo:
+    return like(x, dtype)
+
+
+@library("random.bernoulli", _events)
+def bernoulli(x: Array, seed: int = 0, dtype: DTypeName = "float32") -> Array:
+    """Return 1 with the probability that the element is, else 0."""
+    return (np.random.default_rng(seed).random(x.shape) < x).astype(dtype)
+
+
+def _samples(x: GraphExpr, sample_size: int, dtype: str, **_: Any) -> StructInfo:
+    info = tensor_info(x)
+    if info.ndim not in (2, UNKNOWN_NDIM):
+        raise IRTypeError(f"x must be a matrix, got {info}")
+    shape: list[PrimExpr | int] | None = None
+    if info.shape is not None:
+        shape = [info.shape[0], sample_size]
+    return TensorStructInfo(shape, dtype, 2)
+
+
+@library("random.multinomial", _samples)
+def multinomial(x: Array, sample_size: int = 1, seed: int = 0, dtype: DTypeName = "int32") -> Array:
+    """Return `sample_size` classes a row, drawn with probabilities whose logarithms are the row.
+
+    The logarithms need not be normalised. A class may be drawn again.
+    """
+    generator = np.random.default_rng(seed)
+    weights = np.exp(x.astype(np.float64) - np.max(x, 1, keepdims=True))
+    limits = np.cumsum(weights, 1)
+    drawn = generator.random((x.shape[0], sample_size)) * limits[:, -1:]
+    rows = [np.searchsorted(limit, d, side="right") for limit, d in zip(limits, drawn, strict=True)]
+    classes: Array = np.minimum(np.stack(rows), x.shape[1] - 1)
+    return classes.astype(dtype)

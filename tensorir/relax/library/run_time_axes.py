@@ -1,0 +1,145 @@
+"""Operators along axes that are known when the model runs: tensors of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.errors import IRTypeError
+from tensorir.relax.declaration import library
+from tensorir.relax.expr import GraphExpr
+from tensorir.relax.struct_info import UNKNOWN_NDIM, TensorStructInfo
+
+_Array: TypeAlias = NDArray[Any]
+_Kind = Literal["sum", "mean", "prod", "max", "min", "log_sum_exp"]
+_REDUCTIONS: Final[dict[str, Callable[..., _Array]]] = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "prod": np.prod,
+    "max": lambda x, **axes: np.max(x, initial=_limits(x.dtype)[0], **axes),
+    "log_sum_exp": lambda x, **axes: np.logaddexp.reduce(x, **axes),
+    "min": lambda x, **axes: np.min(x, initial=_limits(x.dtype)[1], **axes),
+}
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return the least and the greatest number of a dtype: the extrema of no elements."""
+    if dtype.kind == "f":
+        return -np.inf, np.inf
+    return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+def _numbers(x: GraphExpr) -> TensorStructInfo:
+    """Return the struct info of a tensor of numbers that NumPy has; IRTypeError for others."""
+    info = x.struct_info
+    assert isinstance(info, TensorStructInfo)
+    if info.dtype is None or not (info.dtype.is_integral or info.dtype.is_float):
+        raise IRTypeError(f"axes that are known when the model runs need other numbers than {info}")
+    return info
+
+
+def _count(axes: GraphExpr) -> int | None:
+    """Return how many axes there are, None if that is not known."""
+    info = axes.struct_info
+    assert isinstance(info, TensorStructInfo)
+    shape = info.static_shape
+    return None if shape is None else int(np.prod(shape))
+
+
+def _with_rank(info: TensorStructInfo, change: int | None) -> TensorStructInfo:
+    known = change is not None and info.ndim != UNKNOWN_NDIM
+    return TensorStructInfo(None, info.dtype, info.ndim + (change or 0) if known else UNKNOWN_NDIM)
+
+
+def _reduced(x: GraphExpr, axes: GraphExpr, kind: str, keepdims: bool) -> TensorStructInfo:
+    count = _count(axes)
+    return _with_rank(_numbers(x), 0 if keepdims else None if count is None else -count)
+
+
+@library("reduce_at", _reduced)
+def reduce_at(x: _Array, axes: _Array, kind: _Kind, keepdims: bool = False) -> _Array:
+    """Return a reduction along `axes`, which are from `-ndim` to `ndim - 1`."""
+    result = _REDUCTIONS[kind](x, axis=tuple(axes.reshape(-1).tolist()), keepdims=keepdims)
+    return np.asarray(result, x.dtype)
+
+
+def _cumulated(
+    x: GraphExpr, axis: GraphExpr, kind: str, exclusive: bool, reverse: bool
+) -> TensorStructInfo:
+    return _numbers(x)
+
+
+@library("cumulated_at", _cumulated)
+def cumulated_at(
+    x: _Array,
+    axis: _Array,
+    kind: Literal["cumsum", "cumprod"],
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> _Array:
+    """Return running sums or products along one axis, from its end with `reverse`.
+
+    An `exclusive` one is of the elements before its own.
+    """
+    place = int(axis.reshape(-1)[0])
+    source = np.flip(x, place) if reverse else x
+    if exclusive:
+        first = np.full_like(source.take([0], place), 0 if kind == "cumsum" else 1)
+        source = np.concatenate([first, source.take(range(x.shape[place] - 1), place)], place)
+    total = (np.add if kind == "cumsum" else np.multiply).accumulate(source, place, x.dtype)
+    return np.ascontiguousarray(np.flip(total, place) if reverse else total)
+
+
+def _squeezed(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
+    count = _count(axes)
+    return _with_rank(_numbers(x), None if count is None else -count)
+
+
+@library("squeeze_at", _squeezed)
+def squeeze_at(x: _Array, axes: _Array) -> _Array:
+    """Return `x` without dimensions of 1."""
+    return np.squeeze(x, tuple(axes.reshape(-1).tolist()))
+
+
+def _expanded(x: GraphExpr, axes: GraphExpr) -> TensorStructInfo:
+    return _with_rank(_numbers(x), _count(axes))
+
+
+@library("expand_dims_at", _expanded)
+def expand_dims_at(x: _Array, axes: _Array) -> _Array:
+    """Return `x` with dimensions of 1 where the result has `axes`."""
+    return np.expand_dims(x, tuple(axes.reshape(-1).tolist()))
+
+
+def _sliced(x: GraphExpr, *_: Any, **__: Any) -> TensorStructInfo:
+    return _with_rank(_numbers(x), 0)
+
+
+@library("slice_at", _sliced)
+def slice_at(
+    x: _Array, begin: _Array, end: _Array, axes: _Array | None = None, steps: _Array | None = None
+) -> _Array:
+    """Return `x[begin:end:step]` along `axes`, the first ones for None, as Python slices."""
+    places = [slice(None)] * x.ndim
+    chosen = range(len(begin)) if axes is None else axes.tolist()
+    strides = [1] * len(begin) if steps is None else steps.tolist()
+    for axis, first, last, step in zip(chosen, begin.tolist(), end.tolist(), strides, strict=True):
+        # An end before the first element is before it for a step backwards, too.
+        before_all = step < 0 and last < -x.shape[axis]
+        places[axis] = slice(first, None if before_all else last, step)
+    return np.ascontiguousarray(x[tuple(places)])
+
+
+def _widths(pads: GraphExpr, axes: GraphExpr, count: int) -> TensorStructInfo:
+    return TensorStructInfo([2 * count], _numbers(pads).dtype)
+
+
+@library("pad_width_at", _widths)
+def pad_width_at(pads: _Array, axes: _Array, count: int) -> _Array:
+    """Return paddings before all of `count` axes, then behind them, for those of some axes."""
+    result = np.zeros((2, count), pads.dtype)
+    result[:, axes] = pads.reshape(2, -1)
+    return result.reshape(-1)

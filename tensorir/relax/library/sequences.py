@@ -1,0 +1,130 @@
+"""Sequences and optional values: Python tuples of arrays, and None, when the model runs.
+
+A sequence whose length is known while a graph function is built is a tuple of it, and needs nothing
+from here. Any other is an object (`R.Object`), which the library functions below take apart and put
+together; a tuple of the graph function may be given in its place. They are called by
+`sequence_call`. Positions count from the end where they are negative, as in Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.errors import IRValueError
+from tensorir.nodes.expr import PrimExpr
+from tensorir.relax.calls import call_pure_packed
+from tensorir.relax.declaration import library_call
+from tensorir.relax.expr import GraphCall, GraphExpr, PrimValue, Tuple
+from tensorir.relax.operator import LIBRARY_PREFIX
+from tensorir.relax.struct_info import OBJECT, StructInfo
+
+
+def sequence_call(
+    name: str,
+    *args: GraphExpr | PrimExpr | int | None,
+    result: StructInfo = OBJECT,
+) -> GraphCall:
+    """Return the call of a function of this module by its name; None is an absent argument."""
+    operands = [
+        Tuple(()) if arg is None else arg if isinstance(arg, GraphExpr) else PrimValue(arg)
+        for arg in args
+    ]
+    return call_pure_packed(LIBRARY_PREFIX + name, *operands, sinfo_args=result)
+
+
+def _number(value: Any) -> int:
+    return int(np.reshape(value, ()))
+
+
+def _is_absent(value: Any) -> bool:
+    return isinstance(value, tuple)
+
+
+def _place(sequence: tuple[Any, ...], position: Any, most: int) -> int:
+    """Return a position counted from the first; IRValueError for one that there is not."""
+    place = _number(position)
+    if not -len(sequence) <= place < most:
+        raise IRValueError(f"position {place} is not one of a sequence of {len(sequence)}")
+    return place % len(sequence) if place < 0 else place
+
+
+def _kept(value: Any) -> Any:
+    """Return a value that does not lie in the memory of a call, which ends before its result."""
+    if isinstance(value, tuple):
+        return tuple(map(_kept, value))
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+@library_call("sequence_at")
+def sequence_at(sequence: tuple[Any, ...], position: Any) -> Any:
+    """Return the element at a position."""
+    return _kept(sequence[_place(sequence, position, len(sequence))])
+
+
+@library_call("sequence_insert")
+def sequence_insert(sequence: tuple[Any, ...], element: Any, position: Any) -> tuple[Any, ...]:
+    """Return the sequence with an element before a position, behind the last without one."""
+    place = len(sequence)
+    if not _is_absent(position):
+        place = _place(sequence, position, len(sequence) + 1)
+    return tuple(map(_kept, (*sequence[:place], element, *sequence[place:])))
+
+
+@library_call("sequence_erase")
+def sequence_erase(sequence: tuple[Any, ...], position: Any) -> tuple[Any, ...]:
+    """Return the sequence without an element, the last without a position."""
+    place = len(sequence) - 1
+    if not _is_absent(position):
+        place = _place(sequence, position, len(sequence))
+    return tuple(map(_kept, (*sequence[:place], *sequence[place + 1 :])))
+
+
+@library_call("sequence_length")
+def sequence_length(sequence: tuple[Any, ...]) -> NDArray[np.int64]:
+    """Return the number of elements."""
+    return np.array(len(sequence), np.int64)
+
+
+@library_call("sequence_concat")
+def sequence_concat(sequence: tuple[Any, ...], axis: int, new_axis: int) -> NDArray[Any]:
+    """Return the elements one after the other along an axis, or along a new one."""
+    return np.stack(sequence, axis) if new_axis else np.concatenate(sequence, axis)
+
+
+@library_call("sequence_split")
+def sequence_split(
+    x: NDArray[Any], lengths: Any, axis: int, keepdims: int
+) -> tuple[NDArray[Any], ...]:
+    """Return parts of a tensor along an axis, of these lengths, of one length, or of 1 each."""
+    if _is_absent(lengths):
+        places = list(range(1, x.shape[axis]))
+    elif np.ndim(lengths) == 0:
+        places = list(range(_number(lengths), x.shape[axis], _number(lengths)))
+    else:
+        places = [int(n) for n in np.cumsum(lengths)[:-1]]
+    parts = np.split(x, places, axis)
+    if _is_absent(lengths) and not keepdims:
+        parts = [np.squeeze(part, axis) for part in parts]
+    return tuple(np.ascontiguousarray(part).reshape(part.shape) for part in parts)
+
+
+@library_call("optional_none")
+def optional_none() -> None:
+    """Return the optional value that is absent."""
+
+
+@library_call("optional_has_element")
+def optional_has_element(value: Any) -> NDArray[np.bool_]:
+    """Return whether an optional value is there."""
+    return np.array(value is not None)
+
+
+@library_call("optional_get_element")
+def optional_get_element(value: Any) -> Any:
+    """Return an optional value that is there; IRValueError without one."""
+    if value is None:
+        raise IRValueError("the optional value is absent")
+    return _kept(value)

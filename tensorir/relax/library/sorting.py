@@ -1,0 +1,180 @@
+"""Operators that sort, and that look for values in what is sorted."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import cast
+from tensorir.relax.declaration import library
+from tensorir.relax.expr import GraphExpr
+from tensorir.relax.signature import DTypeName
+from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo, TupleStructInfo
+
+Array = NDArray[Any]
+
+
+def tensor_info(x: GraphExpr) -> TensorStructInfo:
+    """Return what is known of an operand that is a tensor."""
+    assert isinstance(x.struct_info, TensorStructInfo)
+    return x.struct_info
+
+
+def like(x: GraphExpr, dtype: str | None = None) -> TensorStructInfo:
+    """Return the struct info of a tensor in the shape of another one, and of its dtype."""
+    info = tensor_info(x)
+    return TensorStructInfo(info.shape, info.dtype if dtype is None else dtype, info.ndim)
+
+
+def _check_axis(info: TensorStructInfo, axis: int) -> None:
+    if info.ndim != UNKNOWN_NDIM and not -info.ndim <= axis < info.ndim:
+        raise IRValueError(f"axis {axis} is out of bounds for rank {info.ndim}")
+
+
+def places_in_order(x: Array, axis: int, descending: bool) -> Array:
+    """Return the indices that sort an array; equal ones keep their order, NaN is the largest."""
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    turned = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - turned, axis)
+
+
+def _sorted(x: GraphExpr, axis: int, descending: bool) -> StructInfo:
+    _check_axis(tensor_info(x), axis)
+    return like(x)
+
+
+@library("sort", _sorted)
+def sort(x: Array, axis: int = -1, descending: bool = False) -> Array:
+    """Return the elements sorted along an axis; NaN is larger than any number."""
+    ascending = np.sort(x, axis=axis)
+    return np.flip(ascending, axis) if descending else ascending
+
+
+def _places(data: GraphExpr, axis: int, descending: bool, dtype: str) -> StructInfo:
+    _check_axis(tensor_info(data), axis)
+    return like(data, dtype)
+
+
+@library("argsort", _places)
+def argsort(
+    data: Array, axis: int = -1, descending: bool = False, dtype: DTypeName = "int32"
+) -> Array:
+    """Return the indices that sort along an axis; equal elements keep their order."""
+    return places_in_order(data, axis, descending).astype(dtype)
+
+
+def _first_k(
+    data: GraphExpr, k: PrimExpr, axis: int, ret_type: str, largest: bool, dtype: str
+) -> StructInfo:
+    info = tensor_info(data)
+    _check_axis(info, axis)
+    shape = None if info.shape is None else list(info.shape)
+    if shape is not None and not (isinstance(k, IntImm) and k.value < 1):
+        if Analyzer().can_prove(k > shape[axis]):
+            least, most = (getattr(n, "value", n) for n in (k, shape[axis]))
+            raise IRValueError(f"k is {least}, but axis {axis} has {most} elements")
+        shape[axis] = cast(INT64, k)
+    values = TensorStructInfo(shape, info.dtype, info.ndim)
+    places = TensorStructInfo(shape, dtype, info.ndim)
+    alone = {"values": values, "indices": places}
+    return alone.get(ret_type, TupleStructInfo([values, places]))
+
+
+@library("topk", _first_k)
+def topk(
+    data: Array,
+    k: PrimExpr | int = 1,
+    axis: int = -1,
+    ret_type: Literal["both", "values", "indices"] = "both",
+    largest: bool = True,
+    dtype: DTypeName = "int32",
+) -> Any:
+    """Return the k largest (or smallest) elements along an axis in order, and their indices.
+
+    All of them for a constant k < 1. Of equal elements the first comes first; NaN is larger than
+    any number.
+    """
+    count: int = k  # type: ignore[assignment]
+    if count > data.shape[axis]:
+        raise IRValueError(f"topk: k is {count}, but axis {axis} has {data.shape[axis]} elements")
+    count = data.shape[axis] if count < 1 else count
+    places = _first_places(data, count, axis, largest)
+    values = np.take_along_axis(data, places, axis)
+    found = {"values": values, "indices": places.astype(dtype)}
+    return found.get(ret_type, tuple(found.values()))
+
+
+def _first_places(data: Array, count: int, axis: int, largest: bool) -> Array:
+    """Return the first indices of those that sort an array, without sorting all of it if it can be.
+
+    A partition does not say which of several equal elements it chooses: rows in which that matters
+    are sorted.
+    """
+    rows = np.moveaxis(data, axis, -1)
+    length = rows.shape[-1]
+    if not 0 < count < length or (data.dtype.kind == "f" and np.isnan(data).any()):
+        return np.take(places_in_order(data, axis, largest), np.arange(count), axis)
+    parted = np.argpartition(rows, length - count if largest else count - 1, -1)
+    chosen = np.sort(parted[..., length - count :] if largest else parted[..., :count], -1)
+    values = np.take_along_axis(rows, chosen, -1)
+    places = np.take_along_axis(chosen, places_in_order(values, -1, largest), -1)
+    last = np.take_along_axis(rows, places[..., -1:], -1)
+    unsure = np.count_nonzero(rows == last, -1) > np.count_nonzero(values == last, -1)
+    if unsure.any():
+        places[unsure] = places_in_order(rows[unsure], -1, largest)[..., :count]
+    return np.moveaxis(places, -1, axis)
+
+
+def _bucket(
+    input_tensor: GraphExpr, boundaries: GraphExpr, out_int32: bool, right: bool
+) -> StructInfo:
+    if tensor_info(boundaries).ndim not in (1, UNKNOWN_NDIM):
+        raise IRTypeError(f"boundaries must be a vector, got {boundaries.struct_info}")
+    return like(input_tensor, "int32" if out_int32 else "int64")
+
+
+@library("bucketize", _bucket)
+def bucketize(
+    input_tensor: Array, boundaries: Array, out_int32: bool = False, right: bool = False
+) -> Array:
+    """Return the index of the bucket of each element, between boundaries in increasing order.
+
+    An element that is a boundary is in the bucket below it, or above it for `right`.
+    """
+    found = np.searchsorted(boundaries, input_tensor, side="right" if right else "left")
+    return np.asarray(found).astype(np.int32 if out_int32 else np.int64)
+
+
+def _searched(
+    sorted_sequence: GraphExpr, values: GraphExpr, out_int32: bool, right: bool
+) -> StructInfo:
+    own, other = tensor_info(sorted_sequence).ndim, tensor_info(values).ndim
+    if own not in (1, other, UNKNOWN_NDIM):
+        raise IRTypeError(
+            f"sorted_sequence has {own} dimension(s): it must be a vector, or have as many as "
+            f"values, {other}"
+        )
+    return like(values, "int32" if out_int32 else "int64")
+
+
+@library("searchsorted", _searched)
+def searchsorted(
+    sorted_sequence: Array, values: Array, out_int32: bool = False, right: bool = False
+) -> Array:
+    """Return where values belong in a sorted vector, or in the rows of a sorted tensor.
+
+    In front of equal elements, or behind them for `right`.
+    """
+    if sorted_sequence.ndim <= 1:
+        return bucketize(values, sorted_sequence, out_int32, right)
+    rows = sorted_sequence.reshape(-1, sorted_sequence.shape[-1])
+    wanted = values.reshape(rows.shape[0], -1)
+    found = [bucketize(w, row, out_int32, right) for w, row in zip(wanted, rows, strict=True)]
+    return np.reshape(np.stack(found), values.shape)

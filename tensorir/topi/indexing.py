@@ -1,0 +1,183 @@
+"""Elements at places that other tensors tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from tensorir import te
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import cast, const, max_, min_, select
+from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes
+from tensorir.relax.expr import Constant
+from tensorir.te.tensor import Tensor
+from tensorir.topi.broadcast import Value, broadcast_shape, element, shape_of, shape_text
+from tensorir.topi.extents import axis_of, is_number, of_sizes
+from tensorir.topi.reshaping import flatten
+
+
+def check_indices(name: str, indices: Value) -> None:
+    """Raise IRTypeError unless the operand called `name` holds integers."""
+    if not indices.dtype.is_integral or indices.dtype.is_bool:
+        raise IRTypeError(f"{name} must be integers, got {indices.dtype}")
+
+
+def inside(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """Return an index, or the one nearest to it that there is, as int64."""
+    if isinstance(index, IntImm) and isinstance(extent, IntImm) and 0 <= index.value < extent.value:
+        return const(index.value, INT64)
+    return max_(const(0, INT64), min_(extent - 1, cast(INT64, index)))
+
+
+def counted(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """Return an index as int64, a negative one counted from the end."""
+    wide = cast(INT64, index)
+    return wide if index.dtype.is_uint else select(wide < 0, wide + extent, wide)
+
+
+def _as_int64(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Let plain integers be indices, whatever the dtype of the elements is."""
+    given = arguments.get("indices")
+    if isinstance(given, (int, list, tuple)):
+        array = np.array(given)
+        if array.dtype == np.int64:
+            return {**arguments, "indices": Constant(array)}
+    return arguments
+
+
+@operator("take", dimension_order=axes("axis"), prepare=_as_int64)
+def take(
+    x: Tensor,
+    indices: Value,
+    axis: int | None = None,
+    mode: Literal["fast", "clip", "wrap", "normalize"] = "fast",
+) -> Tensor:
+    """Return the elements at indices along an axis, which is replaced by the shape of the indices.
+
+    Without an axis the elements are in row-major order. `mode` is for indices beyond the ends:
+    those of the ends ("clip"), those that the index is congruent to ("wrap"), negative ones counted
+    from the end ("normalize"), or any elements ("fast").
+    """
+    check_indices("indices", indices)
+    if axis is None:
+        x, axis = (x if x.ndim == 1 else flatten(x)), 0
+    k = axis_of(axis, x.ndim)
+    extent, shape = x.shape[k], shape_of(indices)
+    if is_number(extent, 0) and not any(is_number(n, 0) for n in shape):
+        raise IRValueError(f"axis {k} of {shape_text(x.shape)} has no elements")
+
+    def taken(*i: PrimExpr) -> PrimExpr:
+        place = element(indices, i[k : k + len(shape)])
+        if mode == "wrap":
+            place = te.floormod(cast(INT64, place), extent)
+        elif mode == "normalize":
+            place = inside(counted(place, extent), extent)
+        else:
+            place = inside(place, extent)
+        return x[(*i[:k], place, *i[k + len(shape) :])]
+
+    return te.compute([*x.shape[:k], *shape, *x.shape[k + 1 :]], taken, name="T_take")
+
+
+@operator("gather_elements")
+def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+    """Return, for each index, the element of `data` at its place but for the index along an axis.
+
+    Negative indices count from the end; the result has the shape of the indices, which is nowhere
+    longer than `data` but along the axis.
+    """
+    check_indices("indices", indices)
+    k = axis_of(axis, data.ndim)
+    analyzer = of_sizes(data.shape, indices.shape)
+    fits = indices.ndim == data.ndim and not any(
+        n != k and analyzer.can_prove(a < b)
+        for n, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True))
+    )
+    if not fits:
+        raise IRValueError(
+            f"indices of shape {shape_text(indices.shape)} do not fit data of shape "
+            f"{shape_text(data.shape)}"
+        )
+    extent = data.shape[k]
+    return te.compute(
+        indices.shape,
+        lambda *i: data[(*i[:k], inside(counted(indices[i], extent), extent), *i[k + 1 :])],
+        name="T_gather",
+    )
+
+
+def tuple_length(data: Tensor, indices: Tensor, batch_dims: int) -> int:
+    """Return how many dimensions the last dimension of the indices goes into.
+
+    Raises IRTypeError and IRValueError for indices that do not fit the data.
+    """
+    check_indices("indices", indices)
+    length = indices.shape[-1] if indices.ndim else None
+    if not isinstance(length, IntImm):
+        raise IRValueError(f"the last dimension of the indices must be a number, got {length}")
+    if not 0 <= batch_dims < max(1, indices.ndim) or batch_dims + length.value > data.ndim:
+        raise IRValueError(
+            f"indices of shape {shape_text(indices.shape)} with {batch_dims} batch dimension(s) do "
+            f"not fit data of shape {shape_text(data.shape)}"
+        )
+    analyzer = of_sizes(data.shape, indices.shape)
+    for a, b in zip(data.shape[:batch_dims], indices.shape[:batch_dims], strict=True):
+        if analyzer.can_prove(a != b):
+            raise IRValueError(
+                f"the batch dimensions of {shape_text(data.shape)} and {shape_text(indices.shape)} "
+                "differ"
+            )
+    return length.value
+
+
+@operator("gather_nd")
+def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
+    """Return the parts of `data` at tuples of indices, which lie along their last dimension.
+
+    The first `batch_dims` dimensions are common to both. Negative indices count from the end.
+    """
+    count = tuple_length(data, indices, batch_dims)
+    outer = indices.shape[:-1]
+    extents = data.shape[batch_dims : batch_dims + count]
+
+    def part(*i: PrimExpr) -> PrimExpr:
+        places = [
+            inside(counted(indices[(*i[: len(outer)], const(n, INT64))], extent), extent)
+            for n, extent in enumerate(extents)
+        ]
+        return data[(*i[:batch_dims], *places, *i[len(outer) :])]
+
+    rest = data.shape[batch_dims + count :]
+    return te.compute([*outer, *rest], part, name="T_gather_nd")
+
+
+@operator("index_tensor")
+def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
+    """Return `data[indices]` as NumPy has it: arrays of integers for the first dimensions.
+
+    They are stretched to one another. Negative indices count from the end.
+    """
+    shape = stretched_indices(data, indices)
+
+    def found(*i: PrimExpr) -> PrimExpr:
+        places = [
+            inside(counted(element(index, i[: len(shape)]), extent), extent)
+            for index, extent in zip(indices, data.shape, strict=False)
+        ]
+        return data[(*places, *i[len(shape) :])]
+
+    return te.compute([*shape, *data.shape[len(indices) :]], found, name="T_index")
+
+
+def stretched_indices(data: Tensor, indices: Sequence[Tensor]) -> list[PrimExpr]:
+    """Return the common shape of indices; IRTypeError or IRValueError if they do not fit data."""
+    if not 0 < len(indices) <= data.ndim:
+        raise IRValueError(f"{len(indices)} indices are given for {data.ndim} dimension(s)")
+    for index in indices:
+        check_indices("indices", index)
+    return broadcast_shape(*(index.shape for index in indices))

@@ -1,0 +1,203 @@
+"""Operators along axes that the result does not have: sums, extrema, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tensorir import te
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import IterVar, PrimExpr
+from tensorir.nodes.ops import cast, const
+from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as order_of
+from tensorir.te.extrema import largest, place_of_best, smallest
+from tensorir.te.reduction import Reducer
+from tensorir.te.tensor import Tensor
+from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.elementwise import map_elements
+from tensorir.topi.extents import axes_of, in_order, is_number, product
+
+Axes: TypeAlias = int | Sequence[int] | None
+"""The axes of a reduction: one, several, or all of them for None."""
+
+
+class _Along:
+    """A tensor along axes that a reduction takes away, or leaves with an extent of 1."""
+
+    def __init__(self, x: Tensor, axis: Axes, keepdims: bool) -> None:
+        self.x = x
+        self.axes = tuple(range(x.ndim)) if axis is None else axes_of(axis, x.ndim)
+        self.keepdims = keepdims
+        one = const(1, INT64)
+        self.shape = [
+            one if k in self.axes else n
+            for k, n in enumerate(x.shape)
+            if keepdims or k not in self.axes
+        ]
+
+    def reduced(
+        self, name: str, element: Callable[[Sequence[PrimExpr], list[IterVar]], Sequence[PrimExpr]]
+    ) -> tuple[Tensor, ...]:
+        """Return the tensors of `element(indices of x, axes)`, which gives a value for each."""
+        over = [te.reduce_axis((0, self.x.shape[k]), f"k{k}") for k in self.axes]
+        return te.compute(self.shape, lambda *i: element(self._indices(i, over), over), name=name)
+
+    def _indices(
+        self, indices: Sequence[PrimExpr], over: Sequence[IterVar]
+    ) -> tuple[PrimExpr, ...]:
+        along = {k: axis.var for k, axis in zip(self.axes, over, strict=True)}
+        if self.keepdims:
+            return tuple(along.get(k, i) for k, i in enumerate(indices))
+        own = iter(indices)
+        return tuple(along[k] if k in along else next(own) for k in range(self.x.ndim))
+
+    def at(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        """Return the place of the result where indices of `x` lie."""
+        zero = const(0, INT64)
+        return tuple(
+            zero if k in self.axes else i
+            for k, i in enumerate(indices)
+            if self.keepdims or k not in self.axes
+        )
+
+    @property
+    def count(self) -> PrimExpr:
+        """The number of elements that are reduced to one."""
+        return product(self.x.shape[k] for k in self.axes)
+
+
+def _reduced(
+    along: _Along,
+    reducer: Reducer,
+    function: Callable[[PrimExpr], PrimExpr] = lambda v: v,
+    name: str = "",
+) -> Tensor:
+    x = along.x
+    name = name or f"{x.name}_red"
+    if not along.axes:
+        return te.compute(x.shape, lambda *i: function(x[i]), name=name)
+    return along.reduced(name, lambda i, over: (reducer(function(x[tuple(i)]), axis=over),))[0]
+
+
+def _numbers(name: str, x: Tensor) -> DataType:
+    """Return the dtype in which numbers are added up; IRTypeError for bools."""
+    if x.dtype.is_bool:
+        raise IRTypeError(f"{name} is of numbers, got bool; any and all are of bools, or astype")
+    return sum_dtype(x.dtype)
+
+
+@operator("sum", dimension_order=order_of("axis"))
+def sum(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Return the sum along axes, of all elements for None; float16 is added up as float32."""
+    wide = _numbers("sum", x)
+    return rounded(_reduced(_Along(x, axis, keepdims), te.sum, lambda v: cast(wide, v)), x.dtype)
+
+
+@operator("prod", dimension_order=order_of("axis"))
+def prod(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Return the product along axes, of all elements for None."""
+    wide = _numbers("prod", x)
+    return rounded(_reduced(_Along(x, axis, keepdims), te.prod, lambda v: cast(wide, v)), x.dtype)
+
+
+@operator("mean", dimension_order=order_of("axis"))
+def mean(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Return the sum along axes divided by the number of elements; integers toward zero."""
+    return rounded(_mean(_Along(x, axis, keepdims), _numbers("mean", x)), x.dtype)
+
+
+def _mean(
+    along: _Along, wide: DataType, function: Callable[[PrimExpr], PrimExpr] = lambda v: v
+) -> Tensor:
+    total = _reduced(along, te.sum, lambda v: function(cast(wide, v)))
+    count = cast(wide, along.count)
+    return map_elements("T_divide", lambda v: te.div(v, count), total)
+
+
+@operator("variance", dimension_order=order_of("axis"))
+def variance(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Return the mean of the squares of what elements differ from their mean along axes."""
+    if not x.dtype.is_floating:
+        raise IRTypeError(f"variance is of floating-point numbers, got {x.dtype}; astype converts")
+    wide = sum_dtype(x.dtype)
+    along = _Along(x, axis, True)
+    average = _mean(along, wide)
+    apart = te.compute(
+        x.shape, lambda *i: cast(wide, x[i]) - average[along.at(i)], name="T_subtract"
+    )
+    squares = _mean(_Along(apart, axis, keepdims), wide, lambda v: v * v)
+    return rounded(squares, x.dtype)
+
+
+@operator("max", dimension_order=order_of("axis"))
+def max(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Return the largest element along axes, of all for None; NaN if there is one."""
+    return _extremum(any, largest, x, axis, keepdims)
+
+
+@operator("min", dimension_order=order_of("axis"))
+def min(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Return the smallest element along axes, of all for None; NaN if there is one."""
+    return _extremum(all, smallest, x, axis, keepdims)
+
+
+def _extremum(
+    of_bools: Callable[..., Tensor], reducer: Reducer, x: Tensor, axis: Axes, keepdims: bool
+) -> Tensor:
+    if x.dtype.is_bool:
+        return of_bools(x, axis, keepdims)
+    return _reduced(_Along(x, axis, keepdims), reducer)
+
+
+@operator("all", dimension_order=order_of("axis"))
+def all(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Return whether all elements along axes are true; numbers are if they are not 0."""
+    return _reduced(_Along(x, axis, keepdims), te.all, lambda v: cast("bool", v))
+
+
+@operator("any", dimension_order=order_of("axis"))
+def any(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Return whether an element along axes is true; numbers are if they are not 0."""
+    return _reduced(_Along(x, axis, keepdims), te.any, lambda v: cast("bool", v))
+
+
+@operator("argmax", dimension_order=order_of("axis"))
+def argmax(
+    x: Tensor, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False
+) -> Tensor:
+    """Return the index of the largest element along an axis, in row-major order for None.
+
+    It is an int64, of the first of equal elements unless the last is selected. NaN is larger than
+    any number.
+    """
+    return _place(True, x, axis, keepdims, select_last_index)
+
+
+@operator("argmin", dimension_order=order_of("axis"))
+def argmin(
+    x: Tensor, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False
+) -> Tensor:
+    """Return the index of the smallest element along an axis; otherwise like `argmax`.
+
+    NaN is smaller than any number.
+    """
+    return _place(False, x, axis, keepdims, select_last_index)
+
+
+def _place(of_largest: bool, x: Tensor, axis: int | None, keepdims: bool, last: bool) -> Tensor:
+    along = _Along(x, axis, keepdims)
+    extents = [x.shape[k] for k in along.axes]
+    for extent in extents:
+        if is_number(extent, 0):
+            raise IRValueError("there is no best of no elements")
+    if not along.axes:
+        return te.compute((), lambda: const(0, INT64), name="argreduce")
+    reducer = place_of_best(of_largest, last)
+
+    def element(indices: Sequence[PrimExpr], over: list[IterVar]) -> tuple[PrimExpr, ...]:
+        place = in_order([cast(INT64, axis.var) for axis in over], extents)
+        return reducer((place, x[tuple(indices)]), axis=over)
+
+    return along.reduced(f"{x.name}_red_temp", element)[0]

@@ -1,0 +1,94 @@
+"""Running sums and products along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorir import te
+from tensorir.errors import IRTypeError
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import EQ, BufferLoad, PrimExpr
+from tensorir.nodes.ops import cast, compare, const, if_then_else
+from tensorir.nodes.stmt import BufferStore, Stmt
+from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes
+from tensorir.relax.signature import DTypeName
+from tensorir.te.tensor import Tensor
+from tensorir.topi.accumulation import rounded, sum_dtype
+from tensorir.topi.extents import axis_of
+from tensorir.topi.nests import block_nest
+from tensorir.topi.reshaping import flatten
+
+
+@operator("cumsum", dimension_order=axes("axis"))
+def cumsum(
+    data: Tensor,
+    axis: int | None = None,
+    dtype: DTypeName | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Tensor:
+    """Return the sums of elements up to each along an axis; of all in row-major order for None.
+
+    Exclusive sums are without the element itself; with `reverse` they are from the end.
+    """
+    return _scanned("T_cumsum", te.add, 0, data, axis, dtype, exclusive, reverse)
+
+
+@operator("cumprod", dimension_order=axes("axis"))
+def cumprod(
+    data: Tensor,
+    axis: int | None = None,
+    dtype: DTypeName | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Tensor:
+    """Return the products of elements up to each along an axis; otherwise like `cumsum`."""
+    return _scanned("T_cumprod", te.multiply, 1, data, axis, dtype, exclusive, reverse)
+
+
+def _scanned(
+    name: str,
+    combine: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    first: int,
+    data: Tensor,
+    axis: int | None,
+    dtype: str | None,
+    exclusive: bool,
+    reverse: bool,
+) -> Tensor:
+    if axis is None:
+        data, axis = flatten(data), 0
+    along = axis_of(axis, data.ndim)
+    kind = data.dtype if dtype is None else DataType(dtype)
+    if kind.is_bool:
+        raise IRTypeError("a running sum is of numbers, got bool; dtype converts")
+    wide = sum_dtype(kind)
+    extent = data.shape[along]
+    start = const(first, wide)
+
+    def at(axes: Sequence[PrimExpr], position: PrimExpr) -> list[PrimExpr]:
+        own = extent - 1 - position if reverse else position
+        return [*axes[:along], own, *axes[along + 1 :]]
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        source, result = ins[0], outs[0]
+
+        def step(axes: Sequence[PrimExpr]) -> Stmt:
+            position = axes[along]
+            before = BufferLoad(result, at(axes, position - 1))
+            place = at(axes, position - 1 if exclusive else position)
+            taken = cast(wide, BufferLoad(source, place))
+            begin = start if exclusive else combine(start, taken)
+            is_first = compare(EQ, position, const(0, INT64))
+            value = if_then_else(is_first, begin, combine(before, taken))
+            return BufferStore(result, value, at(axes, position))
+
+        in_order = [k == along for k in range(data.ndim)]
+        visible = {source.data: source, result.data: result}
+        return block_nest(f"{name}_step", data.shape, in_order, step, visible)
+
+    result = te.extern(data.shape, [data], body, name=name, dtype=wide)
+    assert isinstance(result, Tensor)
+    return rounded(result, kind)

@@ -1,0 +1,186 @@
+"""Tensors with elements replaced, or combined with others, at places that other tensors tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+from tensorir import te
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
+from tensorir.nodes.ops import all_of, const
+from tensorir.nodes.stmt import (
+    BufferStore,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+)
+from tensorir.relax.declaration import operator
+from tensorir.te.extrema import largest, smallest
+from tensorir.te.tensor import Tensor
+from tensorir.topi.broadcast import same_dtype, shape_text, stretched
+from tensorir.topi.extents import axis_of, of_sizes
+from tensorir.topi.indexing import check_indices, counted, stretched_indices, tuple_length
+from tensorir.topi.nests import block_nest
+
+_COMBINED: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
+    "update": lambda _, new: new,
+    "add": te.add,
+    "mul": te.multiply,
+    "max": largest.combine,
+    "min": smallest.combine,
+}
+
+Reduction = Literal["update", "add", "mul", "max", "min"]
+"""What an element becomes: the update, or a combination with it."""
+
+
+def _scattered(
+    name: str,
+    data: Tensor,
+    indices: Sequence[Tensor],
+    updates: Tensor,
+    loops: Sequence[PrimExpr],
+    in_order: Sequence[bool],
+    place: Callable[[Sequence[PrimExpr], Sequence[Buffer]], list[PrimExpr]],
+    update: Callable[[Sequence[PrimExpr], Buffer], PrimExpr],
+    reduction: str,
+) -> Tensor:
+    """Return a copy of data, combined with an update at each step of loops.
+
+    `place(axes, buffers of indices)` says where, `update(axes, buffer of updates)` with what. Loops
+    that are `in_order` may come to one place several times, others may not. What is outside of the
+    data is left out.
+    """
+    same_dtype(data, updates)
+    combine = _COMBINED[reduction]
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        source, *buffers, given = ins
+        result = outs[0]
+        visible = {buffer.data: buffer for buffer in (*ins, result)}
+
+        def copied(axes: Sequence[PrimExpr]) -> Stmt:
+            return BufferStore(result, BufferLoad(source, axes), axes)
+
+        def changed(axes: Sequence[PrimExpr]) -> Stmt:
+            where = place(axes, buffers)
+            value = combine(BufferLoad(result, where), update(axes, given))
+            zero = const(0, INT64)
+            limits = [
+                limit
+                for index, extent in zip(where, data.shape, strict=True)
+                if not isinstance(index, Var)
+                for limit in (index >= zero, index < extent)
+            ]
+            store = BufferStore(result, value, where)
+            return IfThenElse(all_of(limits), store) if limits else store
+
+        return SeqStmt(
+            [
+                block_nest(f"{name}_copy", data.shape, [False] * data.ndim, copied, visible),
+                block_nest(f"{name}_update", loops, in_order, changed, visible),
+            ]
+        )
+
+    made = te.extern(data.shape, [data, *indices, updates], body, name=name, dtype=data.dtype)
+    assert isinstance(made, Tensor)
+    return made
+
+
+@operator("scatter_elements")
+def scatter_elements(
+    data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: Reduction = "update"
+) -> Tensor:
+    """Return `data` with each update at its place but for the index along an axis.
+
+    Updates of one place are applied in row-major order. Negative indices count from the end.
+    """
+    check_indices("indices", indices)
+    k = axis_of(axis, data.ndim)
+    analyzer = of_sizes(data.shape, indices.shape, updates.shape)
+    pairs = zip(indices.shape, updates.shape, strict=False)
+    fits = indices.ndim == data.ndim == updates.ndim and not any(
+        analyzer.can_prove(a != b) for a, b in pairs
+    )
+    if not fits:
+        raise IRValueError(
+            f"indices of shape {shape_text(indices.shape)} and updates of shape "
+            f"{shape_text(updates.shape)} do not go together in data of {shape_text(data.shape)}"
+        )
+
+    def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:
+        index = counted(BufferLoad(buffers[0], i), data.shape[k])
+        return [*i[:k], index, *i[k + 1 :]]
+
+    in_order = [n == k for n in range(data.ndim)]
+    return _scattered(
+        "T_scatter_elements", data, [indices], updates, indices.shape, in_order, place,
+        lambda i, given: BufferLoad(given, i), reduction,
+    )  # fmt: skip
+
+
+@operator("scatter_nd")
+def scatter_nd(
+    data: Tensor, indices: Tensor, updates: Tensor, reduction: Reduction = "update"
+) -> Tensor:
+    """Return `data` with the parts at tuples of indices changed by updates.
+
+    The tuples lie along the last dimension of the indices. Updates of one place are applied in
+    row-major order. Negative indices count from the end.
+    """
+    count = tuple_length(data, indices, 0)
+    outer, rest = indices.shape[:-1], data.shape[count:]
+    loops = [*outer, *rest]
+    _check_updates(updates, loops)
+
+    def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:
+        own = [BufferLoad(buffers[0], [*i[: len(outer)], const(n, INT64)]) for n in range(count)]
+        places = [counted(index, n) for index, n in zip(own, data.shape, strict=False)]
+        return [*places, *i[len(outer) :]]
+
+    in_order = [True] * len(outer) + [False] * len(rest)
+    return _scattered(
+        "T_scatter_nd", data, [indices], updates, loops, in_order, place,
+        lambda i, given: BufferLoad(given, i), reduction,
+    )  # fmt: skip
+
+
+def _check_updates(updates: Tensor, shape: Sequence[PrimExpr]) -> None:
+    analyzer = of_sizes(updates.shape, shape)
+    pairs = zip(updates.shape, shape, strict=False)
+    if updates.ndim != len(shape) or any(analyzer.can_prove(a != b) for a, b in pairs):
+        raise IRTypeError(
+            f"updates have shape {shape_text(updates.shape)} in place of {shape_text(shape)}"
+        )
+
+
+@operator("index_put")
+def index_put(
+    data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """Return `data` after `data[indices] = values`, or `+=` to accumulate, as NumPy has it.
+
+    The indices are arrays of integers for the first dimensions, stretched to one another, and the
+    values are stretched to the elements there. Of several values of one place the last one stays.
+    """
+    shape = stretched_indices(data, indices)
+    rest = data.shape[len(indices) :]
+    loops = [*shape, *rest]
+
+    def place(i: Sequence[PrimExpr], buffers: Sequence[Buffer]) -> list[PrimExpr]:
+        own = [_load(b, i[: len(shape)]) for b in buffers]
+        places = [counted(index, n) for index, n in zip(own, data.shape, strict=False)]
+        return [*places, *i[len(shape) :]]
+
+    in_order = [True] * len(shape) + [False] * len(rest)
+    return _scattered(
+        "T_index_put", data, list(indices), values, loops, in_order, place,
+        lambda i, given: _load(given, i), "add" if accumulate else "update",
+    )  # fmt: skip
+
+
+def _load(buffer: Buffer, indices: Sequence[PrimExpr]) -> PrimExpr:
+    return BufferLoad(buffer, stretched(indices, buffer.shape))

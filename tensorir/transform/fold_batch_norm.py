@@ -1,0 +1,284 @@
+"""Batch normalisation with constant statistics becomes a part of the weights before it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.function import IRModule
+from tensorir.relax import expr as g
+from tensorir.relax import op
+from tensorir.relax.declaration import DeclaredOperator
+from tensorir.relax.function import Function
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.visit import walk
+from tensorir.transform.bindings import used_vars
+from tensorir.transform.dead_code_elimination import without_dead_bindings
+from tensorir.transform.define_pass import FunctionPass
+from tensorir.transform.pass_context import PassContext
+
+_CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+
+
+class FoldBatchNorm(FunctionPass):
+    """Multiplies weights by what their results are multiplied by, channel by channel.
+
+    Before: lv = R.nn.conv2d(x, W); lv1 = R.nn.batch_norm(lv, gamma, beta, mean, var); y = lv1[0]
+    After:  lv = R.nn.conv2d(x, W scaled); y = R.add(lv, summand)
+
+    With constant statistics a batch norm is one factor and one summand for each channel, computed
+    here in float64. The factor becomes a part of the weights of the convolution or matrix product
+    before it, also through a bias, where nothing else uses what that gives and its weights are
+    constant; else it is a multiplication. The same goes for any product with constants that
+    differ by channel only. Results differ by rounding.
+    """
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Return the function with factors in the weights, without what they came from."""
+        folded = _Folding(func)(func)
+        return func if folded is func else without_dead_bindings(folded, mod)
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """What a variable is: the result of a call with constant weights, and perhaps a summand."""
+
+    call: g.GraphCall
+    result: g.GraphVar
+    """The variable that the call is bound to."""
+    summand: NDArray[Any] | None
+
+
+class _Folding(GraphRewriter):
+    def __init__(self, func: Function) -> None:
+        super().__init__()
+        self._uses = Counter(used_vars(func.body))
+        items = (node for node in walk(func.body) if isinstance(node, g.TupleGetItem))
+        self._items = Counter(item.tuple_value for item in items)
+        self._affine: dict[g.GraphVar, _Affine] = {}
+        self._normed: dict[g.GraphVar, Sequence[g.GraphExpr]] = {}
+        """The results of batch norms: what was normalised, mean, variance."""
+        self._bindings: list[g.Binding] = []
+
+    def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
+        """Rebuild a block; only what it computes itself is folded in it."""
+        outer = self._affine, self._normed
+        self._affine, self._normed = {}, {}
+        result = super().rewrite_BindingBlock(node)
+        self._affine, self._normed = outer
+        return result
+
+    def binding(self, node: g.Binding) -> Sequence[g.Binding]:
+        """Return the bindings that stand for one."""
+        rebuilt = super().binding(node)
+        (new,) = rebuilt
+        if not isinstance(new, g.VarBinding):
+            return rebuilt
+        value = new.value
+        self._bindings = []
+        if isinstance(value, g.TupleGetItem) and value.tuple_value in self._normed:
+            return self._item(new, value)
+        if not isinstance(value, g.GraphCall):
+            return rebuilt
+        made = self._made(new.var, value)
+        if made is value and not self._bindings:
+            return rebuilt
+        return (*self._bindings, new.with_(value=made))
+
+    def _item(self, node: g.VarBinding, item: g.TupleGetItem) -> Sequence[g.Binding]:
+        """Return the bindings of a result of a batch norm."""
+        fields = self._normed[item.tuple_value]  # type: ignore[index]
+        if item.index:
+            return (node.with_(value=fields[item.index]),)
+        data, factor, summand = fields[0], fields[3], fields[4]
+        assert isinstance(factor, g.Constant)
+        assert isinstance(summand, g.Constant)
+        kind = g.DataflowVar if isinstance(node.var, g.DataflowVar) else g.GraphVar
+        scaled = kind(f"{node.var.name}_scaled", node.var.struct_info)
+        self._uses[scaled] = 1
+        product = self._product(scaled, data, factor)
+        first = op.multiply(data, factor) if product is None else product
+        self._bindings.append(g.VarBinding(scaled, first))
+        total = self._sum(node.var, scaled, summand)
+        last = op.add(scaled, summand) if total is None else total
+        return (*self._bindings, node.with_(value=last))
+
+    def _made(self, var: g.GraphVar, call: g.GraphCall) -> g.GraphExpr:
+        """Return the value that stands for a call."""
+        name = call.op.short_name if isinstance(call.op, DeclaredOperator) else ""
+        if name == "nn.batch_norm":
+            self._note_batch_norm(var, call)
+        elif _weight_of(call) is not None:
+            self._affine[var] = _Affine(call, var, None)
+        elif name in ("add", "multiply"):
+            x, y = call.args
+            if isinstance(x, g.Constant):
+                x, y = y, x
+            if isinstance(y, g.Constant) and isinstance(x, g.GraphVar):
+                made = (self._product if name == "multiply" else self._sum)(var, x, y)
+                return call if made is None else made
+        return call
+
+    def _product(self, var: g.GraphVar, x: g.GraphExpr, factor: g.Constant) -> g.GraphExpr | None:
+        """Return the value of a product by constants with these in the weights, None if not."""
+        known = self._alone(x)
+        weight = None if known is None else _weight_of(known.call)
+        channels = None if weight is None else weight.channels(factor.data)
+        if known is None or weight is None or channels is None:
+            return None
+        scaled = weight.scaled(known.call, channels)
+        if known.summand is None:
+            self._affine[var] = _Affine(scaled, var, None)
+            return scaled
+        kind = g.DataflowVar if isinstance(known.result, g.DataflowVar) else g.GraphVar
+        result = kind(known.result.name, scaled.struct_info)
+        self._bindings.append(g.VarBinding(result, scaled))
+        summand = _rounded(_wide(known.summand) * _wide(factor.data), factor.data.dtype)
+        self._affine[var] = _Affine(scaled, result, summand)
+        return op.add(result, g.Constant(summand))
+
+    def _sum(self, var: g.GraphVar, x: g.GraphExpr, summand: g.Constant) -> g.GraphExpr | None:
+        """Return the value of a sum with constants, which may be one with earlier ones."""
+        known = self._alone(x)
+        if known is None or not _fits(summand.data.shape, known.result):
+            return None
+        total = summand.data
+        if known.summand is not None:
+            total = _rounded(_wide(known.summand) + _wide(total), total.dtype)
+        self._affine[var] = _Affine(known.call, known.result, total)
+        return op.add(known.result, g.Constant(total))
+
+    def _alone(self, x: g.GraphExpr) -> _Affine | None:
+        """Return what is known of a variable that is used once."""
+        if not isinstance(x, g.GraphVar) or self._uses[x] != 1:
+            return None
+        return self._affine.get(x)
+
+    def _note_batch_norm(self, var: g.GraphVar, call: g.GraphCall) -> None:
+        """Note the factor and the summand of a batch norm with constant statistics."""
+        given = _arguments(call)
+        data, info = given["data"], given["data"].struct_info
+        mean, variance = given["moving_mean"], given["moving_var"]
+        weights = [given[name] for name in ("gamma", "beta")]
+        constants = [v for v in (mean, variance, *weights) if v is not None]
+        if given["training"] or not all(isinstance(v, g.Constant) for v in constants):
+            return
+        if not isinstance(info, TensorStructInfo) or info.dtype is None or info.ndim < 1:
+            return
+        if any(constant.struct_info.dtype != info.dtype for constant in constants):
+            return
+        if mean.data.dtype.kind != "f" or self._items[var] != self._uses[var]:
+            return
+        with np.errstate(all="ignore"):
+            factor = 1 / np.sqrt(_wide(variance.data) + given["epsilon"])
+            if weights[0] is not None and given["scale"]:
+                factor = factor * _wide(weights[0].data)
+            summand = -_wide(mean.data) * factor
+            if weights[1] is not None and given["center"]:
+                summand = summand + _wide(weights[1].data)
+        behind = info.ndim - 1 - given["axis"] % info.ndim
+        shape = (-1, *(1 for _ in range(behind)))
+        made = [
+            g.Constant(_rounded(array.reshape(shape), mean.data.dtype))
+            for array in (factor, summand)
+        ]
+        self._normed[var] = [data, mean, variance, *made]
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """Constant weights of a call."""
+
+    position: int
+    """That of the weights among the arguments."""
+    axis: int
+    """The axis of the weights along which each number belongs to one channel of the result."""
+    channel: int
+    """The axis of the channels in the result, from the last: -1."""
+    bias: int | None
+    """The position of a bias, None if there is none."""
+    count: int
+
+    def channels(self, factor: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the factor of each channel, None if it differs along other axes."""
+        axis = factor.ndim + self.channel
+        if any(n != 1 for k, n in enumerate(factor.shape) if k != axis):
+            return None
+        if factor.size not in (1, self.count):
+            return None
+        return np.broadcast_to(factor.ravel(), (self.count,))
+
+    def scaled(self, call: g.GraphCall, channels: NDArray[Any]) -> g.GraphCall:
+        """Return the call with weights, and a bias, that are multiplied."""
+        args = list(call.args)
+        args[self.position] = _scaled(args[self.position], channels, self.axis)
+        if self.bias is not None:
+            args[self.bias] = _scaled(args[self.bias], channels, 0)
+        return call.with_(args=args)
+
+
+def _weight_of(call: g.GraphCall) -> _Weight | None:
+    """Return the weights of a convolution or matrix product, if they are constant floats."""
+    name = call.op.short_name if isinstance(call.op, DeclaredOperator) else ""
+    if name not in (*_CONVOLUTIONS, "matmul", "nn.dense") or len(call.args) < 2:
+        return None
+    weight, info = call.args[1], call.struct_info
+    if not isinstance(weight, g.Constant) or weight.data.dtype.kind != "f":
+        return None
+    if not isinstance(info, TensorStructInfo) or info.dtype != weight.struct_info.dtype:  # type: ignore[attr-defined]
+        return None
+    given = _arguments(call)
+    axis, channel, bias = 0, -1, None
+    if name == "matmul":
+        if weight.data.ndim != 2:
+            return None
+        axis = 1
+    elif name == "nn.dense":
+        if given["bias"] is not None:
+            bias = 2
+            if not isinstance(given["bias"], g.Constant):
+                return None
+    else:
+        layout = given["out_layout"] or given["data_layout"]
+        axis, channel = given["kernel_layout"].index("O"), layout.index("C") - len(layout)
+        if len(layout) != info.ndim:
+            return None
+    return _Weight(1, axis, channel, bias, weight.data.shape[axis])
+
+
+def _arguments(call: g.GraphCall) -> Mapping[str, Any]:
+    assert isinstance(call.op, DeclaredOperator)
+    return call.op.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
+
+
+def _scaled(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
+    assert isinstance(weight, g.Constant)
+    shape = [1] * weight.data.ndim
+    shape[axis] = -1
+    return g.Constant(
+        _rounded(_wide(weight.data) * _wide(channels).reshape(shape), weight.data.dtype)
+    )
+
+
+def _fits(shape: Sequence[int], result: g.GraphVar) -> bool:
+    """Say whether adding constants of a shape does not stretch a tensor."""
+    info = result.struct_info
+    if not isinstance(info, TensorStructInfo) or len(shape) > info.ndim:
+        return False
+    own = (info.shape or ())[info.ndim - len(shape) :]
+    return all(n == 1 or n == getattr(m, "value", None) for n, m in zip(shape, own, strict=True))
+
+
+def _wide(array: NDArray[Any]) -> NDArray[np.float64]:
+    return array.astype(np.float64)
+
+
+def _rounded(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(array).astype(dtype)

@@ -1,0 +1,153 @@
+"""Views are moved behind element-wise calls, which any shape suits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.element_shape import for_shape
+from tensorir.nodes.expr import GlobalVar, PrimExpr
+from tensorir.relax import expr as g
+from tensorir.relax.block_builder import BlockBuilder
+from tensorir.relax.calls import CALL_TIR, VIEW, call_tir, destination_passing, view
+from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import GraphRewriter
+from tensorir.rewriting.visit import walk
+from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.fuse_ops import PRIMITIVE
+from tensorir.transform.pass_context import PassContext
+
+
+class SinkViews(ModulePass):
+    """Moves views behind element-wise calls, so that these can be fused with what is before.
+
+    Before: a = R.call_tir(matmul, (x, w), R.Tensor((6, 8), "float32"))
+            b = R.memory.view(a, R.shape([2, 3, 8]))
+            c = R.call_tir(exp, (b,), R.Tensor((2, 3, 8), "float32"))
+    After:  a = R.call_tir(matmul, (x, w), R.Tensor((6, 8), "float32"))
+            b = R.call_tir(exp1, (a,), R.Tensor((6, 8), "float32"))
+            c = R.memory.view(b, R.shape([2, 3, 8]))
+
+    Models have such views where a layer takes matrices and the next function more dimensions.
+    Views are moved that are of what a tensor function gives; other arguments of the shape are
+    viewed in the other one. Shapes are constant.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with views behind element-wise calls."""
+        graphs = {
+            name: func
+            for name, func in graph_functions(mod).items()
+            if PRIMITIVE not in func.attrs and _has_views(func)
+        }
+        if not graphs:
+            return mod
+        builder = BlockBuilder(mod)
+        for name, func in graphs.items():
+            sunk: Function = _Sinking(mod, builder)(func)
+            if sunk is not func:
+                builder.update_func(name, sunk)
+        return builder.get()
+
+
+def _has_views(func: Function) -> bool:
+    nodes = walk(func.body)
+    return any(isinstance(node, g.GraphCall) and node.op is VIEW for node in nodes)
+
+
+class _Sinking(GraphRewriter):
+    def __init__(self, mod: IRModule, builder: BlockBuilder) -> None:
+        super().__init__()
+        self._mod = mod
+        self._builder = builder
+        self._sources: dict[g.GraphVar, g.GraphVar] = {}
+        """The results of tensor functions of which variables of the block are views."""
+        self._made: set[g.GraphVar] = set()
+        """Results of tensor functions in the block."""
+        self._inner: type[g.GraphVar] = g.GraphVar
+        self._functions: dict[tuple[str, tuple[int, ...]], tuple[GlobalVar, PrimFunc] | None] = {}
+
+    def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
+        """Rebuild a block; views are moved within it."""
+        outer = self._sources, self._made, self._inner
+        self._sources, self._made = {}, set()
+        self._inner = g.DataflowVar if isinstance(node, g.DataflowBlock) else g.GraphVar
+        result = super().rewrite_BindingBlock(node)
+        self._sources, self._made, self._inner = outer
+        return result
+
+    def binding(self, node: g.Binding) -> Sequence[g.Binding]:
+        """Return the bindings that stand for one."""
+        rebuilt = super().binding(node)
+        (new,) = rebuilt
+        if not isinstance(new, g.VarBinding) or not isinstance(new.value, g.GraphCall):
+            return rebuilt
+        call = new.value
+        if call.op is VIEW:
+            source = call.args[0]
+            source = self._sources.get(source, source) if isinstance(source, g.GraphVar) else source
+            if source in self._made:
+                self._sources[new.var] = source  # type: ignore[assignment]
+            return rebuilt
+        if call.op is not CALL_TIR:
+            return rebuilt
+        sunk = self._sunk(new.var, call)
+        if sunk is not None:
+            return sunk
+        self._made.add(new.var)
+        return rebuilt
+
+    def _sunk(self, var: g.GraphVar, call: g.GraphCall) -> Sequence[g.Binding] | None:
+        """Return the bindings of an element-wise call in the shape behind a view, None if not."""
+        parts = destination_passing(call)
+        assert parts is not None
+        shape = parts.outputs[0].static_shape
+        if parts.gives_tuple or parts.scalars or shape is None:
+            return None
+        sources = [self._sources[a] for a in parts.args if a in self._sources]
+        if not sources or not isinstance(parts.callee, GlobalVar):
+            return None
+        info = sources[0].struct_info
+        assert isinstance(info, TensorStructInfo)
+        other = info.static_shape
+        found = None if other is None else self._function(parts.callee.name, other)
+        if found is None or info.shape is None:
+            return None
+        gvar, func = found
+        bindings: list[g.Binding] = []
+        args: list[g.GraphExpr] = []
+        for param, arg in zip(func.params, parts.args, strict=False):
+            args.append(self._seen_as(arg, func.buffer_map[param].shape, bindings))
+        result = TensorStructInfo(info.shape, parts.outputs[0].dtype)
+        inner = self._inner(var.name, result)
+        bindings.append(g.VarBinding(inner, call_tir(gvar, args, result)))
+        self._made.add(inner)
+        self._sources[var] = inner
+        return [*bindings, g.VarBinding(var, view(inner, shape))]
+
+    def _seen_as(
+        self, value: g.GraphExpr, shape: Sequence[PrimExpr], bindings: list[g.Binding]
+    ) -> g.GraphExpr:
+        """Return an argument in a shape, a view of it if it has another one."""
+        wanted = TensorStructInfo(shape, None).static_shape
+        source = self._sources.get(value, value) if isinstance(value, g.GraphVar) else value
+        for known in (value, source):
+            info = known.struct_info
+            if isinstance(info, TensorStructInfo) and info.static_shape == wanted:
+                return known
+        assert wanted is not None
+        seen = self._inner("seen", view(source, wanted).struct_info)
+        bindings.append(g.VarBinding(seen, view(source, wanted)))
+        return seen
+
+    def _function(self, name: str, shape: tuple[int, ...]) -> tuple[GlobalVar, PrimFunc] | None:
+        """Return a tensor function for another shape, None if it cannot be."""
+        if (name, shape) not in self._functions:
+            func = self._mod.functions.get(name)
+            made = None
+            if isinstance(func, PrimFunc):
+                made = for_shape(func, TensorStructInfo(shape).shape or ())
+            found = None if made is None else (self._builder.add_func(made, name), made)
+            self._functions[name, shape] = found
+        return self._functions[name, shape]

@@ -1,0 +1,300 @@
+"""Exported programs as modules: parameters, symbolic sizes, results, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="models of torch need the extra `torch`")
+
+from torch import nn
+from torch.export import Dim, export
+
+from tensorir import IRTypeError, IRValueError, frontend
+from tensorir.frontend.torch.table import TABLE, converter
+from tensorir.relax.expr import Constant
+from tests.exported import built, check, imported
+
+
+class Scaled(nn.Module):
+    """A weight, a buffer that is saved and one that is not, and a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(4.0))
+        self.register_buffer("kept", torch.ones(4))
+        self.register_buffer("made", torch.full((4,), 2.0), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight + self.kept * self.made + torch.tensor([0.5])
+
+
+X = torch.arange(8.0).reshape(2, 4)
+
+
+def test_a_program_becomes_a_graph_function() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x + y) * 2
+
+    mod = imported(Net(), (X, X + 1))
+    assert (
+        mod.script().partition("\n\n")[2]
+        == """@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, 4), dtype="float32"), y: R.Tensor((2, 4), dtype="float32")) -> R.Tuple(R.Tensor((2, 4), dtype="float32")):
+        with R.dataflow():
+            add: R.Tensor((2, 4), dtype="float32") = R.add(x, y)
+            relu: R.Tensor((2, 4), dtype="float32") = R.nn.relu(add)
+            mul: R.Tensor((2, 4), dtype="float32") = R.multiply(relu, R.const(2.0, "float32"))
+            gv: R.Tuple(R.Tensor((2, 4), dtype="float32")) = (mul,)
+            R.output(gv)
+        return gv"""
+    )
+
+
+def test_weights_buffers_and_constants_are_part_of_the_program() -> None:
+    module = Scaled()
+    mod = check(module, (X,))
+    assert [p.name for p in mod["main"].params] == ["x"]
+    held = [a.data for b in mod["main"].body.bindings for a in getattr(b.value, "args", ())
+            if isinstance(a, Constant)]  # fmt: skip
+    assert any(np.shares_memory(a, module.weight.detach().numpy()) for a in held)
+
+
+def test_a_program_that_was_saved_and_loaded(tmp_path: Path) -> None:
+    class Halved(Scaled):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x)[: x.shape[0] // 2]
+
+    module = Halved().eval()
+    rows = {"x": {0: Dim("n", min=4, max=9)}}
+    torch.export.save(
+        export(module, (torch.rand(6, 4),), dynamic_shapes=rows), tmp_path / "model.pt2"
+    )
+    mod = frontend.from_exported_program(torch.export.load(tmp_path / "model.pt2"))
+    for n in (4, 7):
+        x = torch.rand(n, 4)
+        result = built(mod)["main"](x)
+        np.testing.assert_allclose(result[0].numpy(), module(x).detach().numpy(), rtol=1e-6)
+
+
+def test_weights_as_parameters() -> None:
+    module = Scaled().eval()
+    mod = frontend.from_exported_program(export(module, (X,)), keep_params_as_input=True)
+    main = mod["main"]
+    assert [p.name for p in main.params] == ["x", "p_weight"]
+    assert [p.name for p in main.weights] == ["p_weight"]
+    (weight,) = main.attrs["params"].elements
+    result = built(mod)["main"](X, 2 * weight.data)
+    expected = (X * 2 * module.weight + 2.5).detach().numpy()
+    np.testing.assert_allclose(result[0].numpy(), expected, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------ sizes
+
+
+def test_symbolic_sizes_are_those_of_the_export() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+            n, m = x.shape[0], y.shape[0]
+            z = torch.cat([x, y]).reshape(-1, 2)
+            scaled = x * torch.sym_sqrt(n) + n / 2
+            return z * (n + m), torch.arange(n) * 2, x.sum() / n, x[: n - 1], scaled, n * m
+
+    n, m = Dim("n", min=3, max=6), Dim("m")
+    inputs = torch.rand(4, 4), torch.rand(5, 4)
+    mod = imported(Net(), inputs, {"x": {0: n}, "y": {0: m}})
+    vm = built(mod)
+    for rows in ((4, 5), (6, 2), (3, 1)):
+        x, y = (torch.rand(k, 4) for k in rows)
+        *arrays, product = vm["main"](x, y)
+        *tensors, expected = Net()(x, y)
+        for array, tensor in zip(arrays, tensors, strict=True):
+            np.testing.assert_allclose(array.numpy(), tensor.numpy(), rtol=1e-6)
+        assert product == expected
+    with pytest.raises(IRValueError, match="size_from_3_to_6"):
+        vm["main"](torch.rand(7, 4), torch.rand(5, 4))
+
+
+def test_a_size_that_is_a_multiple_is_checked() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.view(x.shape[0] // 2, 2, 3).sum(1)
+
+    half = Dim("half", max=8)
+    mod = imported(Net(), (torch.rand(6, 3),), {"x": {0: 2 * half}})
+    main = built(mod)["main"]
+    x = torch.rand(10, 3)
+    np.testing.assert_allclose(main(x)[0].numpy(), Net()(x).numpy(), rtol=1e-6)
+    with pytest.raises(IRValueError, match="dimension 0 is 5, expected 4"):
+        main(torch.rand(5, 3))
+
+
+def test_sizes_that_are_equal_are_one() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    batch = Dim("batch")
+    dynamic = {"x": {0: batch}, "y": {0: batch}}
+    main = built(imported(Net(), (torch.rand(2, 3), torch.rand(2, 3)), dynamic))["main"]
+    with pytest.raises(IRValueError, match="'y': dimension 0 is 4, expected 3"):
+        main(torch.rand(3, 3), torch.rand(4, 3))
+
+
+def test_sizes_that_data_decide() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> Any:
+            count = n.item()
+            torch._check(count >= 0)
+            torch._check(count <= 4)
+            return x[x[:, 0] > 0], x.nonzero(), torch.full((count,), 2.0)
+
+    check(
+        Net(),
+        (torch.tensor([[1.0, 0.0], [-1.0, 2.0], [3.0, 4.0]]), torch.tensor(3)),
+        (torch.tensor([[-1.0, 0.0], [-1.0, 2.0], [-3.0, 4.0]]), torch.tensor(0)),
+    )
+
+
+# ------------------------------------------------------------------------------- inputs, results
+
+
+class Two(nn.Module):
+    def forward(self, x: torch.Tensor, options: dict[str, Any], flag: bool = True) -> Any:
+        y = x + options["shift"] if flag else x
+        return {"sum": y, "rest": [None, 3, y.sum()], "same": x}
+
+
+def test_inputs_and_results_are_flat() -> None:
+    module = Two()
+    mod = imported(module, (X, {"shift": torch.ones(4)}, True))
+    assert [p.name for p in mod["main"].params] == ["x", "options_shift"]
+    total, nothing, three, scalar, same = built(mod)["main"](X, torch.ones(4))
+    np.testing.assert_array_equal(total.numpy(), (X + 1).numpy())
+    assert (nothing, three.numpy(), scalar.numpy()) == ((), 3, (X + 1).sum().numpy())
+    np.testing.assert_array_equal(same.numpy(), X.numpy())
+
+
+def test_forms_of_the_result() -> None:
+    exported = export(Scaled(), (X,))
+    plain = frontend.from_exported_program(exported, unwrap_unit_return_tuple=True)
+    assert built(plain)["main"](X).numpy().shape == (2, 4)
+    unbound = frontend.from_exported_program(exported, no_bind_return_tuple=True)
+    assert unbound.script().splitlines()[-1].strip() == "return (gv,)"
+
+
+def test_what_is_computed_without_gradients_is_inlined() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                y = torch.relu(x) * 2
+            return y + x
+
+    check(Net(), (X - 3,))
+
+
+def test_changes_in_place_are_those_of_values() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.clone()
+            y[:, 1:3] += 1
+            y[0] = 5
+            return y.relu_().mul_(2)
+
+    check(Net(), (X - 3,))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "uint8", "bool"])
+def test_dtypes(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    weight = torch.tensor([1, 0, 1, 1]).to(kind)
+
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * weight
+
+    mod = imported(Net(), (torch.ones(2, 4, dtype=kind),))
+    assert f'dtype="{dtype}"' in str(mod["main"].params[0].struct_info)
+    if dtype != "bfloat16":
+        result = built(mod)["main"](torch.ones(2, 4, dtype=kind))[0].numpy()
+        np.testing.assert_array_equal(result, (torch.ones(2, 4).to(kind) * weight).numpy())
+
+
+# ---------------------------------------------------------------------------------------- refused
+
+
+def test_all_unsupported_operators_are_in_one_error() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.eigvalsh(x) + torch.linalg.eigvalsh(x + 1) + torch.lgamma(x)[0]
+
+    with pytest.raises(IRValueError) as caught:
+        imported(Net(), (torch.rand(3, 3),))
+    assert str(caught.value).splitlines()[:3] == [
+        "the model has 2 operator(s) that are not supported:",
+        "  aten._linalg_eigh.default: 2 (_linalg_eigh, _linalg_eigh_1)",
+        "  aten.lgamma.default: 1 (lgamma)",
+    ]
+
+
+def test_a_converter_of_ones_own() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.lgamma(x)
+
+    @converter("aten.lgamma.default")
+    def negated(self: Any) -> Any:
+        return -self
+
+    try:
+        result = built(imported(Net(), (X,)))["main"](X)
+        np.testing.assert_array_equal(result[0].numpy(), -X.numpy())
+        with pytest.raises(IRValueError, match=r"a converter of aten\.lgamma\.default already"):
+            converter("aten.lgamma.default")(negated)
+    finally:
+        del TABLE["aten.lgamma.default"]
+
+
+def test_a_model_that_changes_its_buffers_is_refused() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1)
+            return x + self.count
+
+    with pytest.raises(IRValueError, match=r"the model changes the buffer count.*model\.eval\(\)"):
+        imported(Counter(), (X,))
+
+
+def test_arguments_that_matter_and_are_not_supported_are_named() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.avg_pool2d(x, 2, divisor_override=3)
+
+    with pytest.raises(
+        IRTypeError, match=r"node avg_pool2d \(aten\.avg_pool2d\.default\): divisor"
+    ):
+        imported(Net(), (torch.rand(1, 1, 4, 4),))
+
+
+def test_what_is_no_exported_program() -> None:
+    with pytest.raises(IRTypeError, match=r"expected a torch\.export\.ExportedProgram, got Linear"):
+        frontend.from_exported_program(nn.Linear(2, 3))
+
+
+def test_complex_numbers_are_refused() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.fft.fft(x).real
+
+    with pytest.raises((IRTypeError, IRValueError), match="not supported"):
+        imported(Net(), (X,))

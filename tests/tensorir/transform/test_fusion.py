@@ -1,0 +1,358 @@
+"""Calls are grouped (FuseOps), and groups become tensor functions (FuseTIR)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graph_modules import module_of
+
+import tensorir
+from tensorir import IRTypeError, IRValueError, relax, te, topi, verify_well_formed
+from tensorir.interp.graphs import interpret_graph
+from tensorir.memory.reshaping import flat, unravelled
+from tensorir.nodes.stmt import Block
+from tensorir.relax.calls import CALL_TIR
+from tensorir.relax.function import graph_functions
+from tensorir.rewriting.visit import walk
+from tensorir.transform import (
+    AnnotateTIROpPattern,
+    DeadCodeElimination,
+    FuseOps,
+    FuseTIR,
+    LegalizeOps,
+    PassContext,
+    RewriteDataflowReshape,
+    Sequential,
+    default_pipeline,
+)
+
+FUSE = Sequential([RewriteDataflowReshape(), FuseOps(), FuseTIR(), DeadCodeElimination()])
+
+
+def legal(body: str, *, params: str = 'x: R.Tensor((4, 8), "float32")'):
+    """Return the module of a graph function, one binding a line, with operators as kernels."""
+    lines = "\n".join(f"            {line.strip()}" for line in body.strip().splitlines())
+    text = (
+        f"@I.ir_module\nclass Module:\n    @R.function\n    def main({params}):\n"
+        f"        with R.dataflow():\n{lines}\n            R.output(y)\n        return y\n"
+    )
+    return LegalizeOps()(tensorir.parse(text))
+
+
+def kernels(mod) -> list[str]:
+    """Return the names of the calls of tensor functions in `main`, in order."""
+    bindings = mod["main"].body.bindings
+    values = [b.value for b in bindings if isinstance(b.value, relax.Call)]
+    return [v.args[0].name for v in values if v.op is CALL_TIR]
+
+
+def same_results(before, after, *shapes) -> None:
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    verify_well_formed(after)
+    expected, found = (interpret_graph(mod, "main", *args) for mod in (before, after))
+    np.testing.assert_array_equal(expected, found)
+
+
+WEIGHTS = (
+    'x: R.Tensor((4, 8), "float32"), w: R.Tensor((8, 6), "float32"), b: R.Tensor((6,), "float32")'
+)
+MATRICES = ((4, 8), (8, 6), (6,))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("a = R.exp(x); y = R.negative(a)", ["fused_exp_negative"]),
+        ("m = R.matmul(x, w); a = R.add(m, b); y = R.nn.relu(a)", ["fused_matmul_add_relu"]),
+        # Diamonds: both ways of what a product gives, and two uses of an element-wise call.
+        ("c = R.matmul(x, w); r = R.nn.relu(c); y = R.add(r, c)", ["fused_matmul_relu_add"]),
+        ("a = R.exp(x); p = R.negative(a); q = R.sqrt(a); y = R.add(p, q)",
+         ["fused_exp_negative_sqrt_add"]),
+        # Element-wise before a softmax would be computed again for each of its stages.
+        ("a = R.nn.relu(x); y = R.nn.softmax(a)", ["relu", "softmax"]),
+        ("a = R.nn.softmax(x); y = R.nn.relu(a)", ["fused_softmax_relu"]),
+        ("a = R.nn.relu(x); y = R.matmul(a, w)", ["relu", "matmul"]),
+        # Two products are two functions; the sum belongs to the one that comes to it first.
+        ("p = R.matmul(x, w); q = R.matmul(x, w); s = R.exp(q); y = R.add(p, s)",
+         ["fused_matmul_exp", "fused_matmul_add"]),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else None,
+)  # fmt: skip
+def test_what_becomes_one_function(body, expected):
+    mod = legal(body.replace("; ", "\n"), params=WEIGHTS)
+    after = FUSE(mod)
+    assert kernels(after) == expected
+    same_results(mod, after, *MATRICES)
+
+
+def test_a_group_is_a_private_function_with_constants_as_arguments():
+    mod = legal("a = R.add(x, x)\ny = R.multiply(a, R.const([1.0, 2.0], 'float32'))",
+                params='x: R.Tensor((3, 2), "float32")')  # fmt: skip
+    after = FuseOps()(mod)
+    group = after["fused_add_multiply"]
+    assert [p.name for p in group.params] == ["x", "param_0"]
+    assert "global_symbol" not in group.attrs
+    assert group.attrs["Primitive"]
+    same_results(mod, after, (3, 2))
+
+
+def test_the_loops_of_a_group_stand_one_behind_the_other():
+    mod = FUSE(legal("m = R.matmul(x, w)\ny = R.add(m, b)", params=WEIGHTS))
+    expected = tensorir.parse("""
+    @T.prim_func(private=True)
+    def fused(
+        x: T.Buffer((T.int64(4), T.int64(8)), "float32"),
+        w: T.Buffer((T.int64(8), T.int64(6)), "float32"),
+        b: T.Buffer((T.int64(6),), "float32"),
+        y: T.Buffer((T.int64(4), T.int64(6)), "float32"),
+    ):
+        T.func_attr({"tir.noalias": True, "fused_operators": ["matmul", "add"]})
+        m = T.alloc_buffer((T.int64(4), T.int64(6)))
+        for i0, i1, k in T.grid(T.int64(4), T.int64(6), T.int64(8)):
+            with T.block("matmul"):
+                v_i0, v_i1, v_k = T.axis.remap("SSR", [i0, i1, k])
+                with T.init():
+                    m[v_i0, v_i1] = T.float32(0.0)
+                m[v_i0, v_i1] = m[v_i0, v_i1] + x[v_i0, v_k] * w[v_k, v_i1]
+        for i0, i1 in T.grid(T.int64(4), T.int64(6)):
+            with T.block("add"):
+                v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                y[v_i0, v_i1] = m[v_i0, v_i1] + b[v_i1]
+    """)
+    tensorir.assert_structural_equal(mod["fused_matmul_add"], expected)
+
+
+def test_equal_groups_are_one_function():
+    layer = "m{k} = R.matmul({x}, w{k})\na{k} = R.nn.relu(m{k})"
+    body = "\n".join(layer.format(k=k, x="x" if k == 0 else f"a{k - 1}") for k in range(3))
+    params = 'x: R.Tensor((4, 4), "float32")' + "".join(
+        f', w{k}: R.Tensor((4, 4), "float32")' for k in range(3)
+    )
+    mod = legal(body + "\ny = R.exp(a2)", params=params)
+    after = FUSE(mod)
+    assert kernels(after) == ["fused_matmul_relu"] * 2 + ["fused_matmul_relu_exp"]
+    assert sorted(after) == ["fused_matmul_relu", "fused_matmul_relu_exp", "main"]
+    same_results(mod, after, *[(4, 4)] * 4)
+
+
+def reshape(x, *shape):
+    extents = [te.const(n, "int64") for n in shape]
+    return te.compute(extents, lambda *i: x[tuple(unravelled(flat(i, extents), x.shape))])
+
+
+def test_reshapes_at_the_ends_of_a_group_are_views_and_inside_of_it_loops():
+    x = relax.Var("x", relax.TensorStructInfo((4, 6), "float32"))
+    w = relax.Var("w", relax.TensorStructInfo((6, 6), "float32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, w]):
+        with bb.dataflow():
+            m = bb.emit_te(topi.matmul, x, w)
+            r = bb.emit_te(reshape, m, 2, 2, 6)
+            e = bb.emit_te(topi.exp, r)
+            f = bb.emit_te(reshape, e, 12, 2)
+            n = bb.emit_te(topi.negative, f)
+            y = bb.emit_output(bb.call_te(reshape, n, 24))
+        bb.emit_func_output(y)
+    mod = bb.get()
+    after = FUSE(mod)
+    expected = tensorir.parse(
+        """
+    @R.function
+    def main(x: R.Tensor((4, 6), "float32"), w: R.Tensor((6, 6), "float32")):
+        with R.dataflow():
+            m = R.call_tir(I.GlobalVar("matmul"), (x, w), out_sinfo=R.Tensor((4, 6), "float32"))
+            r = R.memory.view(m, R.shape([2, 2, 6]))
+            n = R.call_tir(I.GlobalVar("fused_exp_negative"), (r,), R.Tensor((12, 2), "float32"))
+            y = R.memory.view(n, R.shape([24]))
+            R.output(y)
+        return y
+    """,
+        check_well_formed=False,
+    )
+    tensorir.assert_structural_equal(after["main"], expected)
+    blocks = [n.name_hint for n in walk(after["fused_exp_negative"].body) if isinstance(n, Block)]
+    assert blocks == ["root", "T_exp", "T_reshape", "T_negative"]
+    same_results(mod, after, (4, 6), (6, 6))
+
+
+def test_results_that_leave_the_block_end_a_group():
+    mod = module_of("""
+    @R.function
+    def main(x: F4):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            b = R.call_tir(cls.double, (a,), out_sinfo=F4)
+            c = R.call_tir(cls.double, (b,), out_sinfo=F4)
+            d = R.call_tir(cls.add, (c, a), out_sinfo=F4)
+            R.output(a, d)
+        return (a, d)
+    """)
+    after = FUSE(mod)
+    assert kernels(after) == ["double", "fused_double_double_add"]
+
+
+def test_calls_in_plain_blocks_and_branches_are_fused_up_to_effects():
+    mod = module_of("""
+    @R.function(pure=False)
+    def main(x: F4, flag: R.Tensor((), "bool")):
+        cls = Module
+        a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+        b = R.call_tir(cls.double, (a,), out_sinfo=F4)
+        u: F4 = R.call_packed("log", b, sinfo_args=(F4,))
+        c = R.call_tir(cls.double, (b,), out_sinfo=F4)
+        if flag:
+            p = R.call_tir(cls.double, (c,), out_sinfo=F4)
+            y = R.call_tir(cls.add, (p, p), out_sinfo=F4)
+        else:
+            y = c
+        return y
+    """)
+    after = FUSE(mod)
+    assert kernels(after) == ["fused_double_double", "double"]
+    assert "fused_double_add" in after
+    verify_well_formed(after)
+
+
+def test_calls_that_overwrite_arguments_stay():
+    mod = module_of("""
+    @R.function
+    def main(x: F4):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            b = R.call_tir_inplace(cls.increment, (a,), inplace_indices=[0], out_sinfo=F4)
+            y = R.call_tir(cls.double, (b,), out_sinfo=F4)
+            R.output(y)
+        return y
+    """)
+    assert FuseOps()(mod)["main"] is mod["main"]
+
+
+def test_calls_with_several_results_and_the_same_argument_twice():
+    mod = module_of("""
+    @R.function
+    def main(x: F4):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.add, (x, x), out_sinfo=F4)
+            t = R.call_tir(cls.both, (a,), out_sinfo=[F4, F4])
+            p = t[0]
+            q = t[1]
+            y = R.call_tir(cls.add, (p, q), out_sinfo=F4)
+            R.output(y)
+        return y
+    """)
+    after = FUSE(mod)
+    assert kernels(after) == ["fused_add_both_add"]
+    same_results(mod, after, (4,))
+
+
+def test_symbolic_sizes_become_parameters_where_no_shape_says_them():
+    def spread(t, count):
+        return te.compute((t.shape[0] * count,), lambda i: t[i % t.shape[0], 0])
+
+    n, m = (te.var(name, "int64") for name in "nm")
+    x = relax.Var("x", relax.TensorStructInfo((n, 4), "float32"))
+    flat = relax.Var("flat", relax.TensorStructInfo((n * m,), "float32"))
+    k = relax.Var("k", relax.ShapeStructInfo((m,)))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, flat, k]):
+        with bb.dataflow():
+            a = bb.emit_te(topi.exp, x)
+            b = bb.emit_te(spread, a, relax.PrimValue(m))
+            y = bb.emit_output(bb.call_te(topi.exp, b))
+        bb.emit_func_output(y)
+    mod = bb.get()
+    after = FUSE(mod)
+    assert kernels(after) == ["fused_exp_spread_exp1"]
+    verify_well_formed(after)
+    args = np.arange(12, dtype="float32").reshape(3, 4), np.zeros(6, "float32"), (2,)
+    np.testing.assert_array_equal(
+        interpret_graph(mod, "main", *args), interpret_graph(after, "main", *args)
+    )
+
+
+def test_a_chain_that_reads_what_is_before_several_times_is_cut():
+    def cubed(x):
+        return te.compute(x.shape, lambda i: x[i] * x[i] * x[i], name="cubed")
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = x
+            for _ in range(20):
+                y = bb.emit_te(cubed, y)
+            y = bb.emit_output(bb.call_te(cubed, y))
+        bb.emit_func_output(y)
+    counts = [name.count("cubed") for name in kernels(FUSE(bb.get()))]
+    assert sum(counts) == 21
+    assert max(counts) == 5
+
+
+def test_levels_limits_and_kinds_that_are_stated():
+    mod = legal("a = R.exp(x)\nb = R.sqrt(a)\ny = R.negative(b)")
+    assert FuseOps(fuse_opt_level=0)(mod)["main"] is mod["main"]
+    with PassContext(opt_level=0):
+        assert FuseOps()(mod)["main"] is mod["main"]
+    assert len(graph_functions(FuseOps(max_group_size=2)(mod))) == 2
+    stated = AnnotateTIROpPattern()(mod)
+    assert [int(stated[name].attrs["op_pattern"]) for name in ("exp", "sqrt", "negative")] == [
+        0
+    ] * 3
+    stated["sqrt"] = stated["sqrt"].with_attr("op_pattern", 8)
+    assert AnnotateTIROpPattern()(stated)["sqrt"] is stated["sqrt"]
+    assert FuseOps()(stated)["main"] is stated["main"]
+    assert "op_pattern" not in FuseTIR()(stated)["sqrt"].attrs
+    stated["sqrt"] = stated["sqrt"].with_attr("op_pattern", 5)
+    with pytest.raises(IRTypeError, match=r"op_pattern of sqrt must be one of 0 \(elementwise\)"):
+        FuseOps()(stated)
+    with pytest.raises(IRValueError, match="at least one call, got max_group_size=0"):
+        FuseOps(max_group_size=0)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("y: F4 = R.call_pure_packed('f', x, sinfo_args=(F4,))", "it calls"),
+        ("y = R.match_cast(x, F4)", "it checks y by match_cast"),
+        ("y = R.call_tir(cls.add, (x, R.const([1.0, 2.0, 3.0, 4.0], 'float32')), out_sinfo=F4)",
+         "which is none of its tensors; pass it as a parameter"),
+        ("y = x", "each of its results must be the output of another call"),
+    ],
+)  # fmt: skip
+def test_groups_by_hand_that_are_no_tensor_function(body, reason):
+    mod = module_of(f"""
+    @R.function(private=True)
+    def group(x: F4):
+        R.func_attr({{"Primitive": True}})
+        cls = Module
+        {body}
+        return y
+    """)
+    with pytest.raises(IRTypeError, match=reason):
+        FuseTIR()(mod)
+
+
+def test_the_default_pipeline_makes_one_function_of_a_layer():
+    mod = tensorir.parse("""
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((8, 6), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, w)
+                b = R.nn.relu(a)
+                c = R.exp(R.matmul(x, w))
+                y = R.add(b, c)
+                R.output(y)
+            return y
+    """)
+    after = default_pipeline()(mod)
+    assert kernels(after) == ["fused_matmul_relu_exp_add"]
+    operators = after["fused_matmul_relu_exp_add"].attrs["fused_operators"]
+    assert [str(name) for name in operators] == ["matmul", "relu", "exp", "add"]
+    assert "FuseOps()" in repr(default_pipeline())
+    same_results(LegalizeOps()(mod), after, (4, 8), (8, 6))
