@@ -1,14 +1,15 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `activations`, `classical`, `control_flow`, `conversions`, `convolutions`, `creation`,
-`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `quantization`,
-`random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`, `training`.
-`recurrent`, `reductions`, `sequences`, `shapes`, `signals`.
+The modules: `activations`, `classical`, `contributed`, `control_flow`, `conversions`,
+`convolutions`, `creation`, `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`,
+`pooling`, `quantization`, `random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`,
+`signals`, `training`.
 """
 
 from tensorir.frontend.onnx.converters import (
     activations,
     classical,
+    contributed,
     control_flow,
     conversions,
     convolutions,
@@ -32,6 +33,7 @@ from tensorir.frontend.onnx.converters import (
 __all__ = [
     "activations",
     "classical",
+    "contributed",
     "control_flow",
     "conversions",
     "convolutions",
