@@ -74,7 +74,7 @@ def skip_layer_normalization(
     epsilon: float = 1e-12,
 ) -> Sequence[GraphExpr | None]:
     """The layer norm of a sum, and the sum."""
-    total = op.add(*node.agreed(x, skip))
+    total: GraphExpr = op.add(*node.agreed(x, skip))
     if bias is not None:
         total = op.add(total, bias)
     total = node.emit(total)
@@ -99,7 +99,7 @@ def embed_layer_normalization(
 ) -> Sequence[GraphExpr | None]:
     """The layer norm of the sum of embeddings, the length of each sequence, and the sum."""
     batch, length = node.shape(words)
-    total = op.take(word_embedding, words, axis=0)
+    total: GraphExpr = op.take(word_embedding, words, axis=0)
     if positions is None:
         here = op.strided_slice(position_embedding, [0], [0], [length], assume_inbound=True)
     else:
@@ -108,7 +108,7 @@ def embed_layer_normalization(
     if segments is not None and segment_embedding is not None:
         total = op.add(total, op.take(segment_embedding, segments, axis=0))
     total = node.emit(total)
-    lengths = op.zeros((batch,), "int32")
+    lengths: GraphExpr = op.zeros((batch,), "int32")
     if mask is not None:
         lengths = op.sum(op.astype(mask, "int32"), axis=[1])
     return [op.nn.layer_norm(total, gamma, beta, epsilon=epsilon), lengths, total]
