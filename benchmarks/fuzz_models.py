@@ -143,7 +143,13 @@ def _task(paths: Sequence[Path]) -> Any:
                 known = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]), "/proc")
                 if not args[0].startswith(known):
                     opened.append(args[0])
-            elif event in ("exec", "os.system", "subprocess.Popen"):
+            elif event in (
+                "os.system",
+                "os.exec",
+                "os.posix_spawn",
+                "subprocess.Popen",
+                "socket.connect",
+            ):
                 opened.append(event)
 
         sys.addaudithook(watch)

@@ -6,7 +6,7 @@
 Tensor(relu, shape=(2, 3), dtype=float32)
 
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
-`creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`,
+`creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`, `nests`,
 `quantization`, `real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`,
 `sizes`, `slicing`; the rooms `image`, `nn`, `signal`, `vision`.
 """

@@ -13,7 +13,7 @@ from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import converter_of
-from tensorir.frontend.onnx.schemas import domain_of, schema_of
+from tensorir.frontend.onnx.schemas import check_texts, domain_of, schema_of
 
 
 class FunctionBodies:
@@ -56,6 +56,8 @@ class FunctionBodies:
         self, nodes: Any, opsets: Mapping[str, int], entered: set[tuple[str, str]]
     ) -> Iterator[Any]:
         for proto in nodes:
+            check_texts(proto.op_type, proto.domain, proto.name, *proto.input, *proto.output)
+            check_texts(*(name for a in proto.attribute for name in (a.name, a.ref_attr_name)))
             key = (domain_of(proto), proto.op_type)
             function = self._local.get(key)
             if function is not None:

@@ -22,7 +22,7 @@ from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.node import OnnxNode, constant_contents
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import Result, converter_of, shown_name
-from tensorir.frontend.onnx.schemas import check_node, domain_of, schema_of
+from tensorir.frontend.onnx.schemas import check_node, check_texts, domain_of, schema_of
 from tensorir.function import IRModule
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -129,6 +129,8 @@ class GraphImport:
         """Return the module of the model; see `from_onnx`."""
         graph = self.model.proto.graph
         self._check_supported(graph)
+        check_texts(*(info.name for info in [*graph.input, *graph.output, *graph.initializer]))
+        check_texts(*(d.dim_param for i in graph.input for d in i.type.tensor_type.shape.dim))
         scope = Scope(self._opsets)
         scope.ranks = _stated_ranks(graph)
         weights = {t.name: Constant(array, dtype) for t, array, dtype in self.model.weights()}
@@ -209,10 +211,7 @@ class GraphImport:
                     f"{place} has no shape in the model; state it: "
                     f"shape_dict={{{info.name!r}: (1, 3)}}"
                 )
-            shape = [
-                d.dim_value if d.HasField("dim_value") else d.dim_param or f"{info.name}_{k}"
-                for k, d in enumerate(tensor.shape.dim)
-            ]
+            shape = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
         extents = [self._size(n) if isinstance(n, str) else n for n in shape]
         return GraphVar(_identifier(info.name), TensorStructInfo(extents, dtype))
 
@@ -502,7 +501,11 @@ class GraphImport:
         array = as_array(values)
         if array.dtype != object:
             return Constant(array.astype(dtype))
-        result: GraphExpr = op.shape_to_tensor(ShapeExpr(values))
+        # A shape has no negative numbers.
+        least = min((n for n in array.flat if isinstance(n, int)), default=0)
+        result: GraphExpr = op.shape_to_tensor(ShapeExpr([n - min(least, 0) for n in array.flat]))
+        if least < 0:
+            result = op.add(result, least)
         if dtype != "int64":
             result = op.astype(result, dtype)
         self._contents[result] = array
@@ -581,6 +584,17 @@ def _identifier(name: str) -> str:
     """Return a name of a variable."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     return f"_{word}" if word[0].isdigit() else word
+
+
+def _stated_extent(dim: Any, otherwise: str) -> int | str:
+    """Return an extent that a model states: a number, a name that equal ones share, or a new name.
+
+    Negative numbers and names such as "?" stand for any extent.
+    """
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    name = str(dim.dim_param)
+    return name if re.search(r"\w", name) and not name.startswith("-") else otherwise
 
 
 def _stated_ranks(graph: Any) -> dict[str, int]:

@@ -140,8 +140,15 @@ def _checked(model: Model) -> Model:
 
 
 def opset_versions(imports: Any) -> dict[str, int]:
-    """Return the versions of operators by domain; "ai.onnx" is another name of ""."""
-    return {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
+    """Return the versions of operators by domain; "ai.onnx" is another name of "".
+
+    Raises IRValueError for a number that is no version.
+    """
+    versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
+    for domain, version in versions.items():
+        if not 1 <= version < 1 << 31:
+            raise IRValueError(f"{version} is no version of the operators of {domain!r}")
+    return versions
 
 
 def _check_bytes(place: str, shape: Sequence[int], dtype: DataType, given: int) -> None:

@@ -13,6 +13,13 @@ def domain_of(proto: Any) -> str:
     return "" if proto.domain == "ai.onnx" else str(proto.domain)
 
 
+def check_texts(*texts: object) -> None:
+    """Check names of a message; IRValueError for one that is no text in UTF-8."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise IRValueError(f"the name {text!r} is no text in UTF-8")
+
+
 def schema_of(proto: Any, opset: int) -> Any:
     """Return the schema of the operator of a node in a version; None if ONNX has none."""
     defs, domain = onnx_package().defs, domain_of(proto)

@@ -1,12 +1,13 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
+The modules: `activations`, `classical`, `control_flow`, `conversions`, `convolutions`, `creation`,
 `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `quantization`,
-`recurrent`, `reductions`, `sequences`, `shapes`, `signals`.
+`random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`, `signals`, `training`.
 """
 
 from tensorir.frontend.onnx.converters import (
     activations,
+    classical,
     control_flow,
     conversions,
     convolutions,
@@ -18,15 +19,18 @@ from tensorir.frontend.onnx.converters import (
     normalizations,
     pooling,
     quantization,
+    random_numbers,
     recurrent,
     reductions,
     sequences,
     shapes,
     signals,
+    training,
 )
 
 __all__ = [
     "activations",
+    "classical",
     "control_flow",
     "conversions",
     "convolutions",
@@ -38,9 +42,11 @@ __all__ = [
     "normalizations",
     "pooling",
     "quantization",
+    "random_numbers",
     "recurrent",
     "reductions",
     "sequences",
     "shapes",
     "signals",
+    "training",
 ]
