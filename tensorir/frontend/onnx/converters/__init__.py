@@ -4,6 +4,7 @@ The modules: `activations`, `classical`, `control_flow`, `conversions`, `convolu
 `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `quantization`,
 `random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`, `training`.
 `recurrent`, `reductions`, `sequences`, `shapes`, `signals`.
+`random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`, `signals`, `training`.
 """
 
 from tensorir.frontend.onnx.converters import (
