@@ -3,6 +3,7 @@
 The modules: `activations`, `classical`, `control_flow`, `conversions`, `convolutions`, `creation`,
 `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `quantization`,
 `random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`, `training`.
+`recurrent`, `reductions`, `sequences`, `shapes`, `signals`.
 """
 
 from tensorir.frontend.onnx.converters import (
@@ -24,6 +25,7 @@ from tensorir.frontend.onnx.converters import (
     reductions,
     sequences,
     shapes,
+    signals,
     training,
 )
 
@@ -46,5 +48,6 @@ __all__ = [
     "reductions",
     "sequences",
     "shapes",
+    "signals",
     "training",
 ]
