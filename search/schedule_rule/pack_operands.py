@@ -40,8 +40,8 @@ class PackOperands(ScheduleRule):
     An operand of fewer than `min_bytes`, the size of the target's first cache unless given, is not
     packed, nor one whose copy would take more than `max_bytes`, half of the memory of this machine
     unless given; that is logged. Nor are parameters that may have any layout: these are packed when
-    a model is built, not in each call (`RewriteLayout`). A block whose results a write cache collects reads its operands as
-    they are.
+    a model is built, not in each call (`RewriteLayout`). A block whose results a write cache
+    collects reads its operands as they are.
 
     Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
     """
