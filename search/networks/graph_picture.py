@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from search.errors import TuningError
 from search.reports.drawing import COLOURS, new_axes
 from tensorir.function import IRModule
-from tensorir.nodes.expr import GlobalVar
 from tensorir.relax import expr as g
 from tensorir.relax.calls import destination_passing
 from tensorir.relax.function import Function, graph_functions
@@ -90,4 +89,4 @@ def _called(value: g.GraphExpr) -> str | None:
         return callee.short_name.rpartition(".")[2]
     if isinstance(callee, g.ExternFunc):
         return callee.symbol
-    return callee.name if isinstance(callee, (GlobalVar, g.GraphVar)) else None
+    return callee.name
