@@ -3,6 +3,7 @@
     python -m benchmarks.onnx_node_tests                 # all: passed by operator, and why not
     python -m benchmarks.onnx_node_tests Resize Pad      # those of some operators
     python -m benchmarks.onnx_node_tests --write         # and writes docs/onnx.md and the list
+    python -m benchmarks.onnx_node_tests --check         # those of the list; fails if one does
 
 Each test is a model of one operator (or of the functions that define it) with inputs and outputs;
 it is imported, compiled and run in a process of its own. Takes the package onnx.
@@ -87,8 +88,16 @@ def run_case(case: Any) -> None:
     prepared = onnx_backend.prepare(case.model)
     for inputs, expected in case.data_sets:
         with np.errstate(all="ignore"):
-            outputs = prepared.run(inputs)
+            outputs = prepared.run([_array(value) for value in inputs])
+        expected = [_array(value) for value in expected]
         Runner.assert_similar_outputs(expected, outputs, case.rtol, case.atol)
+
+
+def _array(value: Any) -> Any:
+    """Return a value of a test, which may be a message."""
+    from onnx import TensorProto, numpy_helper  # noqa: PLC0415
+
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
 
 
 def _task(case: Case) -> Any:
@@ -153,10 +162,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="operators or tests; all without any")
     parser.add_argument("--write", action="store_true", help="write docs/onnx.md and the list")
+    parser.add_argument("--check", action="store_true", help="run those that are listed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--details", action="store_true", help="print each failure")
     args = parser.parse_args()
-    results = run_cases(load_cases(args.names), args.processes)
+    names = LIST.read_text().split() if args.check else args.names
+    results = run_cases(load_cases(names), args.processes)
     passed = [r.case.name for r in results if not r.reason]
     if args.details:
         for r in results:
@@ -166,7 +177,9 @@ def main() -> None:
     for text, count in Counter(reason(r) for r in results if r.reason).most_common(40):
         print(f"{count:5d} {text}")
     print(f"{len(passed)} of {len(results)} passed")
-    if args.write and not args.names:
+    if args.check and len(passed) < len(results):
+        raise SystemExit(1)
+    if args.write and not names:
         LIST.write_text("\n".join(sorted(passed)) + "\n")
         head = PAGE.read_text().split("<!-- table -->")[0]
         PAGE.write_text(

@@ -18,6 +18,7 @@ from codegen.runtime.device import cpu
 from codegen.vm.build import vm_build
 from codegen.vm.machine import VirtualMachine
 from tensorir import frontend
+from tensorir.frontend.onnx.dtypes import narrow_integer
 from tensorir.nodes.dtype import DataType
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -35,6 +36,7 @@ class Prepared:
         main = mod["main"]
         assert isinstance(main, Function)
         self._result = main.ret_struct_info
+        self._names = [_narrow_name(info) for info in model.graph.output]
         self._several = len(model.graph.output) > 1  # one may be a sequence
         self._main = VirtualMachine(vm_build(mod, target), cpu())["main"]
 
@@ -42,12 +44,15 @@ class Prepared:
         """Return the outputs for inputs in order, as NumPy arrays."""
         values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
         result = self._main(*map(_argument, values))
-
         info = self._result
         several = self._several and isinstance(info, TupleStructInfo)
         outputs = result if several else (result,)
         infos = info.elements if several and isinstance(info, TupleStructInfo) else (info,)
-        return tuple(_array(v, i) for v, i in zip(outputs, infos, strict=True))
+        arrays = [_array(v, i) for v, i in zip(outputs, infos, strict=True)]
+        return tuple(
+            array if name is None else array.astype(getattr(import_module("ml_dtypes"), name))
+            for array, name in zip(arrays, self._names, strict=True)
+        )
 
 
 def supports_device(device: str) -> bool:
@@ -79,6 +84,8 @@ def _argument(value: Any) -> Any:
     if value is None:
         return None
     array = np.ascontiguousarray(value).reshape(np.shape(value))
+    if array.dtype.name in ("int4", "int2", "uint4", "uint2"):
+        return array.astype(array.dtype.name[:-1] + "8")
     if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1:
         return array
     return array.view(DataType(_NAMES.get(array.dtype.name, array.dtype.name)).to_numpy())
@@ -93,6 +100,12 @@ def _array(value: Any, info: StructInfo) -> Any:
     dtype = info.dtype if isinstance(info, TensorStructInfo) else None
     name = next((n for n, known in _NAMES.items() if known == dtype), None)
     return array if name is None else array.view(getattr(import_module("ml_dtypes"), name))
+
+
+def _narrow_name(info: Any) -> str | None:
+    """Return the name of the integers of fewer than 8 bits that an output has, None for others."""
+    narrow = narrow_integer(info.type.tensor_type.elem_type)
+    return None if narrow is None else narrow.name
 
 
 _NAMES = {

@@ -313,6 +313,8 @@ def _identity(state: Fold, array: Array) -> Array:
 @_folds("Cast")
 def _cast(state: Fold, array: Array) -> Array:
     dtype = state.attribute("to", None)
+    if dtype is None:
+        raise UndecidedError
     if array.dtype == object:
         if dtype not in ("int64", "int32"):
             raise UndecidedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,23 @@ _NAMES = {
 }  # fmt: skip
 
 
+class NarrowInteger(NamedTuple):
+    """Integers of fewer than 8 bits: they are held one a byte, and lie between two numbers."""
+
+    name: str
+    dtype: DataType
+    low: int
+    high: int
+
+
+_NARROW = {
+    "INT4": NarrowInteger("int4", DataType("int8"), -8, 7),
+    "UINT4": NarrowInteger("uint4", DataType("uint8"), 0, 15),
+    "INT2": NarrowInteger("int2", DataType("int8"), -2, 1),
+    "UINT2": NarrowInteger("uint2", DataType("uint8"), 0, 3),
+}
+
+
 @cache
 def _by_number() -> dict[int, str]:
     return {number: name for name, number in onnx_package().TensorProto.DataType.items()}
@@ -30,9 +47,25 @@ def dtype_of(number: int) -> DataType:
     name = _by_number().get(number)
     if name is None or name == "UNDEFINED":
         raise IRValueError(f"{number} is the number of no dtype")
+    if name in _NARROW:
+        raise IRValueError(
+            f"{name.lower()} is not supported here; Cast, QuantizeLinear and DequantizeLinear take "
+            "and give it"
+        )
     if name not in _NAMES:
         raise IRValueError(f"tensors of {name.lower()} are not supported")
     return DataType(_NAMES[name])
+
+
+def narrow_integer(number: int) -> NarrowInteger | None:
+    """Return the integers of fewer than 8 bits that ONNX numbers so; None for another dtype."""
+    return _NARROW.get(_by_number().get(number, ""))
+
+
+def held_dtype(number: int) -> DataType:
+    """Return the dtype in which elements are held that ONNX numbers so; IRValueError for others."""
+    narrow = narrow_integer(number)
+    return dtype_of(number) if narrow is None else narrow.dtype
 
 
 def dtype_number(dtype: str) -> int:
@@ -49,9 +82,11 @@ def array_of(tensor: Any) -> tuple[NDArray[Any], DataType]:
     Elements of types that NumPy lacks are given by their bits, as a `Constant` takes them.
     Raises IRValueError for a tensor that is of another dtype, or that is not complete.
     """
-    dtype = dtype_of(tensor.data_type)
+    dtype = held_dtype(tensor.data_type)
     try:
         array = onnx_package().numpy_helper.to_array(tensor)
     except (ValueError, TypeError) as error:
         raise IRValueError(f"the tensor {tensor.name} is not complete: {error}") from error
+    if narrow_integer(tensor.data_type) is not None:
+        return np.asarray(array).astype(dtype.to_numpy()), dtype
     return np.asarray(array).view(dtype.to_numpy()) if dtype.is_floating else array, dtype

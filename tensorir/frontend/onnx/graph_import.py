@@ -15,7 +15,7 @@ from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.attributes import attribute_values
 from tensorir.frontend.onnx.contents import Fold, as_array, fold
-from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of
+from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.elements import common_element
 from tensorir.frontend.onnx.function_bodies import FunctionBodies
 from tensorir.frontend.onnx.model_file import Model, opset_versions
@@ -117,6 +117,8 @@ class GraphImport:
         """What is known of the elements of sequences, or of an optional tensor."""
         self._optional_tensors: set[GraphExpr] = set()
         self._depth = 0
+        self.narrow: dict[GraphExpr, int] = {}
+        """Tensors of integers of fewer than 8 bits, and how ONNX numbers their dtype."""
 
     # ------------------------------------------------------------------------------------ the model
 
@@ -133,7 +135,10 @@ class GraphImport:
         check_texts(*(d.dim_param for i in graph.input for d in i.type.tensor_type.shape.dim))
         scope = Scope(self._opsets)
         scope.ranks = _stated_ranks(graph)
-        weights = {t.name: Constant(array, dtype) for t, array, dtype in self.model.weights()}
+        weights = {}
+        for tensor, array, dtype in self.model.weights():
+            weights[tensor.name] = Constant(array, dtype)
+            self.remember_kind(weights[tensor.name], tensor.data_type)
         inputs = [info for info in graph.input if info.name not in weights]
         for name in shapes:
             if name not in {info.name for info in inputs}:
@@ -202,7 +207,7 @@ class GraphImport:
             )
         tensor = info.type.tensor_type
         if tensor.elem_type:
-            dtype = str(dtype_of(tensor.elem_type))
+            dtype = str(held_dtype(tensor.elem_type))
         else:
             dtype = dtypes if isinstance(dtypes, str) else dtypes.get(info.name, "float32")
         if shape is None:
@@ -213,7 +218,14 @@ class GraphImport:
                 )
             shape = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
         extents = [self._size(n) if isinstance(n, str) else n for n in shape]
-        return GraphVar(_identifier(info.name), TensorStructInfo(extents, dtype))
+        param = GraphVar(_identifier(info.name), TensorStructInfo(extents, dtype))
+        self.remember_kind(param, tensor.elem_type)
+        return param
+
+    def remember_kind(self, value: GraphExpr, number: int) -> None:
+        """Remember that a tensor is of narrow integers, if ONNX numbers them so."""
+        if narrow_integer(number) is not None:
+            self.narrow[value] = number
 
     def _object(self, info: Any, place: str) -> GraphVar:
         """Return the variable of an input that is a sequence or an optional value."""
@@ -622,15 +634,15 @@ def _type_message(info: StructInfo) -> bytes:
 
 def _plain_attribute(name: str, value: Any) -> Any:
     """Return an attribute as contents are computed with it."""
-    if name == "to":
-        return str(dtype_of(value))
+    if name == "to":  # narrow integers are not computed with here
+        return None if narrow_integer(value) else str(dtype_of(value))
     return value.data if isinstance(value, Constant) else value
 
 
 def _folded_dtype(node: OnnxNode, inputs: Sequence[GraphExpr | None]) -> str | None:
     """Return the dtype of integer results, None where the computed array has it."""
     if node.op_type == "Cast":
-        return str(dtype_of(node.attributes["to"])) if "to" in node.attributes else None
+        return str(held_dtype(node.attributes["to"])) if "to" in node.attributes else None
     values = inputs[1:] if node.op_type == "Where" else inputs[:1]
     for value in values:
         info = value.struct_info if value is not None else None

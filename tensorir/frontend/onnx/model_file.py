@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.frontend.onnx.dtypes import array_of, dtype_of
+from tensorir.frontend.onnx.dtypes import array_of, dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.stored_weights import mapped, without_weights
 from tensorir.nodes.dtype import DataType
@@ -43,6 +43,9 @@ class Model:
                 yield tensor, *self.array(tensor)
                 continue
             assert self.path is not None
+            if narrow_integer(tensor.data_type) is not None:
+                yield tensor, *array_of(_with_elements(tensor, self.path, self.places[k]))
+                continue
             dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
             place = self.places[k]
             _check_bytes(f"the tensor {tensor.name!r}", shape, dtype, place[1])
@@ -59,17 +62,21 @@ class Model:
             return array_of(tensor)
         place = f"the tensor {tensor.name!r}"
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
+        dtype, shape = held_dtype(tensor.data_type), tuple(tensor.dims)
+        is_packed = narrow_integer(tensor.data_type) is not None
         path = self._data_file(entries.get("location", ""), place)
         offset = _number(entries.get("offset", "0"), place)
-        needed = math.prod(shape) * dtype.nbytes
-        length = _number(entries.get("length", str(needed)), place)
-        _check_bytes(place, shape, dtype, length)
+        needed = path.stat().st_size - offset if is_packed else math.prod(shape) * dtype.nbytes
+        length = _number(entries.get("length", str(max(0, needed))), place)
+        if not is_packed:
+            _check_bytes(place, shape, dtype, length)
         if offset + length > path.stat().st_size:
             raise IRValueError(
                 f"{place} ends at byte {offset + length} of {path.name}, which has "
                 f"{path.stat().st_size} bytes"
             )
+        if is_packed:
+            return array_of(_with_elements(tensor, path, (offset, length)))
         if not length:
             return np.empty(shape, dtype.to_numpy()), dtype
         return mapped(path, (offset, length), dtype.to_numpy()).reshape(shape), dtype
@@ -149,6 +156,16 @@ def opset_versions(imports: Any) -> dict[str, int]:
         if not 1 <= version < 1 << 31:
             raise IRValueError(f"{version} is no version of the operators of {domain!r}")
     return versions
+
+
+def _with_elements(tensor: Any, path: Path, place: tuple[int, int]) -> Any:
+    """Return a tensor with its elements, which are packed in a file."""
+    result = onnx_package().TensorProto()
+    result.CopyFrom(tensor)
+    result.ClearField("external_data")
+    result.data_location = onnx_package().TensorProto.DEFAULT
+    result.raw_data = mapped(path, place, np.dtype(np.uint8)).tobytes()
+    return result
 
 
 def _check_bytes(place: str, shape: Sequence[int], dtype: DataType, given: int) -> None:

@@ -88,6 +88,16 @@ class OnnxNode:
             raise IRTypeError(f"the dtype of an input is not known: {info}")
         return info.dtype
 
+    def narrow(self, value: GraphExpr) -> int | None:
+        """Return the number of the dtype of integers of fewer than 8 bits, None for others."""
+        return self._importing.narrow.get(value)
+
+    def narrowed(self, value: GraphExpr, number: int) -> GraphExpr:
+        """Return a tensor as one of integers of fewer than 8 bits, which it holds."""
+        var = self.emit(value)
+        self._importing.narrow[var] = number
+        return var
+
     def tensor(self, value: GraphExpr) -> TensorStructInfo:
         """Return the struct info of a tensor; IRTypeError if the value is none."""
         info = value.struct_info

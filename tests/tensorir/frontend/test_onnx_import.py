@@ -421,3 +421,32 @@ def test_a_function_that_calls_itself_is_refused() -> None:
     )  # fmt: skip
     with pytest.raises(IRValueError, match="nested more than 100 deep"):
         frontend.from_onnx(proto)
+
+
+def test_mutated_models_are_read_or_refused(tmp_path: Path) -> None:
+    """More of them: `python -m benchmarks.fuzz_models`."""
+    from benchmarks import fuzz_models  # noqa: PLC0415
+
+    seed = model(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Slice", ["shape", "w0", "w1"], ["target"]),
+            helper.make_node("Softmax", ["x"], ["a"], axis=1),
+            helper.make_node("Concat", ["target", "w1"], ["more"], axis=0),
+            helper.make_node("Reshape", ["a", "more"], ["out"]),
+        ],
+        {"x": ["n", 4]},
+        ["out"],
+        {"w0": np.array([0]), "w1": np.array([1])},
+    )
+    path = tmp_path / "model.onnx"
+    found = set()
+    for number in range(200):
+        rng = np.random.default_rng(number)
+        if number % 2:
+            data = fuzz_models.mutated_bytes(rng, seed.SerializeToString())
+        else:
+            data = fuzz_models.mutated_message(rng, seed).SerializeToString()
+        path.write_bytes(data)
+        found.add(fuzz_models.outcome_of(path))
+    assert found == {"read", "refused"}

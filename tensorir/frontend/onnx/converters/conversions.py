@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.frontend.onnx.dtypes import dtype_of
+from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
-from tensorir.nodes.dtype import DataType
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 
@@ -15,22 +14,29 @@ from tensorir.relax.expr import GraphExpr
 def cast(
     node: OnnxNode, x: GraphExpr, *, to: int, saturate: int = 1, round_mode: str = "up"
 ) -> GraphExpr:
-    return _converted(node, x, dtype_of(to), saturate)
+    return _converted(node, x, to, saturate)
 
 
 @onnx_operator("CastLike")
 def cast_like(
     node: OnnxNode, x: GraphExpr, like: GraphExpr, *, saturate: int = 1, round_mode: str = "up"
 ) -> GraphExpr:
-    return _converted(node, x, node.dtype(like), saturate)
+    return _converted(node, x, node.narrow(like) or dtype_number(node.dtype(like)), saturate)
 
 
-def _converted(node: OnnxNode, x: GraphExpr, dtype: DataType, saturate: int) -> GraphExpr:
-    if dtype == node.dtype(x):
-        return x
+def _converted(node: OnnxNode, x: GraphExpr, number: int, saturate: int) -> GraphExpr:
+    dtype, narrow = held_dtype(number), narrow_integer(number)
     if "float8" in dtype and not saturate:
         raise IRValueError(f"a conversion to {dtype} without saturation is not supported")
-    return op.astype(x, dtype)
+    if narrow is None:
+        return x if dtype == node.dtype(x) else op.astype(x, dtype)
+    if node.narrow(x) == number:
+        return x
+    # Of a number that is out of range, the lowest bits are kept.
+    wide = x if node.dtype(x) == "int32" else op.astype(x, "int32")
+    count = narrow.high - narrow.low + 1
+    wrapped = op.add(op.bitwise_and(op.subtract(wide, narrow.low), count - 1), narrow.low)
+    return node.narrowed(op.astype(wrapped, narrow.dtype), number)
 
 
 @onnx_operator("BitCast")

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.converters.convolutions import Window, kernel_taps
-from tensorir.frontend.onnx.dtypes import dtype_of
+from tensorir.frontend.onnx.dtypes import dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
 from tensorir.relax import op
@@ -40,16 +40,21 @@ def quantize_linear(
     saturate: int = 1,
 ) -> GraphExpr:
     """Real numbers as quantized ones."""
-    dtype = str(dtype_of(output_dtype)) if output_dtype else "uint8"
+    dtype = str(held_dtype(output_dtype)) if output_dtype else "uint8"
     if zero_point is not None:
         dtype = str(node.dtype(zero_point))
     if "float8" in dtype and not saturate:
         raise IRValueError(f"a conversion to {dtype} without saturation is not supported")
     if precision and str(dtype_of(precision)) != "float32":
         raise IRValueError("quotients are formed in float32; another precision is not supported")
-    return op.quantize(
+    result = op.quantize(
         x, scale, zero_point, axis=axis, out_dtype=dtype, block_size=block_size or None
     )
+    number = output_dtype if zero_point is None else node.narrow(zero_point) or 0
+    narrow = narrow_integer(number)
+    if narrow is None:
+        return result
+    return node.narrowed(op.clip(result, narrow.low, narrow.high), number)
 
 
 @onnx_operator("DequantizeLinear")

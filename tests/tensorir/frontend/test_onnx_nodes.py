@@ -1,0 +1,127 @@
+"""Operators of ONNX: node tests that are known to pass, and the forms of older opsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import codegen
+from tensorir import frontend
+from tensorir.transform import LegalizeOps
+
+onnx = pytest.importorskip("onnx", reason="reading ONNX models takes the package onnx")
+helper = onnx.helper
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+
+PASSING = (Path(__file__).parent / "onnx_node_tests.txt").read_text().split()
+
+
+def test_some_of_the_node_tests_that_pass() -> None:
+    """All of them: `python -m benchmarks.onnx_node_tests --check`."""
+    from benchmarks import onnx_node_tests  # noqa: PLC0415
+
+    for case in onnx_node_tests.load_cases(PASSING[:: len(PASSING) // 24]):
+        onnx_node_tests.run_case(case.case)
+
+
+def outputs(
+    opset: int, nodes: Sequence[Any], x: Any, weights: dict[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Return what all nodes of a model give, and the names of that."""
+    names = [name for node in nodes for name in node.output if name]
+    graph = helper.make_graph(
+        list(nodes),
+        "graph",
+        [helper.make_tensor_value_info("x", FLOAT, x.shape)],
+        [helper.make_tensor_value_info(name, FLOAT, None) for name in names],
+        [onnx.numpy_helper.from_array(a, n) for n, a in weights.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    mod = LegalizeOps()(frontend.from_onnx(proto))
+    vm = codegen.VirtualMachine(codegen.vm_build(mod, "llvm"), codegen.cpu())
+    return [y.numpy() for y in vm["main"](x)], names
+
+
+def softmax(x: Any, axes: tuple[int, ...]) -> Any:
+    e = np.exp(x - x.max(axes, keepdims=True))
+    return e / e.sum(axes, keepdims=True)
+
+
+def test_forms_of_opset_9() -> None:
+    """Limits, axes, scales, pads and bounds are attributes; softmax is along all axes behind one."""
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    image = x[None]
+    nodes = [
+        helper.make_node("Clip", ["x"], ["clip"], min=-0.5, max=0.5),
+        helper.make_node("Softmax", ["x"], ["softmax"]),
+        helper.make_node("LogSoftmax", ["x"], ["log_softmax"], axis=2),
+        helper.make_node("ReduceSum", ["x"], ["sum"], axes=[0, 2], keepdims=0),
+        helper.make_node("Unsqueeze", ["x"], ["wide"], axes=[0]),
+        helper.make_node("Squeeze", ["wide"], ["narrow"], axes=[0]),
+        helper.make_node("Slice", ["x"], ["slice"], starts=[1, -2], ends=[9, -1], axes=[1, 2]),
+        helper.make_node("Pad", ["x"], ["pad"], pads=[0, 1, 0, 0, 0, 2], value=7.0),
+        helper.make_node("Split", ["x"], ["first", "second"], axis=2, split=[1, 3]),
+        helper.make_node("Upsample", ["wide", "scales"], ["up"]),
+        helper.make_node("Dropout", ["x"], ["kept"], ratio=0.3),
+    ]
+    found, names = outputs(9, nodes, x, {"scales": np.array([1, 1, 2, 1.5], "float32")})
+    expected = {
+        "clip": x.clip(-0.5, 0.5),
+        "softmax": softmax(x, (1, 2)),
+        "log_softmax": np.log(softmax(x, (2,))),
+        "sum": x.sum((0, 2)),
+        "wide": image,
+        "narrow": x,
+        "slice": x[:, 1:9, -2:-1],
+        "pad": np.pad(x, [(0, 0), (1, 0), (0, 2)], constant_values=7),
+        "first": x[..., :1],
+        "second": x[..., 1:],
+        "up": image[:, :, [0, 0, 1, 1, 2, 2]][..., [0, 0, 1, 2, 2, 3]],
+        "kept": x,
+    }
+    assert names == list(expected)
+    for name, value in zip(names, found, strict=True):
+        np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_negative_indices_count_from_the_end() -> None:
+    x = np.arange(12, dtype="float32").reshape(3, 4)
+    weights = {
+        "last": np.array([-1, 0, -3]),
+        "rows": np.array([[-1, 0, 1, -2]]),
+        "places": np.array([[-1, -1], [0, -2]]),
+        "values": np.array([100, 200], "float32"),
+    }
+    nodes = [
+        helper.make_node("Gather", ["x", "last"], ["gather"], axis=0),
+        helper.make_node("GatherElements", ["x", "rows"], ["elements"], axis=0),
+        helper.make_node("GatherND", ["x", "places"], ["points"]),
+        helper.make_node("ScatterND", ["x", "places", "values"], ["scatter"]),
+    ]
+    (gather, elements, points, scatter), _ = outputs(18, nodes, x, weights)
+    np.testing.assert_array_equal(gather, x[[-1, 0, -3]])
+    np.testing.assert_array_equal(elements, np.take_along_axis(x, np.array([[2, 0, 1, 1]]), 0))
+    np.testing.assert_array_equal(points, [11, 2])
+    expected = x.copy()
+    expected[2, 3], expected[0, 2] = 100, 200
+    np.testing.assert_array_equal(scatter, expected)
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
+def test_padding_of_convolutions(auto_pad: str) -> None:
+    """Windows of ones count the elements that they see."""
+    x = np.ones((1, 1, 4, 5), "float32")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["y"], auto_pad=auto_pad, strides=[2, 1]),
+        helper.make_node("Identity", ["x"], ["same"]),
+    ]
+    (y, _), _ = outputs(17, nodes, x, {"w": np.ones((1, 1, 3, 2), "float32")})
+    lower = auto_pad == "SAME_LOWER"
+    pads = [(1, 0) if lower else (0, 1), (1, 0) if lower else (0, 1)]
+    padded = np.pad(x[0, 0], pads if auto_pad.startswith("SAME") else 0)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 2))[::2]
+    np.testing.assert_array_equal(y[0, 0], windows.sum((-1, -2)))
