@@ -26,7 +26,7 @@ from codegen.errors import LibraryFunctionError
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.interp import InterpreterError
 from tensorir.interp.graphs import interpret_graph
-from tensorir.transform import default_pipeline
+from tensorir.transform import DataflowUseInplaceCalls, default_pipeline
 
 BATCH = 20
 
@@ -44,6 +44,8 @@ def check(seed: int, *, guard_pages: bool = True) -> None:
         seed, 4 + seed % 17, packed=seed % 2 == 0, failing=failing, chained=seed % 3 == 0
     )
     mod = default_pipeline()(graph.mod) if seed % 3 < 2 else graph.mod
+    if seed % 4 < 3:
+        mod = DataflowUseInplaceCalls(smallest=0)(mod)
     executable = codegen.vm_build(mod, "llvm", guard_pages=guard_pages)
     machine = codegen.VirtualMachine(executable, codegen.cpu())
     KEPT.clear()

@@ -1,4 +1,4 @@
-"""What calls of models cost beside their kernels: a call, a kernel, a library function.
+"""What calls of models cost beside their kernels: a call, a kernel, a library function, new sizes.
 
     python -m benchmarks.graph_calls
 
@@ -17,6 +17,10 @@ import codegen
 from tensorir import IRModule, parse
 
 LENGTH = 100
+CALLS = "\n".join(
+    f"        v{k + 1} = R.call_tir(cls.next, (v{k},), R.Tensor((n, 8), 'float32'))"
+    for k in range(LENGTH)
+)
 
 
 def chain(kernels: int, library_calls: int = 0) -> IRModule:
@@ -59,6 +63,8 @@ class Overheads:
     kernel_in_loop: float
     library_call: float
     """Beyond what Python takes for the function itself."""
+    new_sizes: float
+    """Of a call over symbolic sizes that are not those of the call before, beyond other calls."""
 
 
 def measure() -> Overheads:
@@ -81,7 +87,38 @@ def measure() -> Overheads:
         kernel=(_microseconds(lambda: call_many(x)) - first) / (LENGTH - 1),
         kernel_in_loop=(looped[1] - looped[0]) / (LENGTH - 1),
         library_call=(_microseconds(lambda: call_library(x)) - first) / LENGTH - python,
+        new_sizes=_new_sizes(),
     )
+
+
+def _new_sizes() -> float:
+    mod = parse(f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def next(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 8), "float32")
+        B = T.match_buffer(b, (n, 8), "float32")
+        for i, j in T.grid(n, 8):
+            with T.block("next"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, 7 - vj]
+    @R.function
+    def main(v0: R.Tensor(("n", 8), "float32")):
+        n = T.int64()
+        cls = Module
+{CALLS}
+        return v{LENGTH}
+""")
+    assert isinstance(mod, IRModule)
+    executable = codegen.vm_build(mod, "llvm -num-cores=1", default_schedules=False)
+    call = codegen.VirtualMachine(executable)["main"]
+    one, two = (codegen.array(np.zeros((n, 8), np.float32)) for n in (1, 2))
+    same = _microseconds(lambda: (call(one), call(one))) + _microseconds(
+        lambda: (call(two), call(two))
+    )
+    return _microseconds(lambda: (call(one), call(two))) / 2 - same / 4
 
 
 def _microseconds(function: Callable[[], object]) -> float:

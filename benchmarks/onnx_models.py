@@ -56,7 +56,7 @@ def onnx_file(name: str, folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=list(MODELS), choices=[[], *MODELS])
+    parser.add_argument("names", nargs="*", default=list(MODELS), metavar="NAME")
     options = parser.parse_args()
     for name in options.names or MODELS:
         path = onnx_file(name, options.folder)

@@ -25,6 +25,7 @@ from codegen.errors import (
     LinkError,
     TargetError,
 )
+from codegen.kept_objects import keep_objects
 from codegen.library_functions import (
     get_global_func,
     list_global_func_names,
@@ -77,6 +78,7 @@ __all__ = [
     "explain",
     "from_dlpack",
     "get_global_func",
+    "keep_objects",
     "list_global_func_names",
     "load_module",
     "lower",

@@ -3,9 +3,10 @@
 What a kernel becomes depends on its program and its target, never on what else is in a module: it
 is optimised and emitted alone, and the object is linked, byte for byte, into whatever holds the
 kernel: a candidate that is measured, a module, a model, a library. Objects are kept in memory, by a
-digest of all that they are made from: the LLVM IR, the target and whether loops are left to LLVM.
-The entry of a kernel, which unpacks arguments, is an object of its own, the same one for all
-kernels of a name and of types of arguments: a search makes it once.
+digest of all that they are made from: the LLVM IR, the target and whether loops are left to LLVM;
+if one likes on the disk, too (`codegen.kept_objects`). The entry of a kernel, which unpacks
+arguments, is an object of its own, the same one for all kernels of a name and of types of
+arguments: a search makes it once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from codegen.emit.optimize import assembly, object_code, optimized
+from codegen.emit.optimize import assembly, made_by, object_code, optimized
+from codegen.kept_objects import kept_objects
 from codegen.signature import ModuleInfo
 from codegen.target import Target
 
@@ -100,7 +102,7 @@ class _Objects:
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        made = make(unit)
+        made = _kept_or_made(key, unit, make)
         with self._lock:
             if key not in self._known:
                 self._known[key] = made
@@ -109,6 +111,19 @@ class _Objects:
                 _, oldest = self._known.popitem(last=False)
                 self._bytes -= len(oldest)
         return made
+
+
+def _kept_or_made(key: bytes, unit: Unit, make: Maker) -> bytes:
+    """Return the object that another process has kept, if that is switched on, else a new one."""
+    kept = kept_objects()
+    if kept is None:
+        return make(unit)
+    on_disk = key + made_by(unit.target).encode()
+    found = kept.get(on_disk)
+    if found is None:
+        found = make(unit)
+        kept.put(on_disk, found)
+    return found
 
 
 _objects: Final = _Objects(limit=32 << 20)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.errors import TuningError
+from search.networks.graph_picture import graph as graph
 from search.reports.drawing import (
     COLOURS,
     LINES,

@@ -13,6 +13,9 @@ import codegen
 from tensorir import IRModule, frontend
 from tensorir.transform import LegalizeOps
 
+TARGET = "llvm -opt-level=1"
+"""Machine code that is made quickly."""
+
 
 class Several(torch.nn.Module):
     """Functions of the same inputs as one module, because an export takes its time."""
@@ -33,7 +36,7 @@ def imported(module: torch.nn.Module, inputs: Sequence[Any], dynamic: Any = None
 
 def built(mod: IRModule) -> codegen.VirtualMachine:
     """Return a machine that runs a module, whose kernels are as they are written."""
-    return codegen.VirtualMachine(codegen.vm_build(LegalizeOps()(mod), "llvm"), codegen.cpu())
+    return codegen.VirtualMachine(codegen.vm_build(LegalizeOps()(mod), TARGET), codegen.cpu())
 
 
 def compare(result: Any, expected: Any, rtol: float, atol: float) -> None:

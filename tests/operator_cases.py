@@ -85,7 +85,8 @@ def check(cases: Sequence[Case]) -> None:
                 named = {"sizes": sizes} if "sizes" in signature(case.call).parameters else {}
                 result = builder.emit_output(case.call(*params, **named))
             builder.emit_func_output(result)
-    built = codegen.vm_build(LegalizeOps()(builder.get()), "llvm")
+    kernels = LegalizeOps()(builder.get())
+    built = codegen.vm_build(kernels, "llvm", default_schedules=False)
     vm = codegen.VirtualMachine(built, codegen.cpu())
     failures = []
     for k, case in enumerate(cases):

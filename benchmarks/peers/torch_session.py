@@ -17,10 +17,12 @@ import torch_models
 _calls: dict[str, Any] = {}
 
 
-def prepare(torch_model: str, inputs: str, threads: int, **_: Any) -> dict[str, Any]:
+def prepare(name: str, inputs: str, threads: int, **_: Any) -> dict[str, Any]:
     """Make a model of `benchmarks/torch_models.py`, for the arrays of an `.npz` file."""
     torch.set_num_threads(threads)
-    module = torch_models.model(torch_model).eval()
+    if name not in torch_models.MODELS:
+        raise LookupError(f"{name} is an ONNX file only")
+    module = torch_models.MODELS[name]()[0].eval()
     arrays = [torch.from_numpy(array) for array in np.load(inputs).values()]
     _calls.clear()
     with torch.inference_mode():

@@ -56,6 +56,14 @@ def machine_for(target: Target) -> Machine:
     )
 
 
+def made_by(target: Target) -> str:
+    """Return a description of LLVM, and of the machine that it generates code for."""
+    llvm, machine = binding(), machine_for(target)
+    features = host.llvm_features() if target.is_host else []
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"{version} {machine.triple} {target.mcpu} {','.join([*features, *target.mattr])}"
+
+
 def optimized(text: str, target: Target, has_scalar_loop: bool) -> LLVMModule:
     """Return LLVM IR text as an optimised module."""
     llvm, machine = binding(), machine_for(target)

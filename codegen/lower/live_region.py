@@ -219,7 +219,7 @@ class LiveRegions(ScopedRewriter):
             last = max(self._linear.bound(high.plus(low, -1))[1] for _, high in spans)
             extent = max(last + 1, 1)
             full = uses.buffer.shape[k]
-            if type(full) is IntImm and extent >= full.value:
+            if extent >= self._linear.bound(self._linear(full))[1]:
                 continue
             if extent >= HALF_INFINITE:
                 continue

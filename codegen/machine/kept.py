@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any, Final
 
+from codegen.cache_folder import cache_folder
 from codegen.machine.speed import MachineSpeed
 from codegen.target import Target, host
 from tensorir.replaced_file import replaced_file
@@ -67,11 +67,9 @@ def keep_speed(target: Target, speed: MachineSpeed) -> None:
 
 def _path(target: Target) -> Path | None:
     """Return the file for this machine and the vectors of a target; None without a directory."""
-    configured = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        folder = Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
-    except RuntimeError:
+    folder = cache_folder()
+    if folder is None:
         return None
     text = json.dumps(machine_key(target), sort_keys=True)
     name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    return folder / "tensorir" / f"machine-{name}.json"
+    return folder / f"machine-{name}.json"

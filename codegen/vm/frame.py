@@ -86,6 +86,11 @@ class Frame:
         self.lent += [x.base for x in self.temporaries if isinstance(x.base, np.ndarray)]
         self._references = [*map(sys.getrefcount, self.lent)]
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of arena and temporaries."""
+        return self.arena.nbytes + sum(array.nbytes for array in self.temporaries)
+
     def is_held(self) -> bool:
         """Say whether somebody keeps an array over memory of the frame, or a view of one."""
         return [*map(sys.getrefcount, self.lent)] != self._references

@@ -259,6 +259,10 @@ class GraphFunction:
         """Return a copy of the result that a frame holds."""
         return copied(frame.evaluate(self.program.result, frame.sizes))
 
+    def held_bytes(self) -> int:
+        """Return the bytes of arenas and temporaries that are kept for later calls."""
+        return sum(frame.nbytes for frame in self._free)
+
     def native_entry(self) -> int | None:
         """Return the address of the machine code if the function is one run of it."""
         return getattr(self.steps[0], "entry", None) if len(self.steps) == 1 else None

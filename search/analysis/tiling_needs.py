@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from schedule.analysis.bindings import is_trivial_binding, loop_iter_types
 from schedule.analysis.block_kind import is_dominant, reduction_violation
@@ -128,6 +129,10 @@ def has_been_tiled(block: StmtSRef) -> bool:
     return TILING_STRUCTURE in block.block.annotations
 
 
+_REDUCTIONS: Final = ({IterVar.COMM_REDUCE}, {IterVar.DATA_PAR, IterVar.COMM_REDUCE})
+"""The kinds of axes of a reduction; axes whose steps have an order are not reordered."""
+
+
 def needs_multi_level_tiling(block: StmtSRef) -> bool:
     """Say whether a block reduces, reads data again along a spatial axis, and was not tiled yet.
 
@@ -139,7 +144,7 @@ def needs_multi_level_tiling(block: StmtSRef) -> bool:
         not has_been_tiled(block)
         and len(node.writes) == 1
         and bool(node.reads)
-        and any(axis.iter_type != IterVar.DATA_PAR for axis in node.iter_vars)
+        and {axis.iter_type for axis in node.iter_vars} in _REDUCTIONS
         and is_trivial_binding(block)
         and has_data_reuse(block)
         and _directly_nested(loops)

@@ -37,14 +37,15 @@ class RewriteLayout(Postproc):
         """Rewrite the layouts; False if one that should be possible is not."""
         try:
             for name in functions_with_blocks(sch):
-                for buffer in _layout_free_buffers(sch, name):
+                for buffer in layout_free_buffers(sch, name):
                     _rewrite(sch, name, buffer, at_build=self.at_build)
         except ScheduleError:
             return False
         return True
 
 
-def _layout_free_buffers(sch: Schedule, name: str) -> list[Buffer]:
+def layout_free_buffers(sch: Schedule, name: str) -> list[Buffer]:
+    """Return the buffers of a function that may have any layout."""
     func = sch.state.func(name)
     positions = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
     buffers = [func.buffer_map[func.params[int(k)]] for k in positions]

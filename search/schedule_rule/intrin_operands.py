@@ -21,7 +21,7 @@ from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, Cast, FloorMod, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.float_format import holds_values_of
-from tensorir.nodes.ops import const
+from tensorir.nodes.ops import cast, const
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
 from tensorir.rewriting.visit import collect_vars, rewrite, substitute, walk
 from tensorir.tensor_intrin import TensorIntrin
@@ -235,7 +235,7 @@ def _is_laid_out(
     lengths = zip(load.buffer.shape[-count:], wanted.buffer.shape, strict=True)
     indices = zip(load.indices[-count:], wanted.indices, strict=True)
     for k, ((index, place), (has, needs)) in enumerate(zip(indices, lengths, strict=True)):
-        if not expr_deep_equal(index, FloorMod(place, needs)):
+        if not expr_deep_equal(index, FloorMod(place, cast(place.dtype, needs))):
             offset = analyzer.simplify(index - place)
             if not taken.keys().isdisjoint(collect_vars(offset)):
                 return False

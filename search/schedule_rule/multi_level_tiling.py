@@ -190,7 +190,7 @@ class MultiLevelTiling(ScheduleRule):
             return designs
         consumer = elementwise_consumer(state.sch, state.block)
         if consumer is not None:
-            return [state, *_computed_at(state, consumer, levels)]
+            return [state, *computed_at(state, consumer, levels)]
         return [state.copy(), *self._cached(state, levels)]
 
     def _cached(self, state: TilingState, levels: Sequence[int]) -> list[TilingState]:
@@ -200,7 +200,7 @@ class MultiLevelTiling(ScheduleRule):
             copy_out = sch.reindex(state.block, ("write", 0))
         else:
             copy_out = sch.cache_write(state.block, 0, scope)
-        return _computed_at(state, copy_out, levels)
+        return computed_at(state, copy_out, levels)
 
     def add_read_reuse(self, state: TilingState) -> list[TilingState]:
         """Copy each operand into a cache at every level that is asked for."""
@@ -222,7 +222,7 @@ class MultiLevelTiling(ScheduleRule):
         return designs
 
 
-def _computed_at(state: TilingState, block: BlockRV, levels: Sequence[int]) -> list[TilingState]:
+def computed_at(state: TilingState, block: BlockRV, levels: Sequence[int]) -> list[TilingState]:
     """Return designs with a consumer moved to each of the levels at which it can be."""
     designs = []
     for level in levels:

@@ -13,6 +13,7 @@ from schedule.sref import StmtSRef, loops_above
 from search.analysis.packed_operands import Packable, packable_operands
 from search.analysis.tiling_needs import has_been_tiled
 from search.feature_extractor.machine import Machine
+from search.postproc.rewrite_layout import layout_free_buffers
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import AUTO_TENSORIZE, PACKED
 from tensorir.indices.index_map import IndexMap
@@ -38,8 +39,9 @@ class PackOperands(ScheduleRule):
 
     An operand of fewer than `min_bytes`, the size of the target's first cache unless given, is not
     packed, nor one whose copy would take more than `max_bytes`, half of the memory of this machine
-    unless given; that is logged. A block whose results a write cache collects reads its operands as
-    they are.
+    unless given; that is logged. Nor are parameters that may have any layout: these are packed when
+    a model is built, not in each call (`RewriteLayout`). A block whose results a write cache
+    collects reads its operands as they are.
 
     Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
     """
@@ -70,8 +72,11 @@ class PackOperands(ScheduleRule):
         if AUTO_TENSORIZE in sref.block.annotations:
             return [sch]
         designs = [sch]
+        free = layout_free_buffers(sch, sch.state.func_name_of(sref))
         least = self._first_cache if self.min_bytes is None else self.min_bytes
         for operand in packable_operands(sref, least):
+            if sref.block.reads[operand.read].buffer in free:
+                continue
             if operand.nbytes > self.max_bytes:
                 _LOGGER.warning(
                     "The operand %s of block %r is not packed: its panels would take %s bytes, "

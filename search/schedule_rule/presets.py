@@ -16,6 +16,7 @@ from search.schedule_rule.root_marks import ParallelizeVectorizeUnroll, SampleRe
 from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
+from search.schedule_rule.tile_channels import TileChannels
 from tensorir.tensor_intrin.matrix_tile import STEPS
 
 
@@ -135,6 +136,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
         ),
         RFactorOverLanes(),
         StreamRows(),
+        TileChannels(**tiling, max_innermost_steps=numbers["steps"]),
         MultiLevelTiling(**tiling, max_innermost_steps=numbers["steps"]),
         PackOperands(max_jobs_per_core=jobs),
         ParallelizeVectorizeUnroll(

@@ -10,6 +10,7 @@ from schedule.analysis.block_kind import is_spatial
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.spaces.annotations import (
+    KEPT_ROLLED,
     PARALLEL,
     REGISTER_TILE,
     TILING_STRUCTURE,
@@ -28,8 +29,9 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
     Parallel loops get up to `max_jobs_per_core` iterations for each core, vector loops up to
     `max_vectorize_extent`; -1 means none. For one core no loop is parallel: what was tuned for it
     runs as it was measured wherever it is built for. The unroll limit is sampled from
-    `unroll_max_steps`, unless all blocks are spatial; `unroll_explicit` says whether the program is
-    unrolled or the loops are only marked for the compiler.
+    `unroll_max_steps`, unless all blocks are spatial or a rule has asked for none;
+    `unroll_explicit` says whether the program is unrolled or the loops are only marked for the
+    compiler.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
             sch.annotate(block, PARALLEL, self._max_parallel_extent)
         if self.max_vectorize_extent != -1:
             sch.annotate(block, VECTORIZE, self.max_vectorize_extent)
-        blocks = sch.state.blocks(sch.state.func_name_of(sref))
-        if self.unroll_max_steps and not all(is_spatial(other) for other in blocks):
+        blocks = list(sch.state.blocks(sch.state.func_name_of(sref)))
+        may_unroll = not any(KEPT_ROLLED in other.block.annotations for other in blocks)
+        if self.unroll_max_steps and may_unroll and not all(is_spatial(b) for b in blocks):
             count = len(self.unroll_max_steps)
             step = sch.sample_categorical(self.unroll_max_steps, [1.0 / count] * count)
             key = UNROLL_EXPLICIT if self.unroll_explicit else UNROLL_IMPLICIT

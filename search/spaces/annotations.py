@@ -19,6 +19,8 @@ AUTO_TENSORIZE_INIT: Final = "meta_schedule.auto_tensorize_init"
 """The intrinsic that the init of a block becomes, once it is separated."""
 INLINE_RULE: Final = "meta_schedule.inline_rule"
 """`"disable"` on a block that is not to be inlined."""
+KEPT_ROLLED: Final = "meta_schedule.kept_rolled"
+"""Set on a block around which no loop is to be written out but those of its register tile."""
 PACKED: Final = "meta_schedule.packed_operand"
 """The most iterations of a parallel loop over a copy that `RewritePanels` gives its layout."""
 PARALLEL: Final = "meta_schedule.parallel"
@@ -44,6 +46,7 @@ __all__ = [
     "AUTO_TENSORIZE",
     "AUTO_TENSORIZE_INIT",
     "INLINE_RULE",
+    "KEPT_ROLLED",
     "LAYOUT_REWRITE_PREPROC",
     "PACKED",
     "PARALLEL",

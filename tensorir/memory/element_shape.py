@@ -1,4 +1,4 @@
-"""Element-wise tensor functions for tensors of another shape.
+"""Element-wise tensor functions for tensors of another shape, or in another order of dimensions.
 
 Such a function does the same to every element, so a tensor may have any shape that holds as many:
 `exp` of a tensor `(2, 3, 8)` is `exp` of one `(6, 8)`, and a row of 8 that is added is added in
@@ -7,7 +7,8 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
@@ -18,10 +19,13 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range, decl_buffer
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE
+from tensorir.nodes.ops import TRUE, is_const_int
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import Rewriter, walk
 from tensorir.script.parts import complete_block
+
+Places: TypeAlias = "Callable[[Sequence[Var]], Sequence[PrimExpr]]"
+"""Gives the indices of an element in the shape of before, for those in the other one."""
 
 
 def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
@@ -37,10 +41,29 @@ def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
         return None
     if not all(buffer.has_constant_layout for buffer in buffers if buffer is not None):
         return None
+    before = result.shape
+    return _checked(func, before, shape, lambda axes: unravelled(flat(axes, shape), before))
+
+
+def for_order(func: PrimFunc, axes: Sequence[int]) -> PrimFunc | None:
+    """Return an element-wise function for tensors with their dimensions in another order.
+
+    Dimension `k` of the tensors that it is for now is dimension `axes[k]` of those of the result.
+    None for a function that is not element-wise, also not in the other order.
+    """
+    result = func.buffer_map.get(func.params[-1]) if func.params else None
+    if result is None or len(result.shape) != len(axes):
+        return None
+    shape = [result.shape[axes.index(k)] for k in range(len(axes))]
+    return _checked(func, result.shape, shape, lambda new: [new[axis] for axis in axes])
+
+
+def _checked(
+    func: PrimFunc, before: Sequence[PrimExpr], after: Sequence[PrimExpr], places: Places
+) -> PrimFunc | None:
     if op_pattern(func) is not OpPattern.ELEMENTWISE:
         return None
-    assert isinstance(func.body, s.BlockRealize)
-    made = _Reshaped(func, result.shape, shape).function()
+    made = _Reshaped(func, before, after, places).function()
     if made is None or op_pattern(made) is not OpPattern.ELEMENTWISE:
         return None
     return renew_defs(made)
@@ -48,13 +71,17 @@ def for_shape(func: PrimFunc, shape: Sequence[PrimExpr]) -> PrimFunc | None:
 
 class _Reshaped:
     def __init__(
-        self, func: PrimFunc, before: Sequence[PrimExpr], after: Sequence[PrimExpr]
+        self,
+        func: PrimFunc,
+        before: Sequence[PrimExpr],
+        after: Sequence[PrimExpr],
+        places: Places,
     ) -> None:
         self._func = func
         self._before = before
         self._after = after
+        self._places = places
         self._buffers: dict[Buffer, Buffer] = {}
-        self._analyzer = Analyzer()
 
     def function(self) -> PrimFunc | None:
         """Return the function in the other shape, None if its program is of another kind."""
@@ -73,10 +100,7 @@ class _Reshaped:
 
     def _buffer(self, buffer: Buffer) -> Buffer:
         """Return the buffer that stands for one: that of another shape, or itself."""
-        if len(buffer.shape) != len(self._before) or not all(
-            self._analyzer.can_prove_equal(a, b)
-            for a, b in zip(buffer.shape, self._before, strict=True)
-        ):
+        if not has_shape(buffer, self._before):
             return buffer
         new = decl_buffer(list(self._after), buffer.dtype, buffer.name)
         self._buffers[buffer] = new
@@ -102,8 +126,7 @@ class _Reshaped:
         analyzer = Analyzer()
         for var, extent in zip(new_axes, self._after, strict=True):
             analyzer.bind(var, Range(extent))
-        position = analyzer.simplify(flat(new_axes, self._after))
-        places = map(analyzer.simplify, unravelled(position, self._before))
+        places = [analyzer.simplify(place) for place in self._places(new_axes)]
         inside = _InShape(dict(zip(axes, places, strict=True)), self._buffers, new_axes, analyzer)
         body = inside(store)
         visible = {b.data: b for b in (*self._func.buffer_map.values(), *self._buffers.values())}
@@ -118,6 +141,14 @@ class _Reshaped:
         for var, extent in reversed(list(zip(loop_vars, self._after, strict=True))):
             statement = s.For(var, e.IntImm(INT64, 0), extent, s.ForKind.SERIAL, statement)
         return statement
+
+
+def has_shape(buffer: Buffer, shape: Sequence[PrimExpr]) -> bool:
+    """Say whether a buffer has a shape, as far as that is known."""
+    analyzer = Analyzer()
+    return len(buffer.shape) == len(shape) and all(
+        analyzer.can_prove_equal(a, b) for a, b in zip(buffer.shape, shape, strict=True)
+    )
 
 
 class _InShape(Rewriter):
@@ -141,9 +172,18 @@ class _InShape(Rewriter):
         """Access the same element of a buffer in its new shape."""
         new = self._buffers.get(node.buffer)
         value = {"value": self(node.value)} if isinstance(node, s.BufferStore) else {}
-        if new is not None and list(node.indices) == list(self._places):
+        if new is not None and self._is_same_element(node):
             return node.with_(buffer=new, indices=self._axes, **value)
         indices = [self._analyzer.simplify(self(index)) for index in node.indices]
         return node.with_(buffer=node.buffer if new is None else new, indices=indices, **value)
 
     rewrite_BufferStore = rewrite_BufferLoad  # noqa: N815
+
+    def _is_same_element(self, node: BufferLoad | s.BufferStore) -> bool:
+        """Say whether an access is to the element that is computed; a dimension of 1 has one."""
+        return all(
+            index is axis or (is_const_int(index, 0) and is_const_int(extent, 1))
+            for index, axis, extent in zip(
+                node.indices, self._places, node.buffer.shape, strict=True
+            )
+        )

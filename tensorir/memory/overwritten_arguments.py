@@ -17,6 +17,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
+from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, While
 from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import children, substitute, substitute_buffers, walk
@@ -118,10 +119,14 @@ def _is_read_where_written(argument: _Uses, output: _Uses) -> bool:
     if argument.is_used_otherwise or argument.stores or not argument.loads:
         return False
     ((target, _),) = output.stores
+    return all(store is target and _same_place(load, target) for load, store in argument.loads)
+
+
+def _same_place(load: BufferLoad, store: BufferStore) -> bool:
+    """Say whether the indices are the same; of one element, any index is that of the element."""
     return all(
-        store is target
-        and all(structural_equal(m, n) for m, n in zip(load.indices, target.indices, strict=True))
-        for load, store in argument.loads
+        is_const_int(extent, 1) or structural_equal(m, n)
+        for extent, m, n in zip(store.buffer.shape, load.indices, store.indices, strict=True)
     )
 
 
@@ -144,13 +149,9 @@ def _is_written_once(output: _Uses) -> bool:
             values |= {axis.var: substitute(value, values) for axis, value in pairs}
     indices = [substitute(index, values) for index in store.indices]
     inside = {var for index in indices for var in walk(index) if isinstance(var, Var)}
-    domain = {var: extent for var, extent in domain.items() if not _is_one(extent)}
+    domain = {var: run for var, run in domain.items() if not is_const_int(run.extent, 1)}
     if any(var not in inside for var in domain):
         return False
     return not domain or bool(
         detect_iter_map(indices, domain, check_level=IterMapLevel.INJECTIVE).indices
     )
-
-
-def _is_one(extent: Range) -> bool:
-    return isinstance(extent.extent, IntImm) and extent.extent.value == 1

@@ -1,8 +1,9 @@
-"""Tensor functions that give a tensor another shape and leave its elements where they are."""
+"""Tensor functions that move elements: those that only give a tensor another shape, transposes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
@@ -10,7 +11,7 @@ from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
+from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import cast, const, is_const_int
 from tensorir.rewriting.visit import walk
 
@@ -20,35 +21,77 @@ def is_reshape(func: PrimFunc) -> bool:
 
     Such are reshapes, squeezes, added dimensions, and transposes that move dimensions of extent 1.
     """
-    if len(func.params) != 2 or not all(param in func.buffer_map for param in func.params):
+    copy = _copy_of(func)
+    if copy is None:
         return False
-    source, target = (func.buffer_map[param] for param in func.params)
-    if source.dtype != target.dtype or any(b.strides for b in (source, target)):
-        return False
-    nodes = list(walk(func.body))
-    realizes = [node for node in nodes if isinstance(node, s.BlockRealize)]
-    leaves = [node for node in realizes if isinstance(node.block.body, s.BufferStore)]
-    if len(leaves) != 1 or len(realizes) > 2 or any(node.block.alloc_buffers for node in realizes):
-        return False
-    (realize,) = leaves
-    block, store = realize.block, realize.block.body
-    loops = {node.loop_var: node for node in nodes if isinstance(node, s.For)}
-    if not runs_over_domains(realize, loops):
-        return False
-    assert isinstance(store, s.BufferStore)
-    load = store.value
-    if not isinstance(load, BufferLoad) or load.buffer is not source or store.buffer is not target:
-        return False
-    axes = [axis.var for axis in block.iter_vars if axis.iter_type == e.IterVar.DATA_PAR]
-    if len(axes) != len(block.iter_vars) or not _covers(store.indices, block, target.shape):
-        return False
+    load, store = copy.load, copy.store
+    source, target = load.buffer, store.buffer
     analyzer = Analyzer()
-    for axis in block.iter_vars:
+    for axis in copy.axes:
         assert axis.dom is not None
         analyzer.bind(axis.var, Range.from_min_extent(axis.dom.min, axis.dom.extent))
     read, written = flat(load.indices, source.shape), flat(store.indices, target.shape)
     size, wanted = flat_size(source.shape), flat_size(target.shape)
     return analyzer.can_prove_equal(size, wanted) and analyzer.can_prove_equal(read, written)
+
+
+def permutation(func: PrimFunc) -> tuple[int, ...] | None:
+    """Return the order in which a function of one input and one output puts its dimensions.
+
+    Dimension `k` of the result is dimension `axes[k]` of the input, as for `numpy.transpose`. None
+    for a function that does something else.
+    """
+    copy = _copy_of(func)
+    if copy is None:
+        return None
+    load, store = copy.load, copy.store
+    if len(set(load.indices)) != len(load.indices) or set(load.indices) != set(store.indices):
+        return None
+    analyzer = Analyzer()
+    axes = tuple(load.indices.index(index) for index in store.indices)
+    same = (
+        analyzer.can_prove_equal(extent, load.buffer.shape[axis])
+        for axis, extent in zip(axes, store.buffer.shape, strict=True)
+    )
+    return axes if all(same) else None
+
+
+class _Copy(NamedTuple):
+    """A function whose one block copies elements of its input to its output, each once."""
+
+    load: BufferLoad
+    store: s.BufferStore
+    axes: Sequence[IterVar]
+
+
+def _copy_of(func: PrimFunc) -> _Copy | None:
+    """Return what a function copies from where to where, None if it is no such function."""
+    if len(func.params) < 2 or not all(param in func.buffer_map for param in func.params[:2]):
+        return None
+    if any(param in func.buffer_map for param in func.params[2:]):
+        return None
+    source, target = (func.buffer_map[param] for param in func.params[:2])
+    if source.dtype != target.dtype or any(b.strides for b in (source, target)):
+        return None
+    nodes = list(walk(func.body))
+    realizes = [node for node in nodes if isinstance(node, s.BlockRealize)]
+    leaves = [node for node in realizes if isinstance(node.block.body, s.BufferStore)]
+    if len(leaves) != 1 or len(realizes) > 2 or any(node.block.alloc_buffers for node in realizes):
+        return None
+    (realize,) = leaves
+    block, store = realize.block, realize.block.body
+    loops = {node.loop_var: node for node in nodes if isinstance(node, s.For)}
+    if not runs_over_domains(realize, loops):
+        return None
+    assert isinstance(store, s.BufferStore)
+    load = store.value
+    if not isinstance(load, BufferLoad) or load.buffer is not source or store.buffer is not target:
+        return None
+    if any(axis.iter_type != IterVar.DATA_PAR for axis in block.iter_vars):
+        return None
+    return (
+        _Copy(load, store, block.iter_vars) if _covers(store.indices, block, target.shape) else None
+    )
 
 
 def flat(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:

@@ -28,7 +28,8 @@ None if the call needs operands in the natural order."""
 def axes(name: str) -> DimensionOrder:
     """Return the rule of an operator with an attribute of one or several dimensions.
 
-    The rank of the result must be that of the first operand.
+    They stay in their order, because other arguments may go with them. The rank of the result must
+    be that of the first operand.
     """
 
     def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
@@ -37,7 +38,7 @@ def axes(name: str) -> DimensionOrder:
             return None
         if isinstance(given, int):
             return {name: order.index(given % len(order))}
-        return {name: tuple(sorted(order.index(axis % len(order)) for axis in given))}
+        return {name: tuple(order.index(axis % len(order)) for axis in given)}
 
     return rule
 

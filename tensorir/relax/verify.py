@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError, WellFormedError
-from tensorir.function import IRModule
+from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.written_parameters import written_parameters
 from tensorir.nodes.expr import GlobalVar, Var
 from tensorir.nodes.node import Node
@@ -63,6 +63,8 @@ class _Verifier:
         self._place = self._function
         self._binding: g.Binding | None = None
         self._in_dataflow = False
+        self._written: dict[PrimFunc, list[Var]] = {}
+        """The parameters that tensor functions write, which many calls may name."""
 
     # ----------------------------------------------------------------------------------- structure
 
@@ -204,7 +206,9 @@ class _Verifier:
         if parts is None or not isinstance(parts.callee, GlobalVar):
             return
         callee = mod.prim_func(parts.callee.name)
-        written = written_parameters(callee, mod)
+        written = self._written.get(callee)
+        if written is None:
+            written = self._written[callee] = written_parameters(callee, mod)
         for k, param in enumerate(callee.params[: len(parts.args)]):
             if param in written and k not in parts.inplace:
                 name = callee.buffer_map[param].name

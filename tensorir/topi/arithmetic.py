@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tensorir import te
 from tensorir.errors import IRTypeError
-from tensorir.nodes.expr import PrimExpr
+from tensorir.nodes.expr import FloatImm, PrimExpr
 from tensorir.nodes.ops import const, logical_and, select
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
@@ -89,8 +90,24 @@ def power(x1: Value, x2: Value) -> Tensor:
     return binary("power", _power, x1, x2)
 
 
+_EXACT: Final[dict[float, Callable[[PrimExpr], PrimExpr]]] = {
+    -1.0: lambda a: te.div(const(1, a.dtype), a),
+    0.5: te.sqrt,
+    1.0: lambda a: a,
+    2.0: lambda a: a * a,
+    3.0: lambda a: a * a * a,
+}
+"""Powers that are simpler than the logarithm and exponential that others take.
+
+Of minus infinity and -0.0 the square root differs from the power, as in NumPy's own `x ** 0.5`.
+"""
+
+
 def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return integer_power(a, b) if a.dtype.is_integral else te.power(a, b)
+    if a.dtype.is_integral:
+        return integer_power(a, b)
+    exact = _EXACT.get(b.value) if isinstance(b, FloatImm) else None
+    return te.power(a, b) if exact is None else exact(a)
 
 
 @operator("maximum")

@@ -13,6 +13,7 @@ from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import cast, const, max_, min_, select
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes
 from tensorir.relax.expr import Constant
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import Value, broadcast_shape, element, shape_of, shape_text
@@ -49,7 +50,7 @@ def _as_int64(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-@operator("take", prepare=_as_int64)
+@operator("take", dimension_order=axes("axis"), prepare=_as_int64)
 def take(
     x: Tensor,
     indices: Value,

@@ -71,7 +71,7 @@ def reverse_sequence(
     return te.compute(data.shape, reversed_element, name="T_reverse_sequence")
 
 
-@operator("roll")
+@operator("roll", dimension_order=order_of("axis"))
 def roll(
     data: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor:
@@ -123,7 +123,7 @@ def tile(data: Tensor, repeats: Sequence[PrimExpr]) -> Tensor:
     return te.compute(shape, copied, name="T_tile")
 
 
-@operator("repeat")
+@operator("repeat", dimension_order=order_of("axis"))
 def repeat(data: Tensor, repeats: int, axis: int | None = None) -> Tensor:
     """Return each element `repeats` times in a row along an axis; of all elements for None."""
     if repeats < 0:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tensorir import te
 from tensorir.errors import IRTypeError
-from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
-from tensorir.nodes.expr import EQ, BufferLoad, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, cast, compare, const, if_then_else
-from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
+from tensorir.nodes.expr import EQ, BufferLoad, PrimExpr
+from tensorir.nodes.ops import cast, compare, const, if_then_else
+from tensorir.nodes.stmt import BufferStore, Stmt
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes
 from tensorir.relax.signature import DTypeName
-from tensorir.script.parts import complete_block
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import axis_of
+from tensorir.topi.nests import block_nest
 from tensorir.topi.reshaping import flatten
 
 
-@operator("cumsum")
+@operator("cumsum", dimension_order=axes("axis"))
 def cumsum(
     data: Tensor,
     axis: int | None = None,
@@ -35,7 +36,7 @@ def cumsum(
     return _scanned("T_cumsum", te.add, 0, data, axis, dtype, exclusive, reverse)
 
 
-@operator("cumprod")
+@operator("cumprod", dimension_order=axes("axis"))
 def cumprod(
     data: Tensor,
     axis: int | None = None,
@@ -67,36 +68,26 @@ def _scanned(
     extent = data.shape[along]
     start = const(first, wide)
 
+    def at(axes: Sequence[PrimExpr], position: PrimExpr) -> list[PrimExpr]:
+        own = extent - 1 - position if reverse else position
+        return [*axes[:along], own, *axes[along + 1 :]]
+
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        """Return loops over lines, and in each the loop that goes along it."""
         source, result = ins[0], outs[0]
-        step = Var("k", INT64)
-        loops = [Var(f"i{k}", INT64) for k in range(data.ndim) if k != along]
-        axes = [Var(f"v_{loop.name}", INT64) for loop in loops]
 
-        def at(position: PrimExpr) -> list[PrimExpr]:
-            own = extent - 1 - position if reverse else position
-            return [*axes[:along], own, *axes[along:]]
+        def step(axes: Sequence[PrimExpr]) -> Stmt:
+            position = axes[along]
+            before = BufferLoad(result, at(axes, position - 1))
+            place = at(axes, position - 1 if exclusive else position)
+            taken = cast(wide, BufferLoad(source, place))
+            begin = start if exclusive else combine(start, taken)
+            is_first = compare(EQ, position, const(0, INT64))
+            value = if_then_else(is_first, begin, combine(before, taken))
+            return BufferStore(result, value, at(axes, position))
 
-        before = BufferLoad(result, at(step - 1))
-        taken = cast(wide, BufferLoad(source, at(step - 1 if exclusive else step)))
-        begin = start if exclusive else combine(start, taken)
-        is_first = compare(EQ, step, const(0, INT64))
-        value = if_then_else(is_first, begin, combine(before, taken))
-        store = BufferStore(result, value, at(step))
-        line = For(step, const(0, INT64), extent, ForKind.SERIAL, store)
-        lengths = [n for k, n in enumerate(data.shape) if k != along]
-        iters = [
-            IterVar(Range(n), axis, IterVar.DATA_PAR) for n, axis in zip(lengths, axes, strict=True)
-        ]
-        if not iters:
-            return line
-        block = Block(iters, (), (), f"{name}_line", line)
+        in_order = [k == along for k in range(data.ndim)]
         visible = {source.data: source, result.data: result}
-        stmt: Stmt = BlockRealize(loops, TRUE, complete_block(block, (True, True), visible))
-        for loop, n in reversed(list(zip(loops, lengths, strict=True))):
-            stmt = For(loop, const(0, INT64), n, ForKind.SERIAL, stmt)
-        return stmt
+        return block_nest(f"{name}_step", data.shape, in_order, step, visible)
 
     result = te.extern(data.shape, [data], body, name=name, dtype=wide)
     assert isinstance(result, Tensor)

@@ -7,27 +7,23 @@ from typing import Final, Literal
 
 from tensorir import te
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.nodes.buffer import Buffer, Range
+from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import BufferLoad, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, all_of, const
+from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
+from tensorir.nodes.ops import all_of, const
 from tensorir.nodes.stmt import (
-    Block,
-    BlockRealize,
     BufferStore,
-    For,
-    ForKind,
     IfThenElse,
     SeqStmt,
     Stmt,
 )
 from tensorir.relax.declaration import operator
-from tensorir.script.parts import complete_block
 from tensorir.te.extrema import largest, smallest
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import same_dtype, shape_text, stretched
 from tensorir.topi.extents import axis_of, of_sizes
 from tensorir.topi.indexing import check_indices, counted, stretched_indices, tuple_length
+from tensorir.topi.nests import block_nest
 
 _COMBINED: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     "update": lambda _, new: new,
@@ -84,37 +80,14 @@ def _scattered(
 
         return SeqStmt(
             [
-                _nest(f"{name}_copy", data.shape, [False] * data.ndim, copied, visible),
-                _nest(f"{name}_update", loops, in_order, changed, visible),
+                block_nest(f"{name}_copy", data.shape, [False] * data.ndim, copied, visible),
+                block_nest(f"{name}_update", loops, in_order, changed, visible),
             ]
         )
 
     made = te.extern(data.shape, [data, *indices, updates], body, name=name, dtype=data.dtype)
     assert isinstance(made, Tensor)
     return made
-
-
-def _nest(
-    name: str,
-    extents: Sequence[PrimExpr],
-    in_order: Sequence[bool],
-    body: Callable[[Sequence[PrimExpr]], Stmt],
-    visible: dict[Var, Buffer],
-) -> Stmt:
-    """Return a block in loops; those that are `in_order` run one step after the other."""
-    loops = [Var(f"i{k}", INT64) for k in range(len(extents))]
-    axes = [Var(f"v_i{k}", INT64) for k in range(len(extents))]
-    iters = [
-        IterVar(Range(n), axis, IterVar.OPAQUE if ordered else IterVar.DATA_PAR)
-        for n, axis, ordered in zip(extents, axes, in_order, strict=True)
-    ]
-    if not iters:
-        return body([])
-    block = complete_block(Block(iters, (), (), name, body(axes)), (True, True), visible)
-    stmt: Stmt = BlockRealize(loops, TRUE, block)
-    for loop, n in reversed(list(zip(loops, extents, strict=True))):
-        stmt = For(loop, const(0, INT64), n, ForKind.SERIAL, stmt)
-    return stmt
 
 
 @operator("scatter_elements")

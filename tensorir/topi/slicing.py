@@ -12,6 +12,7 @@ from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import EQ, IntImm, PrimExpr
 from tensorir.nodes.ops import all_of, as_expr, cast, compare, const, select
 from tensorir.relax.declaration import operator
+from tensorir.relax.dimension_order import axes as axes_named
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import same_dtype, shape_text
 from tensorir.topi.extents import axis_of, each_axis_of, of_sizes
@@ -35,7 +36,8 @@ def part_by_slice(
 ) -> Part:
     """Return what `[begin:end:step]` takes of an axis: negative indices count from the end.
 
-    Indices beyond the ends are taken to be the ends, but with `assume_inbound` as they are.
+    Indices beyond the ends are taken to be the ends, but with `assume_inbound` as they are; one
+    that is not known to be negative counts from the front then.
     """
     zero = const(0, INT64)
     if isinstance(extent, IntImm) and isinstance(begin, IntImm) and isinstance(end, IntImm):
@@ -47,8 +49,10 @@ def part_by_slice(
         if isinstance(index, IntImm):
             index = index + extent if index.value < 0 else index
         elif not analyzer.can_prove(index >= 0):
-            negative = analyzer.can_prove(index < 0)
-            index = index + extent if negative else select(index < 0, index + extent, index)
+            if analyzer.can_prove(index < 0):
+                index = index + extent
+            elif not assume_inbound:
+                index = select(index < 0, index + extent, index)
         inside = index if assume_inbound else te.max(low, te.min(high, index))
         return analyzer.simplify(inside)
 
@@ -104,7 +108,7 @@ def _parts(
     return parts
 
 
-@operator("strided_slice")
+@operator("strided_slice", dimension_order=axes_named("axes"))
 def strided_slice(
     x: Tensor,
     axes: Sequence[int],

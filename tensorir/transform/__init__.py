@@ -6,6 +6,7 @@ from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.transform.combine_transposes import CombineTransposes
 from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.convert_to_dataflow import ConvertToDataflow
 from tensorir.transform.dataflow_use_inplace_calls import DataflowUseInplaceCalls
@@ -50,6 +51,7 @@ __all__ = [
     "BindParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "CombineTransposes",
     "ConvertLayout",
     "ConvertToDataflow",
     "DataflowUseInplaceCalls",

@@ -86,14 +86,19 @@ def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Functio
     if not bound:
         return func
     sizes = _solved(bound)
+    if sizes:
+        # First, so that an array and the other tensors of its shape agree where they meet.
+        sized = SizeSubstitution(sizes)(func)
+        pairs = zip(func.params, sized.params, strict=True)
+        bound = {new: bound[old] for old, new in pairs if old in bound}
+        func = sized
     rewriter = GraphRewriter()
     rewriter.replaced.update(bound)
-    rest = func.with_(
+    return func.with_(
         params=[param for param in func.params if param not in bound],
         body=rewriter(func.body),
         attrs=_counted(func, bound),
     )
-    return SizeSubstitution(sizes)(rest) if sizes else rest
 
 
 def _parameter(func: Function, key: str | GraphVar) -> GraphVar:

@@ -12,12 +12,12 @@ from tensorir.memory.alignment import ALIGNMENT
 from tensorir.nodes import ops
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.dtype import INT64
-from tensorir.nodes.expr import Add, FloorDiv, IntImm, Mul, PrimExpr
+from tensorir.nodes.expr import Add, BinaryOp, FloorDiv, IntImm, Mul, PrimExpr, Var
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.rewriting.visit import collect_vars
+from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.aliases import Aliases, Memory, memories
 from tensorir.transform.bindings import used_vars
 from tensorir.transform.tensor_bytes import TensorBytes, scaled
@@ -67,8 +67,16 @@ class _Check:
         self._spans: dict[Memory, _Span] = {}
         self._names: dict[Memory, str] = {}
         self._arenas: dict[g.GraphVar, PrimExpr] = {}
+        self._extents: dict[tuple[str, tuple[Var, ...]], Var] = {}
+        """Variables in the place of extents that are expressions: no extent is negative."""
 
     def function(self, func: Function) -> None:
+        for node in walk(func.body):
+            if isinstance(node, g.GraphCall) and node.op is PLACE_TENSOR:
+                assert isinstance(node.struct_info, TensorStructInfo)
+                nbytes = TensorBytes.of(node.struct_info)
+                for extent in () if nbytes is None else nbytes.factors:
+                    self._extents.setdefault(_key(extent), Var(str(extent), INT64))
         self._sequence(func.body, _State())
         aliases = self._aliases
         for memory in {*memories(aliases.of(func.body.body)), *aliases.kept}:
@@ -104,7 +112,18 @@ class _Check:
     def _arena(self, var: g.GraphVar, call: g.GraphCall) -> None:
         shape = call.args[0]
         assert isinstance(shape, g.ShapeExpr)
-        (self._arenas[var],) = shape.values
+        self._arenas[var] = self._of_extents(shape.values[0])
+
+    def _of_extents(self, nbytes: PrimExpr) -> PrimExpr:
+        """Return a number of bytes as a function of extents, which are variables."""
+        if isinstance(nbytes, IntImm):
+            return nbytes
+        known = self._extents.get(_key(nbytes))
+        if known is not None:
+            return known
+        if isinstance(nbytes, BinaryOp):
+            return type(nbytes)(self._of_extents(nbytes.a), self._of_extents(nbytes.b))
+        return nbytes
 
     def _place(self, var: g.GraphVar, call: g.GraphCall, state: _State) -> None:
         storage, at = call.args[:2]
@@ -115,10 +134,11 @@ class _Check:
         nbytes = TensorBytes.of(info)
         if storage not in self._arenas or nbytes is None:
             self._fail(f"{var.name} lies in the arena, but is not a tensor of known size")
-        start = at.value
+        start = self._of_extents(at.value)
         if not Analyzer().can_prove_equal(ops.floormod(start, ALIGNMENT), 0):
             self._fail(f"{var.name} is not at a multiple of {ALIGNMENT} bytes")
-        end = ops.add(_bounds(start)[1], scaled(nbytes.count, nbytes.factors))
+        factors = [self._extents[_key(extent)] for extent in nbytes.factors]
+        end = ops.add(_bounds(start)[1], scaled(nbytes.count, factors))
         span = _Span(storage, start, end)
         arena = self._arenas[storage]
         if not (_is_at_most(ops.const(0, INT64), start) and _is_at_most(end, _bounds(arena)[0])):
@@ -181,6 +201,11 @@ def _bounds(value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
             top = ops.add(inside, ops.const(unit * more, INT64))
             return ops.sub(top, ops.const(unit - 1, INT64)), top
     return value, value
+
+
+def _key(expr: PrimExpr) -> tuple[str, tuple[Var, ...]]:
+    """Return what equal expressions of a function have in common."""
+    return str(expr), tuple(collect_vars(expr))
 
 
 def _is_at_most(a: PrimExpr, b: PrimExpr) -> bool:

@@ -13,7 +13,7 @@ from tensorir.relax import expr as g
 from tensorir.relax import op
 from tensorir.relax.declaration import FormulaOperator
 from tensorir.relax.function import graph_functions
-from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo, is_void
 from tensorir.rewriting.visit import walk
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.pass_context import PassContext
@@ -133,12 +133,17 @@ class _Converting(GraphRebuilder):
         return value
 
     def _in_order(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
-        """Return an operand that is stretched to tensors in an order; None if it cannot be."""
+        """Return an operand that is stretched to tensors in an order; None if it cannot be.
+
+        What is no tensor is as it is.
+        """
         if isinstance(value, g.GraphVar) and value in self._held:
             held, found = self._held[value]
             if found == order:
                 return held
         info = value.struct_info
+        if isinstance(info, PrimStructInfo) or is_void(info):
+            return value
         if not isinstance(info, TensorStructInfo) or not 0 <= info.ndim <= len(order):
             return None
         if info.ndim == 0:

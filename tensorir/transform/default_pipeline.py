@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorir.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
+from tensorir.transform.combine_transposes import CombineTransposes
 from tensorir.transform.convert_layout import ConvertLayout
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.decompose_ops import DecomposeOps
@@ -37,6 +38,7 @@ def default_pipeline() -> Sequential:
             FoldBatchNorm(),
             DecomposeOps(),
             CanonicalizeBindings(),
+            DeadCodeElimination(),
             ConvertLayout(),
             LegalizeOps(),
             SeparateOutputs(),
@@ -44,6 +46,8 @@ def default_pipeline() -> Sequential:
             FoldConstant(),
             EliminateCommonSubexpr(),
             RewriteDataflowReshape(),
+            CombineTransposes(),
+            CanonicalizeBindings(),
             SinkViews(),
             RewriteDataflowReshape(),
             CanonicalizeBindings(),

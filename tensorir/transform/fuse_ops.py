@@ -21,13 +21,14 @@ from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
 from tensorir.transform.bindings import used_vars
 from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.fused_operators import operators_of
 from tensorir.transform.fusion_groups import MAX_GROUP_SIZE, Node, fusion_groups
 from tensorir.transform.pass_context import PassContext
 
 PRIMITIVE: Final = "Primitive"
 """Attribute of a graph function that is to become one tensor function."""
 NAMED: Final = 8
-"""Functions that the name of a group is made of."""
+"""Operators that the name of a group is made of."""
 
 
 class FuseOps(ModulePass):
@@ -106,6 +107,18 @@ class _Kinds:
                 buffers = (func.buffer_map.get(param) for param in func.params)
                 self._counts[name] = [0 if b is None else loads[b] for b in buffers]
         return self._counts[name]
+
+    def name(self, bindings: Sequence[g.VarBinding]) -> str:
+        """Return a name for the function of a group: what it computes."""
+        names: list[str] = []
+        for binding in bindings:
+            call = destination_passing(binding.value)
+            if call is not None and isinstance(call.callee, GlobalVar):
+                callee = call.callee.name
+                names += operators_of(self._mod.prim_func(callee), callee, self._mod)
+        if len(names) > NAMED:
+            names[NAMED:] = [f"and_{len(names) - NAMED}_more"]
+        return "_".join(["fused", *names]).replace(".", "_")
 
     def _of_function(self, name: str) -> tuple[OpPattern, frozenset[int]]:
         """Return the kind of a function, and the positions of parameters that it writes."""
@@ -222,7 +235,7 @@ class _Fusing(GraphRewriter):
     def _call(self, bindings: Sequence[g.VarBinding]) -> g.VarBinding:
         """Return the binding of the result of a group, a call of its function."""
         group = _grouped(bindings)
-        gvar = self._builder.add_func(group.func, _name(bindings))
+        gvar = self._builder.add_func(group.func, self._kinds.name(bindings))
         last = bindings[-1]
         call = g.GraphCall(gvar, group.args, struct_info=last.value.struct_info)
         return last.with_(value=call)
@@ -326,14 +339,3 @@ class _Inside(GraphRewriter):
         if node not in self.params:
             self.params[node] = g.GraphVar(name, node.struct_info)
         return self.params[node]
-
-
-def _name(bindings: Sequence[g.VarBinding]) -> str:
-    names = []
-    for binding in bindings:
-        call = destination_passing(binding.value)
-        if call is not None and isinstance(call.callee, GlobalVar):
-            names.append(call.callee.name.removeprefix("fused_"))
-    if len(names) > NAMED:
-        names[NAMED:] = [f"and_{len(names) - NAMED}_more"]
-    return "_".join(["fused", *names])

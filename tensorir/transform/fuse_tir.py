@@ -213,8 +213,8 @@ class _Fused:
         assert isinstance(whole, Buffer)
         assert isinstance(info, TensorStructInfo)
         assert info.shape is not None
-        callee = reshape_function(whole.shape, info.shape, whole.dtype)
-        call = call_tir(GlobalVar("reshape"), [source], info)
+        callee, sizes = reshape_function(whole.shape, info.shape, whole.dtype)
+        call = call_tir(GlobalVar("reshape"), [source], info, sizes)
         parts = destination_passing(call)
         assert parts is not None
         return self._inlined(callee, parts)[0]
@@ -310,8 +310,11 @@ class _BlockNames:
 
 def reshape_function(
     source: Sequence[PrimExpr], target: Sequence[PrimExpr], dtype: str
-) -> PrimFunc:
-    """Return the function that copies a tensor into one of another shape, in row-major order."""
+) -> tuple[PrimFunc, Sequence[Var]]:
+    """Return the function that copies a tensor into one of another shape, in row-major order.
+
+    It takes the symbolic sizes behind it that neither shape has by themselves.
+    """
     tensor = te.placeholder(source, dtype, "A")
 
     def element(*indices: Var) -> PrimExpr:
@@ -325,7 +328,7 @@ def reshape_function(
     result = te.compute(target, element, "T_reshape")
     sizes = dict.fromkeys(v for n in (*source, *target) for v in collect_vars(n))
     free = [v for v in sizes if not any(v is n for n in (*source, *target))]
-    return te.create_prim_func([tensor, result, *free], "int64")
+    return te.create_prim_func([tensor, result, *free], "int64"), free
 
 
 def _sizes(

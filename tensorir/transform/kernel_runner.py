@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from tensorir.function import IRModule
 from tensorir.interp import InterpreterError, interpret
 from tensorir.nodes import stmt as s
@@ -35,7 +37,8 @@ _OUTSIDE: Final = frozenset(
 def run_kernel(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
     """Run a tensor function of a module, say whether that was possible.
 
-    One that calls a library function is not run.
+    One that calls a library function is not run. Arrays that are read may lie at any address, as
+    weights of a file that is mapped do.
     """
     functions = mod.prim_funcs()
     kernels = IRModule({n: functions[n] for n in reached(functions, [name]) if n in functions})
@@ -43,7 +46,12 @@ def run_kernel(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
         for node in walk(func.body):
             if isinstance(node, Call) and getattr(node.op, "short_name", "") in _OUTSIDE:
                 return False
-    return _runner(kernels, name, args)
+    return _runner(kernels, name, [_aligned(arg) for arg in args])
+
+
+def _aligned(arg: Any) -> Any:
+    """Return an array whose elements are aligned: itself if they are, as of arrays to write."""
+    return np.require(arg, requirements="A") if isinstance(arg, np.ndarray) else arg
 
 
 def set_kernel_runner(runner: KernelRunner) -> KernelRunner:

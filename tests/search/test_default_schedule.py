@@ -9,7 +9,7 @@ from search.errors import TuningError
 from search.postproc import Postproc
 from search.search_strategy import EvolutionarySearch
 from search.space_generator import PostOrderApply
-from tensorir import IRModule, assert_structural_equal
+from tensorir import IRModule, assert_structural_equal, te, topi
 from tests.search.anchored_programs import TARGET, assert_same_results
 from tests.search.compatible_programs import product
 
@@ -91,3 +91,13 @@ def test_a_module_of_several_functions_is_scheduled_function_by_function() -> No
         scheduled["second"].body, ms.default_schedule(MOD, TARGET).mod["main"].body
     )
     assert scheduled["first"].attrs["tir.is_scheduled"]
+
+
+def test_steps_that_have_an_order_keep_it() -> None:
+    """Rows that are added to rows that indices name: some of them to the same one."""
+    data = te.placeholder((8, 16, 24), name="data")
+    places = te.placeholder((40, 1), "int64", "places")
+    rows = te.placeholder((40, 16, 24), name="rows")
+    added = topi.scatter_nd(data, places, rows, "add")
+    mod = IRModule.from_expr(te.create_prim_func([data, places, rows, added]))
+    assert "T.axis.opaque" in ms.default_schedule(mod, TARGET).mod.script()

@@ -15,6 +15,7 @@ from search.schedule_rule import MultiLevelTilingWithIntrin
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal
 from tensorir.interp import interpret, random_arguments
+from tensorir.te.index_dtype import with_index_dtype
 from tensorir.tensor_intrin import TensorIntrin
 from tests.search.int8_programs import program
 
@@ -139,6 +140,15 @@ def main(A: T.Buffer((8, 16), "uint8"), B: T.Buffer((16, 32), "int8"), C: T.Buff
 def test_a_row_major_operand_is_interleaved_before_it_is_used() -> None:
     sch = tiled(product(), "dot_16x4_vnni")
     assert_structural_equal(sch.mod["main"], program(PACKED_RIGHT))
+
+
+def test_the_indices_of_a_program_may_have_64_bits() -> None:
+    """As those of the operators of graph functions do; those of intrinsics have 32."""
+    func = with_index_dtype(program(product()), "int64")
+    sch = Schedule(func, seed=1, debug_mask="all")
+    (made,) = MultiLevelTilingWithIntrin("dot_16x4_vnni", "SR").apply(sch, sch.get_block("C"))
+    made.tensorize(made.get_loops(made.get_block("C"))[-2], "dot_16x4_vnni")
+    assert_same(made, product())
 
 
 def shapes(sch: Schedule) -> dict[str, tuple[str, tuple[int, ...]]]:

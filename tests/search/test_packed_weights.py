@@ -120,7 +120,7 @@ def test_a_schedule_that_a_module_was_given_packs_too() -> None:
 
 
 def test_without_a_schedule_nothing_changes() -> None:
-    executable = codegen.vm_build(BOUND, TARGET)
+    executable = codegen.vm_build(BOUND, TARGET, default_schedules=False)
     assert kernels(executable, X) == ["dense", "dense"]
     assert "layout_free_buffers" not in executable.mod["dense"].attrs
 
@@ -131,7 +131,7 @@ def test_arguments_are_not_packed_in_each_call(attrs: dict[str, int]) -> None:
     mod = MODEL.clone()
     mod["main"] = mod["main"].with_attr(attrs)
     with recorded(([1], 1e-6)):
-        executable = codegen.vm_build(mod, TARGET)
+        executable = codegen.vm_build(mod, TARGET, default_schedules=False)
     assert kernels(executable, X, W, B) == ["dense", "dense"]
     assert "tir.is_scheduled" not in executable.mod["dense"].attrs
 
@@ -140,7 +140,7 @@ def test_one_function_may_be_called_both_ways() -> None:
     mod = MODEL.clone()
     mod["other"] = renew_defs(BOUND["main"]).with_attr("global_symbol", "other")
     with recorded(([1], 1e-6), ([], 2e-6)):
-        executable = codegen.vm_build(mod, TARGET)
+        executable = codegen.vm_build(mod, TARGET, default_schedules=False)
     assert kernels(executable, X, W, B) == ["dense", "dense"]
     np.testing.assert_allclose(
         codegen.VirtualMachine(executable)["other"](X), (X @ W.T + B) @ W.T + B, rtol=1e-4

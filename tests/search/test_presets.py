@@ -50,6 +50,7 @@ def test_order(kind: str) -> None:
         *["MultiLevelTilingWithIntrin()"] * intrinsics,
         "RFactorOverLanes()",
         "StreamRows()",
+        "TileChannels()",
         "MultiLevelTiling()",
         "PackOperands()",
         "ParallelizeVectorizeUnroll()",

@@ -5,5 +5,6 @@ The modules: `from_onnx` is the entrance; `model_file` reads files and data besi
 functions that stand for nodes, `node` is what a converter sees of its node and `attributes` what it
 is given; `registry` is the table of converters, `schemas` what ONNX says of operators, `contents`
 what is known of integers while a model is read (shapes, mostly), `dtypes` the names of dtypes,
-`optional_package` the package `onnx`. Converters are in `converters`, one module each family.
+`elements` what is known of sequences; `step_function` makes functions of the graphs that loops run;
+`optional_package` is the package `onnx`. Converters are in `converters`, one module each family.
 """

@@ -216,10 +216,7 @@ class GraphImport:
                     f"{place} has no shape in the model; state it: "
                     f"shape_dict={{{info.name!r}: (1, 3)}}"
                 )
-            shape = [
-                d.dim_value if d.HasField("dim_value") else d.dim_param or f"{info.name}_{k}"
-                for k, d in enumerate(tensor.shape.dim)
-            ]
+            shape = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
         extents = [self._size(n) if isinstance(n, str) else n for n in shape]
         param = GraphVar(_identifier(info.name), TensorStructInfo(extents, dtype))
         self.remember_kind(param, tensor.elem_type)
@@ -600,6 +597,17 @@ def _identifier(name: str) -> str:
     """Return a name of a variable."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     return f"_{word}" if word[0].isdigit() else word
+
+
+def _stated_extent(dim: Any, otherwise: str) -> int | str:
+    """Return an extent that a model states: a number, a name that equal ones share, or a new name.
+
+    Negative numbers and names such as "?" stand for any extent.
+    """
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    name = str(dim.dim_param)
+    return name if re.search(r"\w", name) and not name.startswith("-") else otherwise
 
 
 def _stated_ranks(graph: Any) -> dict[str, int]:

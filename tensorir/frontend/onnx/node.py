@@ -68,7 +68,10 @@ class OnnxNode:
         """Return the shape of a tensor; IRTypeError if it is not known."""
         info = self.tensor(value)
         if info.shape is None:
-            raise IRTypeError(f"the shape of an input is not known: {info}")
+            raise IRTypeError(
+                f"the shape of an input is not known: {info}; if branches of an If give several "
+                "ranks, sizes of inputs that decide which one it is are given by shape_dict"
+            )
         return info.shape
 
     def rank(self, value: GraphExpr) -> int:

@@ -1,7 +1,7 @@
 """Operators that stand for expressions of other operators.
 
-The modules: `activations`, `arithmetic`, `attention`, `einsum`, `linear`, `normalization`,
-`operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.
+The modules: `activations`, `arithmetic`, `attention`, `einsum`, `fourier`, `linear`,
+`normalization`, `operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.
 """
 
 from tensorir.relax.composites import (
@@ -9,6 +9,7 @@ from tensorir.relax.composites import (
     arithmetic,
     attention,
     einsum,
+    fourier,
     linear,
     normalization,
     quantized,
@@ -22,6 +23,7 @@ __all__ = [
     "arithmetic",
     "attention",
     "einsum",
+    "fourier",
     "linear",
     "normalization",
     "quantized",

@@ -7,7 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import INT64
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.ops import cast
 from tensorir.relax.declaration import library
 from tensorir.relax.expr import GraphExpr
 from tensorir.relax.signature import DTypeName
@@ -67,16 +71,16 @@ def argsort(
 
 
 def _first_k(
-    data: GraphExpr, k: int, axis: int, ret_type: str, largest: bool, dtype: str
+    data: GraphExpr, k: PrimExpr, axis: int, ret_type: str, largest: bool, dtype: str
 ) -> StructInfo:
     info = tensor_info(data)
     _check_axis(info, axis)
     shape = None if info.shape is None else list(info.shape)
-    if shape is not None and k > 0:
-        extent = info.static_shape[axis] if info.static_shape is not None else k
-        if k > extent:
-            raise IRValueError(f"k is {k}, but axis {axis} has {extent} elements")
-        shape[axis] = k  # type: ignore[call-overload]
+    if shape is not None and not (isinstance(k, IntImm) and k.value < 1):
+        if Analyzer().can_prove(k > shape[axis]):
+            least, most = (getattr(n, "value", n) for n in (k, shape[axis]))
+            raise IRValueError(f"k is {least}, but axis {axis} has {most} elements")
+        shape[axis] = cast(INT64, k)
     values = TensorStructInfo(shape, info.dtype, info.ndim)
     places = TensorStructInfo(shape, dtype, info.ndim)
     alone = {"values": values, "indices": places}
@@ -86,7 +90,7 @@ def _first_k(
 @library("topk", _first_k)
 def topk(
     data: Array,
-    k: int = 1,
+    k: PrimExpr | int = 1,
     axis: int = -1,
     ret_type: Literal["both", "values", "indices"] = "both",
     largest: bool = True,
@@ -94,16 +98,38 @@ def topk(
 ) -> Any:
     """Return the k largest (or smallest) elements along an axis in order, and their indices.
 
-    All of them for k < 1. Of equal elements the first comes first; NaN is larger than any number.
+    All of them for a constant k < 1. Of equal elements the first comes first; NaN is larger than
+    any number.
     """
-    count = data.shape[axis] if k < 1 else k
+    count: int = k  # type: ignore[assignment]
     if count > data.shape[axis]:
-        raise IRValueError(f"topk: k is {k}, but axis {axis} has {data.shape[axis]} elements")
-    order = places_in_order(data, axis, largest)
-    places = np.take(order, np.arange(count), axis)
+        raise IRValueError(f"topk: k is {count}, but axis {axis} has {data.shape[axis]} elements")
+    count = data.shape[axis] if count < 1 else count
+    places = _first_places(data, count, axis, largest)
     values = np.take_along_axis(data, places, axis)
     found = {"values": values, "indices": places.astype(dtype)}
     return found.get(ret_type, tuple(found.values()))
+
+
+def _first_places(data: Array, count: int, axis: int, largest: bool) -> Array:
+    """Return the first indices of those that sort an array, without sorting all of it if it can be.
+
+    A partition does not say which of several equal elements it chooses: rows in which that matters
+    are sorted.
+    """
+    rows = np.moveaxis(data, axis, -1)
+    length = rows.shape[-1]
+    if not 0 < count < length or (data.dtype.kind == "f" and np.isnan(data).any()):
+        return np.take(places_in_order(data, axis, largest), np.arange(count), axis)
+    parted = np.argpartition(rows, length - count if largest else count - 1, -1)
+    chosen = np.sort(parted[..., length - count :] if largest else parted[..., :count], -1)
+    values = np.take_along_axis(rows, chosen, -1)
+    places = np.take_along_axis(chosen, places_in_order(values, -1, largest), -1)
+    last = np.take_along_axis(rows, places[..., -1:], -1)
+    unsure = np.count_nonzero(rows == last, -1) > np.count_nonzero(values == last, -1)
+    if unsure.any():
+        places[unsure] = places_in_order(rows[unsure], -1, largest)[..., :count]
+    return np.moveaxis(places, -1, axis)
 
 
 def _bucket(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
@@ -9,9 +10,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from tensorir import te
 from tensorir.errors import IRValueError
-from tensorir.nodes.expr import IntImm, PrimExpr
-from tensorir.nodes.ops import as_expr, const, floordiv
+from tensorir.nodes.dtype import FLOAT32
+from tensorir.nodes.expr import EQ, IntImm, PrimExpr
+from tensorir.nodes.ops import as_expr, cast, compare, const, div, floordiv, select
 
 Transformation: TypeAlias = Literal[
     "half_pixel",
@@ -96,6 +99,21 @@ class Coordinates:
         """Return the place of an element times the divisor."""
         return x * self.step + self.start
 
+    def whole(self, x: PrimExpr) -> PrimExpr:
+        """Return the whole place before that of an element, or at it."""
+        return floordiv(self.numerator(x), self.divisor)
+
+    def rest(self, x: PrimExpr, dtype: str) -> PrimExpr:
+        """Return how far an element is behind the whole place, from 0 to 1."""
+        number = self.numerator(x)
+        rest = number - floordiv(number, self.divisor) * self.divisor
+        return div(cast(dtype, rest), cast(dtype, self.divisor))
+
+    def outside(self, x: PrimExpr) -> list[PrimExpr]:
+        """Return the conditions of which one holds where an element is beyond the ends."""
+        number = self.numerator(x)
+        return [number < 0, number > (self.size - 1) * self.divisor]
+
     def rounded(self, x: PrimExpr, rounding: str) -> PrimExpr:
         """Return the whole place that is nearest, or the one before or behind."""
         number, divisor = self.numerator(x), self.divisor
@@ -108,6 +126,91 @@ class Coordinates:
         if rounding in ("round", "round_prefer_ceil"):
             return floordiv(number * 2 + divisor, divisor * 2)
         raise IRValueError(f"there is no rounding {rounding!r}")
+
+
+@dataclass(frozen=True)
+class MeasuredCoordinates:
+    """Element `x` of the result is at `place(x)`, a float32 number, on an axis of `size`.
+
+    For scales that are known only when a model runs.
+    """
+
+    size: PrimExpr
+    place: Callable[[PrimExpr], PrimExpr]
+    scale: None = None
+    is_identity: bool = False
+
+    @staticmethod
+    def of(
+        mode: str,
+        size: PrimExpr,
+        result: PrimExpr,
+        scale: PrimExpr | None,
+        roi: tuple[PrimExpr, PrimExpr] | None,
+    ) -> MeasuredCoordinates:
+        """Place an axis of `result` elements on one of `size`; see `Coordinates.of`."""
+        one, half, zero = (const(v, FLOAT32) for v in (1.0, 0.5, 0.0))
+        n, m = cast(FLOAT32, size), cast(FLOAT32, result)
+        length = m if scale is None else scale * n
+        ratio = m / n if scale is None else scale
+
+        def spread(x: PrimExpr, point: PrimExpr, span: PrimExpr) -> PrimExpr:
+            """Return `x` of a result that goes from 0 to `span`; a single element is at a point."""
+            is_point = compare(EQ, length, one)
+            return select(is_point, point, x * span / select(is_point, one, length - one))
+
+        def cropped(x: PrimExpr) -> PrimExpr:
+            if roi is None:
+                raise IRValueError("tf_crop_and_resize needs roi, a start and an end for each axis")
+            span = (roi[1] - roi[0]) * (n - one)
+            return spread(x, span * half, span) + roi[0] * (n - one)
+
+        def half_pixel(x: PrimExpr) -> PrimExpr:
+            return (x + half) / ratio - half
+
+        functions: dict[str, Callable[[PrimExpr], PrimExpr]] = {
+            "half_pixel": half_pixel,
+            "half_pixel_symmetric": lambda x: n * half * (one - m / length) + half_pixel(x),
+            "pytorch_half_pixel": lambda x: select(compare(EQ, m, one), -half, half_pixel(x)),
+            "tf_half_pixel_for_nn": lambda x: (x + half) / ratio,
+            "align_corners": lambda x: spread(x, zero, n - one),
+            "asymmetric": lambda x: x / ratio,
+            "tf_crop_and_resize": cropped,
+        }
+        if mode not in functions:
+            raise IRValueError(f"there is no coordinate transformation {mode!r}")
+        return MeasuredCoordinates(size, lambda x: functions[mode](cast(FLOAT32, x)))
+
+    def whole(self, x: PrimExpr) -> PrimExpr:
+        """Return the whole place before that of an element, or at it."""
+        return cast(x.dtype, te.floor(self.place(x)))
+
+    def rest(self, x: PrimExpr, dtype: str) -> PrimExpr:
+        """Return how far an element is behind the whole place, from 0 to 1."""
+        place = self.place(x)
+        return cast(dtype, place - te.floor(place))
+
+    def outside(self, x: PrimExpr) -> list[PrimExpr]:
+        """Return the conditions of which one holds where an element is beyond the ends."""
+        place = self.place(x)
+        return [place < const(0.0, FLOAT32), place > cast(FLOAT32, self.size - 1)]
+
+    def rounded(self, x: PrimExpr, rounding: str) -> PrimExpr:
+        """Return the whole place that is nearest, or the one before or behind."""
+        place, half = self.place(x), const(0.5, FLOAT32)
+        functions: dict[str, Callable[[], PrimExpr]] = {
+            "floor": lambda: te.floor(place),
+            "ceil": lambda: te.ceil(place),
+            "round_prefer_floor": lambda: te.ceil(place - half),
+            "round_prefer_ceil": lambda: te.floor(place + half),
+            "round": lambda: te.floor(place + half),
+        }
+        if rounding not in functions:
+            raise IRValueError(f"there is no rounding {rounding!r}")
+        return cast(x.dtype, functions[rounding]())
+
+
+Places: TypeAlias = Coordinates | MeasuredCoordinates
 
 
 def _reduced(

@@ -6,19 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from math import floor
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tensorir import te
 from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import FLOAT32, DataType
 from tensorir.nodes.expr import PrimExpr
-from tensorir.nodes.ops import add, as_expr, cast, const, div, floordiv
+from tensorir.nodes.ops import add, as_expr, cast, const
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import sum_dtype
-from tensorir.topi.extents import axis_of, extent_text
-from tensorir.topi.image.coordinates import Coordinates, Rounding, Transformation
+from tensorir.topi.extents import (
+    axis_of,
+    check_equal,
+    check_floats,
+    check_rank,
+    extent_text,
+)
+from tensorir.topi.image.coordinates import (
+    Coordinates,
+    MeasuredCoordinates,
+    Places,
+    Rounding,
+    Transformation,
+)
 from tensorir.topi.nn.spatial import SPATIAL, Layout
 
 
@@ -52,7 +64,7 @@ def resize(
             raise IRValueError(f"{name} must have {len(places)} numbers, got {len(values)}")
     if roi is not None and len(roi) != 2 * len(places):
         raise IRValueError(f"roi must have {2 * len(places)} numbers, got {len(roi)}")
-    coordinates = {
+    coordinates: dict[int, Places] = {
         axis: Coordinates.of(
             coordinate_transformation_mode,
             data.shape[axis],
@@ -63,25 +75,94 @@ def resize(
         for k, axis in enumerate(places)
     }
     counts = {axis: as_expr(n) for axis, n in zip(places, size, strict=True)}
+    kind = _Kind(method, rounding_method or "round", cubic_alpha, exclude_outside, antialias)
     result = DataType(out_dtype) if out_dtype else data.dtype
-    if method == "nearest_neighbor":
-        resized = _nearest(data, coordinates, counts, rounding_method or "round", result)
-    else:
-        wide = sum_dtype(data.dtype) if data.dtype.is_floating else FLOAT32
-        resized = data
-        for axis, at in coordinates.items():
-            if at.is_identity:
-                continue
-            filtered = _Filtered(resized, axis, at, counts[axis], wide)
-            if method == "linear" and not antialias and not exclude_outside:
-                resized = filtered.interpolated()
-            else:
-                alpha = cubic_alpha if method == "cubic" else None
-                resized = filtered.weighted(alpha, antialias, exclude_outside)
-        resized = _converted(resized, result)
+    resized = _resized(data, coordinates, counts, kind, result)
     if coordinate_transformation_mode == "tf_crop_and_resize":
         resized = _extrapolated(resized, coordinates, extrapolation_value)
     return resized
+
+
+@operator("image.dynamic_resize")
+def dynamic_resize(
+    data: Tensor,
+    size: Sequence[PrimExpr],
+    scales: Tensor | None = None,
+    roi: Tensor | None = None,
+    axes: Sequence[int] = (),
+    method: Literal["nearest_neighbor", "linear", "cubic"] = "linear",
+    coordinate_transformation_mode: Transformation = "half_pixel",
+    rounding_method: Rounding = "round",
+    cubic_alpha: float = -0.75,
+    exclude_outside: bool = False,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return `image.resize` with scales and roi that are tensors, known when it runs."""
+    places = [axis_of(axis, data.ndim) for axis in axes]
+    for name, tensor, count in (("scales", scales, 1), ("roi", roi, 2)):
+        if tensor is not None:
+            check_rank(name, tensor, 1)
+            check_equal(
+                tensor.shape[0], f"the length of {name}", as_expr(count * len(places)), "needed"
+            )
+            check_floats(name, tensor)
+    if len(size) != len(places):
+        raise IRValueError(f"size must have {len(places)} numbers, got {len(size)}")
+
+    def number(tensor: Tensor, k: int) -> PrimExpr:
+        return cast(FLOAT32, tensor[const(k, "int64")])
+
+    coordinates: dict[int, Places] = {
+        axis: MeasuredCoordinates.of(
+            coordinate_transformation_mode,
+            data.shape[axis],
+            as_expr(size[k]),
+            None if scales is None else number(scales, k),
+            None if roi is None else (number(roi, k), number(roi, k + len(places))),
+        )
+        for k, axis in enumerate(places)
+    }
+    counts = {axis: as_expr(n) for axis, n in zip(places, size, strict=True)}
+    kind = _Kind(method, rounding_method or "round", cubic_alpha, exclude_outside, False)
+    result = DataType(out_dtype) if out_dtype else data.dtype
+    resized = _resized(data, coordinates, counts, kind, result)
+    if coordinate_transformation_mode == "tf_crop_and_resize":
+        resized = _extrapolated(resized, coordinates, extrapolation_value)
+    return resized
+
+
+class _Kind(NamedTuple):
+    """How elements are made of their neighbours."""
+
+    method: str
+    rounding: str
+    cubic_alpha: float
+    exclude_outside: bool
+    antialias: bool
+
+
+def _resized(
+    data: Tensor,
+    coordinates: Mapping[int, Places],
+    counts: Mapping[int, PrimExpr],
+    kind: _Kind,
+    dtype: DataType,
+) -> Tensor:
+    if kind.method == "nearest_neighbor":
+        return _nearest(data, coordinates, counts, kind.rounding, dtype)
+    wide = sum_dtype(data.dtype) if data.dtype.is_floating else FLOAT32
+    resized = data
+    for axis, at in coordinates.items():
+        if at.is_identity:
+            continue
+        filtered = _Filtered(resized, axis, at, counts[axis], wide)
+        if kind.method == "linear" and not kind.antialias and not kind.exclude_outside:
+            resized = filtered.interpolated()
+        else:
+            alpha = kind.cubic_alpha if kind.method == "cubic" else None
+            resized = filtered.weighted(alpha, kind.antialias, kind.exclude_outside)
+    return _converted(resized, dtype)
 
 
 def _declare(rank: int) -> Callable[..., Tensor]:
@@ -126,7 +207,7 @@ def _clamped(place: PrimExpr, size: PrimExpr) -> PrimExpr:
 
 def _nearest(
     data: Tensor,
-    coordinates: Mapping[int, Coordinates],
+    coordinates: Mapping[int, Places],
     counts: Mapping[int, PrimExpr],
     rounding: str,
     dtype: DataType,
@@ -154,14 +235,13 @@ def _converted(x: Tensor, dtype: DataType) -> Tensor:
     return x if x.dtype is dtype else te.compute(x.shape, element, name="T_cast")
 
 
-def _extrapolated(x: Tensor, coordinates: Mapping[int, Coordinates], value: float) -> Tensor:
+def _extrapolated(x: Tensor, coordinates: Mapping[int, Places], value: float) -> Tensor:
     """Return `x` with a value where an element is outside of the original."""
 
     def element(*indices: PrimExpr) -> PrimExpr:
-        outside = []
-        for axis, at in coordinates.items():
-            number = at.numerator(indices[axis])
-            outside += [number < 0, number > (at.size - 1) * at.divisor]
+        outside = [
+            condition for axis, at in coordinates.items() for condition in at.outside(indices[axis])
+        ]
         chosen: PrimExpr = te.Select(te.any(*outside), const(value, x.dtype), x[indices])
         return chosen
 
@@ -171,9 +251,7 @@ def _extrapolated(x: Tensor, coordinates: Mapping[int, Coordinates], value: floa
 class _Filtered:
     """A tensor resized along one axis, by weighted sums of neighbours."""
 
-    def __init__(
-        self, x: Tensor, axis: int, at: Coordinates, count: PrimExpr, dtype: DataType
-    ) -> None:
+    def __init__(self, x: Tensor, axis: int, at: Places, count: PrimExpr, dtype: DataType) -> None:
         self.x, self.axis, self.at, self.count, self.dtype = x, axis, at, count, dtype
         self.shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
 
@@ -184,10 +262,7 @@ class _Filtered:
 
     def _fraction(self, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         """Return the whole part of a place, and the rest, from 0 to 1."""
-        number = self.at.numerator(x)
-        whole = floordiv(number, self.at.divisor)
-        rest = number - whole * self.at.divisor
-        return whole, div(cast(self.dtype, rest), cast(self.dtype, self.at.divisor))
+        return self.at.whole(x), self.at.rest(x, self.dtype)
 
     def interpolated(self) -> Tensor:
         """Return linear interpolations between two neighbours."""
@@ -239,8 +314,7 @@ class _Filtered:
 
         def element(*indices: PrimExpr) -> PrimExpr:
             x = indices[self.axis]
-            whole = floordiv(self.at.numerator(x), self.at.divisor)
-            value = self._load(indices, whole + t.var + first)
+            value = self._load(indices, self.at.whole(x) + t.var + first)
             return te.sum(weights[x, t.var] * value, axis=t)
 
         return te.compute(self.shape, element, name="resize_filter")

@@ -9,6 +9,7 @@ import pytest
 
 import codegen
 from codegen.vm import program as p
+from tensorir import IRModule, parse
 from tensorir.errors import IRValueError
 from tests.codegen.vm.models import module
 
@@ -24,8 +25,7 @@ def frame_bytes(executable: codegen.Executable, *args: Any) -> int:
     """Return the bytes of temporaries that a call holds."""
     main = codegen.VirtualMachine(executable).function("main")
     main(*args)
-    frame = main._free[-1]
-    return frame.arena.nbytes + sum(array.nbytes for array in frame.temporaries)
+    return main.held_bytes()
 
 
 def test_tensors_of_symbolic_shape_share_memory() -> None:
@@ -204,3 +204,27 @@ def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor(("m",), "float32")):
     np.testing.assert_array_equal(main(X, np.zeros(6, "float32")), X.ravel())
     with pytest.raises(IRValueError, match=r"the view of float32\[n, 3\].* is 6, expected 5"):
         main(X, np.zeros(5, "float32"))
+
+
+def test_large_tensors_are_written_over_in_place() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((64, 128), "float32"), y: R.Tensor((128, 128), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, y)
+            b = R.matmul(a, y)
+            c = R.add(R.matmul(b, y), a)
+            d = R.matmul(c, y)
+            R.output(d)
+        return d
+""")
+    assert isinstance(mod, IRModule)
+    executable = codegen.vm_build(mod, "llvm", default_schedules=False)
+    x = np.random.default_rng(0).integers(-2, 3, (64, 128)).astype("float32")
+    y = np.eye(128, k=1, dtype="float32")
+    c = x @ y @ y @ y + x @ y
+    np.testing.assert_array_equal(codegen.VirtualMachine(executable)["main"](x, y), c @ y)
+    assert any(name.endswith("_inplace") for name in executable.mod.functions)
+    assert frame_bytes(executable, x, y) <= 2 * x.nbytes

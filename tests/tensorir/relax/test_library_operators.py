@@ -28,12 +28,31 @@ def test_sorting() -> None:
             Case("topk", lambda x: op.topk(x, 2, dtype="int64"), lambda x: (-np.sort(-x)[:, :2], np.argsort(-x, kind="stable")[:, :2]), FEW),
             Case("topk, least", lambda x: op.topk(x, 3, 0, "values", False), lambda x: np.sort(x, 0)[:3], X, shapes=[("n", 6)]),
             Case("topk, NaN", lambda x: op.topk(x, 3, ret_type="indices"), lambda x: np.array([[1, 3, 4]], "int32"), nans),
+            Case("topk, symbolic", lambda x, y, sizes: op.topk(x, sizes["k"], ret_type="values"), lambda x, y: -np.sort(-x)[:, :3], X, X, shapes=[(3, 6), ("k", 6)]),
             Case("topk, all", lambda x: op.topk(x, -1, ret_type="values"), lambda x: -np.sort(-x), X),
             Case("median", lambda x: op.median(x, 1), lambda x: np.sort(x, 1)[:, 2], X),
             Case("median of all", lambda x: op.median(x, keepdims=True), lambda x: np.sort(x, None)[8].reshape(1, 1), X),
             Case("bucketize", lambda x, b: op.bucketize(x, b), lambda x, b: np.searchsorted(b, x), FEW, np.array([1, 2])),
             Case("bucketize right", lambda x, b: op.bucketize(x, b, True, True), lambda x, b: np.searchsorted(b, x, "right").astype("int32"), FEW, np.array([1, 2])),
             Case("searchsorted", lambda x, v: op.searchsorted(op.sort(x), v), lambda x, v: np.stack([np.searchsorted(np.sort(r), w) for r, w in zip(x, v, strict=True)]), X, -X[:, :2]),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_first_of_equal_elements_comes_first(largest: bool) -> None:
+    many = RNG.integers(0, 9, (40, 30)).astype("float32")
+    many[:20] += RNG.random((20, 30))
+    order = np.argsort(-many if largest else many, kind="stable")
+
+    def expected(x: Any) -> Any:
+        return order[:, :7].astype("int32")
+
+    check(
+        [
+            Case("rows", lambda x: op.topk(x, 7, 1, "indices", largest), expected, many),
+            Case("columns", lambda x: op.topk(x, 7, 0, "indices", largest), lambda x: expected(x).T, many.T),
+            Case("a vector", lambda x: op.topk(x, 7, -1, "indices", largest), lambda x: expected(x)[-1], many[-1]),
         ]
     )  # fmt: skip
 

@@ -181,6 +181,31 @@ def test_other_forms_of_resizing() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("mode", [*MODES, "tf_crop_and_resize"])
+def test_scales_that_are_known_when_it_runs(mode: str) -> None:
+    """They give what those give that are known before."""
+    x, scales = floats(1, 2, 4, 6), np.array([2.3, 0.7], "float32")
+    roi = np.array([0.25, 0.0, 0.75, 1.125], "float32")
+    options = {"coordinate_transformation_mode": mode, "extrapolation_value": 7.0}
+    kinds: list[dict[str, Any]] = [
+        {"method": "linear"},
+        {"method": "cubic", "exclude_outside": True},
+        {"method": "nearest_neighbor", "rounding_method": "round_prefer_floor"},
+    ]
+
+    def both(x: Any, s: Any, r: Any) -> list[Any]:
+        given = [float(v) for v in scales], [float(v) for v in roi]
+        found = []
+        for kind in kinds:
+            first = op.image.dynamic_resize(x, (9, 4), s, r, axes=[2, 3], **options, **kind)
+            second = op.image.resize(x, (9, 4), [2, 3], given[1], given[0], **options, **kind)
+            found.append(op.max(op.abs(op.subtract(first, second))))
+        return relax.Tuple(found)
+
+    nothing = [np.zeros((), "float32")] * len(kinds)
+    check([Case(mode, both, lambda *_: nothing, x, scales, roi, atol=1e-5)])
+
+
 # ---------------------------------------------------------------------------------------- sampling
 
 

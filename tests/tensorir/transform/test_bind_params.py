@@ -163,3 +163,20 @@ def test_a_function_that_is_not_there_is_named():
         BindParams("mian", {"w": W})(MODEL)
     with pytest.raises(IRTypeError, match="add is a tensor function"):
         BindParams("add", {"A": W})(MODEL)
+
+
+def test_an_array_meets_a_parameter_of_the_same_symbolic_shape_in_an_if():
+    mod = module_of("""
+        @R.function
+        def main(flag: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32"), w: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            if flag:
+                y = x
+            else:
+                y = w
+            z: R.Tensor((n, 1), "float32") = R.memory.view(y, R.shape([n, 1]))
+            return z
+    """)
+    bound = BindParams("main", {"w": W})(mod)
+    assert bound["main"].ret_struct_info.static_shape == (4, 1)
+    assert interpret_graph(bound, "main", np.array(False), X).ravel().tolist() == W.tolist()

@@ -115,6 +115,12 @@ for i, j in T.grid(8, 4):
         C[vi, vj] = S[vi, vj] + A[vi, vj]
 """,
 }
+UNIT = """
+for i, j in T.grid(1, 4):
+    with T.block("c"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = A[0, vj] + B[0, 0]
+"""
 UNSAFE = {
     "another place": """
 for i, j in T.grid(8, 4):
@@ -170,6 +176,10 @@ def test_elements_that_are_read_only_where_they_are_overwritten(name):
 @pytest.mark.parametrize("name", UNSAFE)
 def test_elements_that_may_be_read_after_they_are_overwritten(name):
     assert overwritable_arguments(kernel(UNSAFE[name])) == {}
+
+
+def test_all_indices_of_one_element_are_the_same():
+    assert overwritable_arguments(kernel(UNIT, ("(1, 4)", "(1, 1)", "(1, 4)"))) == {2: (0,)}
 
 
 def test_tensors_of_other_shapes_are_not_overwritten():

@@ -83,6 +83,37 @@ def test_factors_of_channels_go_into_the_weights(shape, formula, expected):
     assert operators(folded(graph(shape, formula))) == expected
 
 
+def normed(x, channels, **attrs):
+    weights = [constant(channels) for _ in range(4)]
+    return op.nn.batch_norm(x, *weights, **attrs)[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "formula", "expected"),
+    [
+        (IMAGE, lambda _, x: normed(conv(x), 4), ["nn.conv2d", "add"]),
+        (IMAGE, lambda _, x: normed(conv(x) + constant(4, 1, 1), 4), ["nn.conv2d", "add"]),
+        (IMAGE, lambda _, x: op.nn.relu(normed(x, 3)), ["multiply", "add", "nn.relu"]),
+        (IMAGE, lambda _, x: normed(x, 4, axis=-1, epsilon=0.1), ["multiply", "add"]),
+        (IMAGE, lambda _, x: normed(normed(conv(x), 4), 4), ["nn.conv2d", "add"]),
+        ((2, 3), lambda _, x: normed(op.matmul(x, constant(3, 5)), 5, center=False), ["matmul", "add"]),
+    ],
+)  # fmt: skip
+def test_batch_norms_with_constant_statistics(shape, formula, expected):
+    assert operators(folded(graph(shape, formula))) == expected
+
+
+def test_statistics_of_the_data_and_results_that_somebody_needs_stay():
+    def training(bb, x):
+        return normed(conv(x), 4, training=True)
+
+    def whole(bb, x):
+        return bb.emit(op.nn.batch_norm(x, *(constant(3) for _ in range(4))))
+
+    for formula in (training, whole):
+        assert "nn.batch_norm" in operators(FoldBatchNorm()(graph(IMAGE, formula)))
+
+
 def used_twice(bb, x):
     y = bb.emit(conv(x))
     return y * constant(4, 1, 1) + y

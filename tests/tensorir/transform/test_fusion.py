@@ -11,7 +11,7 @@ from tensorir import IRTypeError, IRValueError, relax, te, topi, verify_well_for
 from tensorir.interp.graphs import interpret_graph
 from tensorir.memory.reshaping import flat, unravelled
 from tensorir.nodes.stmt import Block
-from tensorir.relax.calls import CALL_TIR
+from tensorir.relax.calls import CALL_TIR, view
 from tensorir.relax.function import graph_functions
 from tensorir.rewriting.visit import walk
 from tensorir.transform import (
@@ -266,9 +266,30 @@ def test_symbolic_sizes_become_parameters_where_no_shape_says_them():
         bb.emit_func_output(y)
     mod = bb.get()
     after = FUSE(mod)
-    assert kernels(after) == ["fused_exp_spread_exp1"]
+    assert kernels(after) == ["fused_exp_spread_exp"]
     verify_well_formed(after)
     args = np.arange(12, dtype="float32").reshape(3, 4), np.zeros(6, "float32"), (2,)
+    np.testing.assert_array_equal(
+        interpret_graph(mod, "main", *args), interpret_graph(after, "main", *args)
+    )
+
+
+def test_a_view_inside_of_a_group_whose_shapes_do_not_say_a_size():
+    n, m = (te.var(name, "int64") for name in "nm")
+    x = relax.Var("x", relax.TensorStructInfo((n * m,), "float32"))
+    k = relax.Var("k", relax.ShapeStructInfo((n, m)))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, k]):
+        with bb.dataflow():
+            a = bb.emit_te(topi.exp, x)
+            b = bb.emit(view(a, [n * m, 1]))
+            y = bb.emit_output(bb.call_te(lambda t: te.compute(t.shape, lambda i, j: -t[i, j]), b))
+        bb.emit_func_output(y)
+    mod = bb.get()
+    after = Sequential([FuseOps(), FuseTIR(), DeadCodeElimination()])(mod)
+    assert len(kernels(after)) == 1
+    assert verify_well_formed(after)
+    args = np.arange(6, dtype="float32"), (2, 3)
     np.testing.assert_array_equal(
         interpret_graph(mod, "main", *args), interpret_graph(after, "main", *args)
     )

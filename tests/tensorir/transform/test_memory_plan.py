@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.random_graphs import LIBRARY, random_graph
-from tensorir import WellFormedError
+from tensorir import WellFormedError, relax
 from tensorir.interp.graphs import interpret_graph
+from tensorir.nodes.expr import Var
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.expr import GraphCall, PrimValue, VarBinding
 from tensorir.relax.function import graph_functions
@@ -21,9 +22,11 @@ from tensorir.relax.visit import GraphRewriter
 from tensorir.rewriting.visit import walk
 from tensorir.transform import (
     CallTIRRewrite,
+    LegalizeOps,
     Sequential,
     StaticPlanBlockMemory,
     check_memory_plan,
+    lower_graph,
     pack_intervals,
 )
 from tensorir.transform.pack_intervals import pack
@@ -364,3 +367,18 @@ def test_the_smallest_gap_that_is_large_enough_is_taken():
     )
     assert packing.offsets == {"big": 0, "mid": 640, "later": 640, "small": 896}
     assert packing.size == packing.lower_bound == 960
+
+
+def test_extents_that_are_differences_are_not_negative():
+    n = Var("n", "int64")
+    x = relax.Var("x", relax.TensorStructInfo([n // 2 - 1, n // 2 - 1], "float32"))
+    shape = relax.Var("shape", relax.ShapeStructInfo([n]))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [shape, x]):
+        with builder.dataflow():
+            one = builder.emit(relax.op.exp(x))
+            both = builder.emit(relax.op.stack([one, one]))
+            last = builder.emit_output(relax.op.stack([both, both]))
+        builder.emit_func_output(last)
+    mod = lower_graph(LegalizeOps()(builder.get()))
+    check_memory_plan(mod)

@@ -1,12 +1,15 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `activations`, `control_flow`, `conversions`, `convolutions`, `creation`,
-`elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`, `pooling`, `quantization`,
-`recurrent`, `reductions`, `sequences`, `shapes`.
+The modules: `activations`, `classical`, `contributed`, `control_flow`, `conversions`,
+`convolutions`, `creation`, `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`,
+`pooling`, `quantization`, `random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`,
+`signals`, `training`.
 """
 
 from tensorir.frontend.onnx.converters import (
     activations,
+    classical,
+    contributed,
     control_flow,
     conversions,
     convolutions,
@@ -18,14 +21,19 @@ from tensorir.frontend.onnx.converters import (
     normalizations,
     pooling,
     quantization,
+    random_numbers,
     recurrent,
     reductions,
     sequences,
     shapes,
+    signals,
+    training,
 )
 
 __all__ = [
     "activations",
+    "classical",
+    "contributed",
     "control_flow",
     "conversions",
     "convolutions",
@@ -37,8 +45,11 @@ __all__ = [
     "normalizations",
     "pooling",
     "quantization",
+    "random_numbers",
     "recurrent",
     "reductions",
     "sequences",
     "shapes",
+    "signals",
+    "training",
 ]

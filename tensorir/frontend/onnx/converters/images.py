@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
@@ -11,7 +12,7 @@ from tensorir.frontend.onnx.registry import onnx_operator
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import floordiv
 from tensorir.relax import op
-from tensorir.relax.expr import GraphExpr
+from tensorir.relax.expr import GraphExpr, ShapeExpr
 
 
 @onnx_operator("Pad")
@@ -75,6 +76,18 @@ def resize(
     factors: list[float] | None = None
     targets: list[int | PrimExpr]
     lengths = [node.shape(x)[axis] for axis in places]
+    given = [
+        value if value is not None and node.tensor(value).static_shape != (0,) else None
+        for value in (scales, sizes, roi)
+    ]
+    if any(value is not None and node.contents(value) is None for value in given):
+        return _resized_when_run(
+            node, x, *given, places=places, policy=keep_aspect_ratio_policy, antialias=antialias,
+            method=_METHODS.get(mode, mode), cubic_alpha=cubic_coeff_a,
+            coordinate_transformation_mode=coordinate_transformation_mode,
+            rounding_method=nearest_mode, exclude_outside=bool(exclude_outside),
+            extrapolation_value=extrapolation_value,
+        )  # fmt: skip
     if sizes is not None and node.tensor(sizes).static_shape != (0,):
         targets = node.integers(sizes, "sizes")
         if keep_aspect_ratio_policy != "stretch":
@@ -92,6 +105,37 @@ def resize(
         coordinate_transformation_mode, nearest_mode, cubic_coeff_a, bool(exclude_outside),
         extrapolation_value, bool(antialias),
     )  # fmt: skip
+
+
+def _resized_when_run(
+    node: OnnxNode, x: GraphExpr, scales: GraphExpr | None, sizes: GraphExpr | None,
+    roi: GraphExpr | None, *, places: Sequence[int], policy: str, antialias: int, **kind: Any,
+) -> GraphExpr:  # fmt: skip
+    """Return `x` resized by what is computed when the model runs."""
+    if antialias:
+        raise IRValueError("antialias needs scales and sizes that are known")
+    shape = node.shape(x)
+    lengths = op.shape_to_tensor(ShapeExpr([shape[axis] for axis in places]))
+    if sizes is None and scales is None:
+        raise IRValueError("neither scales nor sizes are given")
+    if sizes is None or policy != "stretch":
+        have = op.astype(lengths, "float32")
+        if sizes is None:
+            rounded = op.floor(op.multiply(have, scales))
+        else:
+            ratios = op.divide(op.astype(sizes, "float32"), have)
+            factor = op.min(ratios) if policy == "not_larger" else op.max(ratios)
+            scales = op.broadcast_to(factor, (len(places),))
+            rounded = op.floor(op.add(op.multiply(have, scales), 0.5))
+        sizes = node.emit(op.astype(rounded, "int64"))
+    targets = node.integers(sizes, "sizes")
+    if kind["coordinate_transformation_mode"] != "tf_crop_and_resize":
+        roi = None
+    elif roi is not None:
+        roi = op.astype(roi, "float32")
+    if scales is not None:
+        scales = op.astype(scales, "float32")
+    return op.image.dynamic_resize(x, targets, scales, roi, axes=list(places), **kind)
 
 
 def _scaled(length: PrimExpr, factor: float) -> int | PrimExpr:

@@ -10,11 +10,10 @@ from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
 from tensorir.frontend.torch.operators.shapes import FAR, axis_of
 from tensorir.frontend.torch.table import Match, aten
 from tensorir.nodes import ops
-from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 from tensorir.relax.struct_info import TensorStructInfo
-from tensorir.topi.broadcast import broadcast_shape
 
 
 @aten("embedding.default")
@@ -43,32 +42,24 @@ def take_along_dim(self: Any, indices: Any, dim: int | None, result: TensorStruc
     return gather(self, dim, op.broadcast_to(indices, result.shape))
 
 
-class _Indexed:
-    """The axes of a tensor that have an index, and where their elements are.
+class _Places:
+    """Where the axes of indices are among those of a tensor, and of the elements at the indices.
 
-    `indices` are one for each of the first axes, None where the axis stays whole; they are
-    stretched to one another. Where the indexed axes are side by side, those of the indices are in
-    their place in the result, else in front.
+    `indices` are one for each of the first axes, None where the axis stays whole. They are
+    stretched to one another. Where the indexed axes are side by side, the axes of the indices are
+    in their place in the result, else in front.
     """
 
-    def __init__(self, self_: Any, indices: Sequence[Any], shape: Sequence[PrimExpr]) -> None:
-        ndim = tensor_info(self_).ndim
-        self.chosen = [k for k, i in enumerate(indices) if i is not None]
-        parts = [_counted(indices[k], self_, k) for k in self.chosen]
-        self.depth = max(tensor_info(i).ndim for i in parts)
-        are_together = self.chosen == list(range(self.chosen[0], self.chosen[-1] + 1))
-        before = self.chosen[0] if are_together else 0
-        ndim_result = self.depth + ndim - len(self.chosen)
-        self.order = [
-            *range(before, before + self.depth),
-            *(k for k in range(ndim_result) if not before <= k < before + self.depth),
-        ]
-        """The axes of the result, those of the indices first."""
-        at = [shape[k] for k in self.order[: self.depth]]
-        self.places = op.stack([op.broadcast_to(i, at) for i in parts], self.depth)
-        """Of shape (*indices, number of indexed axes)."""
-        self.axes = [*self.chosen, *(k for k in range(ndim) if k not in self.chosen)]
+    def __init__(self, ndim: int, indices: Sequence[Any]) -> None:
+        chosen = [k for k, i in enumerate(indices) if i is not None]
+        self.indices = [as_tensor(indices[k], "int64") for k in chosen]
+        self.axes = [*chosen, *(k for k in range(ndim) if k not in chosen)]
         """The axes of the tensor, those that have an index first."""
+        are_together = chosen == list(range(chosen[0], chosen[-1] + 1))
+        before = chosen[0] if are_together else 0
+        own = range(before, before + max(tensor_info(i).ndim for i in self.indices))
+        self.order = [*own, *(k for k in range(len(own) + ndim - len(chosen)) if k not in own)]
+        """The axes of the elements, those of the indices first."""
 
 
 def _turned(value: Any, order: Sequence[int]) -> Any:
@@ -79,32 +70,19 @@ def _back(value: Any, order: Sequence[int]) -> Any:
     return _turned(value, sorted(range(len(order)), key=lambda k: order[k]))
 
 
-def _counted(index: Any, self: Any, axis: int) -> Any:
-    """Return an index as one from the front: negative ones count from the end."""
-    number = as_tensor(index, "int64")
-    length = as_tensor(number_of((tensor_info(self).shape or ())[axis]), "int64")
-    return op.where(op.less(number, as_tensor(0, "int64")), number + length, number)
-
-
-def number_of(extent: PrimExpr) -> PrimExpr | int:
-    """Return an extent as a number if it is known."""
-    return extent.value if isinstance(extent, IntImm) else extent
-
-
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(self: Any, indices: Sequence[Any], result: TensorStructInfo, matched: Match) -> Any:
     """Elements at indices, which are stretched to one another; bools stand for where they are true.
 
     The number of elements where a bool is true is a new symbolic size.
     """
-    shape = result.shape or ()
-    places = _integers(indices, shape, matched)
-    chosen = [k for k, i in enumerate(places) if i is not None]
+    found = _integers(indices, result.shape or (), matched)
+    chosen = [k for k, i in enumerate(found) if i is not None]
     if len(chosen) == 1:
-        return op.take(self, _counted(places[chosen[0]], self, chosen[0]), chosen[0])
-    indexed = _Indexed(self, places, shape)
-    found = op.gather_nd(_turned(self, indexed.axes), indexed.places)
-    return _back(found, indexed.order)
+        return op.take(self, found[chosen[0]], chosen[0], "normalize")
+    places = _Places(tensor_info(self).ndim, found)
+    elements = op.index_tensor(_turned(self, places.axes), places.indices)
+    return _back(elements, places.order)
 
 
 def _integers(indices: Sequence[Any], shape: Sequence[PrimExpr], matched: Match) -> list[Any]:
@@ -160,24 +138,14 @@ def index_put(
         return op.where(mask, self + values if accumulate else values, self)
     if any(i is not None and dtype_of(i) == "bool" for i in indices):
         raise IRTypeError("several values at an index of bools are not supported")
-    shape = _shape_of_index(self, indices)
-    indexed = _Indexed(self, indices, shape)
-    updates = _turned(op.broadcast_to(as_tensor(values, dtype_of(self)), shape), indexed.order)
-    done = op.scatter_nd(
-        _turned(self, indexed.axes), indexed.places, updates, "add" if accumulate else "update"
-    )
-    return _back(done, indexed.axes)
-
-
-def _shape_of_index(self: Any, indices: Sequence[Any]) -> list[PrimExpr]:
-    """Return the shape of the elements at indices."""
-    own = tensor_info(self).shape or ()
-    chosen = [k for k, i in enumerate(indices) if i is not None]
-    shape = broadcast_shape(*(tensor_info(indices[k]).shape or () for k in chosen))
-    are_together = chosen == list(range(chosen[0], chosen[-1] + 1))
-    before = chosen[0] if are_together else 0
-    rest = [n for k, n in enumerate(own) if k not in chosen]
-    return [*rest[:before], *shape, *rest[before:]]
+    places = _Places(tensor_info(self).ndim, indices)
+    updates = as_tensor(values, dtype_of(self))
+    if places.order != sorted(places.order):
+        missing = len(places.order) - tensor_info(values).ndim
+        full = op.reshape(updates, [*[1] * missing, *(tensor_info(values).shape or ())])
+        updates = op.permute_dims(full, places.order)
+    done = op.index_put(_turned(self, places.axes), places.indices, updates, bool(accumulate))
+    return _back(done, places.axes)
 
 
 _REDUCTIONS: Final = {
@@ -239,7 +207,7 @@ def slice_scatter(self: Any, src: Any, dim: int, start: Any, end: Any, step: Any
     info = tensor_info(self)
     axis = axis_of(dim, info.ndim)
     is_whole = end is None or (isinstance(end, int) and end >= FAR)
-    stop = number_of((info.shape or ())[axis]) if is_whole else end
+    stop = (info.shape or ())[axis] if is_whole else end
     return op.slice_scatter(self, src, 0 if start is None else start, stop, step, axis)
 
 

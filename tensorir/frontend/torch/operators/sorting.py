@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorir.errors import IRTypeError
-from tensorir.frontend.torch.dtypes import as_tensor, common_dtype, tensor_info
+from tensorir.frontend.torch.dtypes import tensor_info
 from tensorir.frontend.torch.operators.shapes import axis_of
 from tensorir.frontend.torch.table import aten
 from tensorir.relax import op
-from tensorir.relax.struct_info import TensorStructInfo
 
 
 @aten("topk.default")
@@ -34,30 +32,14 @@ def argsort(self: Any, dim: int, descending: bool, **_: Any) -> Any:
 
 
 @aten("bucketize.Tensor")
-def bucketize(self: Any, boundaries: Any, right: bool, result: TensorStructInfo, **_: Any) -> Any:
+def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
     """The places of elements among boundaries in order."""
-    return _placed(boundaries, self, right, result)
+    return op.bucketize(self, boundaries, out_int32, right)
 
 
 @aten("searchsorted.Tensor")
 def searchsorted(
-    sorted_sequence: Any,
-    self: Any,
-    right: bool,
-    side: str | None,
-    result: TensorStructInfo,
-    **_: Any,
+    sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None
 ) -> Any:
     """The places of elements among others in order."""
-    if tensor_info(sorted_sequence).ndim != 1:
-        raise IRTypeError("a sorted sequence of several dimensions is not supported")
-    return _placed(sorted_sequence, self, right or side == "right", result)
-
-
-def _placed(boundaries: Any, self: Any, right: bool, result: TensorStructInfo) -> Any:
-    """Return how many boundaries come before each element, or are equal to it if `right`."""
-    dtype = common_dtype(boundaries, self)
-    values = op.expand_dims(as_tensor(self, dtype), -1)
-    compare = op.greater_equal if right else op.greater
-    before = op.astype(compare(values, as_tensor(boundaries, dtype)), str(result.dtype))
-    return op.sum(before, [-1])
+    return op.searchsorted(sorted_sequence, self, out_int32, right or side == "right")

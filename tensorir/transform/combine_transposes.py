@@ -1,0 +1,178 @@
+"""Transposes that undo one another are left out, also with element-wise calls between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorir import te
+from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.element_shape import for_order, has_shape
+from tensorir.memory.reshaping import permutation
+from tensorir.nodes.expr import GlobalVar
+from tensorir.relax import expr as g
+from tensorir.relax.block_builder import BlockBuilder
+from tensorir.relax.calls import CALL_TIR, DestinationPassing, call_tir, destination_passing
+from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import GraphRewriter
+from tensorir.te.tensor import Tensor
+from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.fuse_ops import PRIMITIVE
+from tensorir.transform.pass_context import PassContext
+
+
+class CombineTransposes(ModulePass):
+    """Makes one transpose of several, and none of those that undo one another.
+
+    Before: a = R.call_tir(transpose, (x,), R.Tensor((8, 4), "float32"))
+            b = R.call_tir(exp, (a,), R.Tensor((8, 4), "float32"))
+            c = R.call_tir(transpose1, (b,), R.Tensor((4, 8), "float32"))
+    After:  c = R.call_tir(exp1, (x,), R.Tensor((4, 8), "float32"))
+
+    An element-wise call of transposed tensors becomes the transpose of one of what they are
+    transposes of, if that is so for every tensor of its shape that is not constant.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with fewer transposes."""
+        orders = {name: permutation(func) for name, func in mod.prim_funcs().items()}
+        if all(axes is None for axes in orders.values()):
+            return mod
+        builder = BlockBuilder(mod)
+        for name, func in graph_functions(mod).items():
+            if PRIMITIVE in func.attrs:
+                continue
+            combined: Function = _Combining(mod, builder, orders)(func)
+            if combined is not func:
+                builder.update_func(name, combined)
+        return builder.get()
+
+
+class _Transposed(NamedTuple):
+    """What a variable is: a tensor with its dimensions in an order, as for `numpy.transpose`."""
+
+    source: g.GraphVar
+    axes: tuple[int, ...]
+
+
+class _Combining(GraphRewriter):
+    def __init__(
+        self, mod: IRModule, builder: BlockBuilder, orders: dict[str, tuple[int, ...] | None]
+    ) -> None:
+        super().__init__()
+        self._mod = mod
+        self._builder = builder
+        self._orders = orders
+        self._known: dict[g.GraphVar, _Transposed] = {}
+        self._inner: type[g.GraphVar] = g.GraphVar
+        self._functions: dict[tuple[str, tuple[int, ...]], GlobalVar | None] = {}
+
+    def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
+        """Rebuild a block; transposes are combined within it."""
+        outer = self._known, self._inner
+        self._known = {}
+        self._inner = g.DataflowVar if isinstance(node, g.DataflowBlock) else g.GraphVar
+        result = super().rewrite_BindingBlock(node)
+        self._known, self._inner = outer
+        return result
+
+    def binding(self, node: g.Binding) -> Sequence[g.Binding]:
+        """Return the bindings that stand for one."""
+        rebuilt = super().binding(node)
+        (new,) = rebuilt
+        call = destination_passing(new.value)
+        if call is None or not isinstance(new, g.VarBinding) or call.gives_tuple:
+            return rebuilt
+        if new.value.op is not CALL_TIR or not isinstance(call.callee, GlobalVar):  # type: ignore[attr-defined]
+            return rebuilt
+        axes = self._orders.get(call.callee.name)
+        if axes is not None:
+            return self._transpose(new, call.args[0], axes)
+        return self._element_wise(new, call, call.callee.name) or rebuilt
+
+    def _transpose(
+        self, node: g.VarBinding, source: g.GraphExpr, axes: tuple[int, ...]
+    ) -> Sequence[g.Binding]:
+        """Return the binding of a transpose, one of the tensor behind transposes before it."""
+        known = self._known.get(source) if isinstance(source, g.GraphVar) else None
+        if known is None:
+            if isinstance(source, g.GraphVar):
+                self._known[node.var] = _Transposed(source, axes)
+            return (node,)
+        return self._transposed(node, known.source, tuple(known.axes[axis] for axis in axes))
+
+    def _transposed(
+        self, node: g.VarBinding, source: g.GraphVar, axes: tuple[int, ...]
+    ) -> Sequence[g.Binding]:
+        if axes == tuple(range(len(axes))):
+            return (node.with_(value=source),)
+        self._known[node.var] = _Transposed(source, axes)
+        call = self._builder.call_te(_formula(axes), source, primfunc_name_hint="transpose")
+        return (node.with_(value=call),)
+
+    def _element_wise(
+        self, node: g.VarBinding, call: DestinationPassing, name: str
+    ) -> Sequence[g.Binding] | None:
+        """Return the bindings of an element-wise call in the order behind transposes."""
+        found = [self._known.get(arg) for arg in call.args if isinstance(arg, g.GraphVar)]
+        orders = {known.axes for known in found if known is not None}
+        if len(orders) != 1 or call.scalars:
+            return None
+        (axes,) = orders
+        func = self._mod.functions.get(name)
+        if not isinstance(func, PrimFunc) or len(axes) != call.outputs[0].ndim:
+            return None
+        args: list[g.GraphExpr] = []
+        for param, arg in zip(func.params, call.args, strict=False):
+            is_whole = _is_whole(func, param)
+            if not is_whole:
+                args.append(arg)
+            elif isinstance(arg, g.Constant):
+                order = [axes.index(k) for k in range(len(axes))]
+                info = arg.struct_info
+                assert isinstance(info, TensorStructInfo)
+                args.append(g.Constant(np.transpose(arg.data, order), info.dtype))
+            elif isinstance(arg, g.GraphVar) and arg in self._known:
+                args.append(self._known[arg].source)
+            else:
+                return None
+        gvar = self._function(name, func, axes)
+        if gvar is None:
+            return None
+        shape = call.outputs[0].shape
+        assert shape is not None
+        result = TensorStructInfo(
+            [shape[axes.index(k)] for k in range(len(axes))], call.outputs[0].dtype
+        )
+        inner = self._inner(node.var.name, result)
+        first = g.VarBinding(inner, call_tir(gvar, args, result))
+        return [first, *self._transposed(node, inner, axes)]
+
+    def _function(self, name: str, func: PrimFunc, axes: tuple[int, ...]) -> GlobalVar | None:
+        """Return an element-wise function in another order, None if it cannot be."""
+        if (name, axes) not in self._functions:
+            made = for_order(func, axes)
+            self._functions[name, axes] = (
+                None if made is None else self._builder.add_func(made, name)
+            )
+        return self._functions[name, axes]
+
+
+def _is_whole(func: PrimFunc, param: object) -> bool:
+    """Say whether a parameter has the shape of the result."""
+    buffer = func.buffer_map[param]  # type: ignore[index]
+    result = func.buffer_map[func.params[-1]]
+    return has_shape(buffer, result.shape)
+
+
+def _formula(axes: Sequence[int]) -> Callable[[Tensor], Tensor]:
+    places = [axes.index(k) for k in range(len(axes))]
+
+    def transpose(x: Tensor) -> Tensor:
+        shape = [x.shape[axis] for axis in axes]
+        return te.compute(shape, lambda *i: x[tuple(i[k] for k in places)], name="T_transpose")
+
+    return transpose
