@@ -175,7 +175,7 @@ def report(rows: Sequence[Row]) -> None:
     for row in rows:
         times, ours = row.milliseconds, row.milliseconds["tuned"]
         cells = [row.network, str(row.cores)]
-        cells += [f"{times[n]:.2f}" if n in times else "" for n in names]
+        cells += [f"{times[n]:.3g}" if n in times else "" for n in names]
         cells += [f"{times[n] / ours:.2f}" if n in times else "" for n in others]
         cells += [f"{times['untuned'] / ours:.2f}", f"{row.build_seconds:.1f}"]
         cells += [f"{row.tuning_seconds:.0f}", f"{row.error:.1e}"]
