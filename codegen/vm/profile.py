@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from codegen.vm.steps import linked_functions
 from tensorir.script.display import preformatted
 from tensorir.text_table import aligned
 from tensorir.transform.fused_operators import FUSED_OPERATORS
+
+_LONGEST: Final = 48
+"""Characters of a text in a table: models name things at any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,21 @@ class Report:
     """From the first call to the end of the last; the time in no row is overhead of Python."""
 
     def table(self, *, sort: bool = False) -> str:
-        """Return the rows as text, the slowest first if `sort`."""
+        """Return the rows as text, the slowest first if `sort`.
+
+        Long texts are shortened in their middle; `csv` and `json` have all of them.
+        """
         rows = sorted(self.rows, key=lambda r: -r.us) if sort else self.rows
         cells: list[tuple[str, ...]] = [tuple(Row.__slots__)]
-        cells += [(*astuple(r)[:5], str(r.count), f"{r.us:.2f}", f"{r.percent:.1f}") for r in rows]
+        cells += [
+            (
+                *map(_shortened, astuple(r)[:5]),
+                str(r.count),
+                f"{r.us:.2f}",
+                f"{r.percent:.1f}",
+            )
+            for r in rows
+        ]
         text = aligned(cells, ("count", "us", "percent"))
         return f"{text}\n{self.function}: {self.total_us:.2f} us in all"
 
@@ -140,6 +154,13 @@ def _described(step: p.Step) -> tuple[str, _Describe] | None:
             ", ".join(_value_text(frame.registers[k]) for k in call.arguments),
         )
     return None
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    kept = _LONGEST - len("...")
+    return f"{text[: kept - kept // 2]}...{text[-(kept // 2) :]}"
 
 
 def _value_text(value: Any) -> str:

@@ -24,9 +24,22 @@ from tensorir.errors import TensorIRError
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 
+_EXAMPLES: Final = """\
+examples:
+  tensorir run model.onnx --input x=image.npy --profile
+  tensorir tune model.onnx --work-dir tuned --seconds 600
+  tensorir run model.onnx --input x=image.npy --work-dir tuned
+
+It ends with 0; with 1 for a model, a file or a search that does not work; with 2
+for arguments that it does not take; with 130 after Ctrl-C. `tensorir COMMAND
+--help` has the options of a command."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say, without any those of the process; return the exit code."""
+    """Do what the arguments say, without any those of the process; return the exit code.
+
+    Standard output has the result alone; what is being done is said on standard error.
+    """
     options = _parser().parse_args(arguments)
     try:
         with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
@@ -42,11 +55,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tensorir", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="tensorir",
+        description="Runs trained models, and tunes them to run faster on this machine.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("model", help="a model file: .onnx, or .pt2 of torch.export.save")
-    shared.add_argument("--target", help='what to compile for, as in "llvm -num-cores=2"')
+    shared.add_argument(
+        "--target",
+        help='what to compile for, as in "llvm -num-cores=2" (default: this machine, all cores)',
+    )
     shared.add_argument(
         "--work-dir",
         metavar="DIR",

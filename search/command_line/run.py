@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,9 +53,11 @@ def add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Do what the command says; TuningError for inputs that the model does not have."""
+    say(f"reading {options.model}")
     mod = read_model(options.model)
     inputs = made_up_inputs("main", _main(mod), _given(mod, options.input))
-    database = None if options.work_dir is None else JSONDatabase(work_dir=options.work_dir)
+    database = None if options.work_dir is None else _database_in(options.work_dir)
+    say("building; kernels without a record get schedules that are made now")
     start = time.monotonic()
     executable = codegen.vm_build(mod, options.target, database=database)
     built = time.monotonic() - start
@@ -93,11 +96,27 @@ def run(options: argparse.Namespace) -> Report:
     return report, "\n".join(lines)
 
 
+def say(what: str) -> None:
+    """Say on standard error what is being done, for it may take a while."""
+    print(f"tensorir: {what}", file=sys.stderr)  # noqa: T201
+
+
 def _main(mod: IRModule) -> Function:
     main = mod.functions.get("main")
     if not isinstance(main, Function):
         raise TuningError("the model has no graph function main")
     return main
+
+
+def _database_in(work_dir: str) -> JSONDatabase:
+    database = JSONDatabase(work_dir=work_dir)
+    if not len(database):
+        raise TuningError(
+            f"there is no search in {work_dir} ({database.place} has no records): "
+            f"`tensorir tune MODEL --work-dir {work_dir}` writes one; without --work-dir the model "
+            "runs with schedules that were not measured"
+        )
+    return database
 
 
 def _given(mod: IRModule, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -106,6 +125,8 @@ def _given(mod: IRModule, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
     given: dict[str, NDArray[Any]] = {}
     for text in texts:
         name, equals, path = text.partition("=")
+        if name in given:
+            raise TuningError(f"the input {name!r} is given twice")
         if not equals or not path:
             raise TuningError(f"an input is given as NAME=FILE.npy, got {text!r}")
         if name not in known:

@@ -8,7 +8,7 @@ from typing import Any
 
 from codegen.target import as_target
 from search.command_line.model_files import read_model
-from search.command_line.run import Report
+from search.command_line.run import Report, say
 from search.database.best_records import best_records, those_that_count
 from search.errors import TuningError
 from search.networks.extract_tasks import extract_tasks
@@ -30,6 +30,12 @@ def add_tune(commands: Any, shared: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, help="candidates to measure; 20 for each kernel, say")
     parser.add_argument("--seconds", type=float, help="how long to search")
     parser.add_argument("--seed", type=int, help="makes the sampling reproducible")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="tune kernels with this in their names, as in conv2d; may be repeated",
+    )
     parser.set_defaults(command=tune)
 
 
@@ -39,8 +45,9 @@ def tune(options: argparse.Namespace) -> Report:
         raise TuningError("say where to keep what is found: --work-dir DIR")
     if options.trials is None and options.seconds is None:
         raise TuningError("say how much to search: --trials N, or --seconds S")
-    mod = read_model(options.model)
     target = as_target(options.target)
+    say(f"reading {options.model}")
+    mod = read_model(options.model)
     start = time.monotonic()
     database = tune_model(
         mod,
@@ -49,6 +56,7 @@ def tune(options: argparse.Namespace) -> Report:
         max_trials_global=options.trials,
         max_seconds=options.seconds,
         seed=options.seed,
+        op_names=options.only,
     )
     seconds = time.monotonic() - start
     tasks = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, combinations, islice, takewhile
@@ -29,6 +29,7 @@ from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.nodes.expr import IntImm, PrimExpr
 
 logger = logging.getLogger("tensorir.search")
 
@@ -241,47 +242,92 @@ def say_if_missing(
     The warning says what the database has instead, and what to do. It comes once for each program
     and target. A database that holds no records, a function say, is not talked of.
     """
-    program = normalize_mod(mod)
+    program, wanted = normalize_mod(mod), with_num_cores(as_target(target))
+    if _is_worth_saying(database, program, wanted, found):
+        logger.warning('Function "%s": %s', name, _lack(database, program, wanted, found))
+
+
+def say_which_are_missing(
+    database: Database,
+    functions: Mapping[str, PrimFunc],
+    target: str | Target | None,
+    found: Mapping[str, FoundSchedule | None],
+) -> None:
+    """Warn as `say_if_missing` does, but in one line of all functions that lack the same."""
     wanted = with_num_cores(as_target(target))
-    members = database.members()
+    alike: dict[str, list[str]] = {}
+    for name, func in functions.items():
+        program = normalize_mod(func)
+        if _is_worth_saying(database, program, wanted, found[name]):
+            lack = _lack(database, program, wanted, found[name], in_detail=False)
+            alike.setdefault(lack, []).append(name)
+    for lack, (first, *others) in alike.items():
+        if not others:
+            program = normalize_mod(functions[first])
+            lack = _lack(database, program, wanted, found[first])
+            logger.warning('Function "%s": %s', first, lack)
+            continue
+        names = [f'"{name}"' for name in (first, *others)[:_MOST_NAMED]]
+        names += ["..."] * (len(others) >= _MOST_NAMED)
+        logger.warning("%d functions (%s), each: %s", len(others) + 1, ", ".join(names), lack)
+
+
+def _is_worth_saying(
+    database: Database, program: IRModule, wanted: Target, found: FoundSchedule | None
+) -> bool:
+    """Say whether what was found is less than a record for the target, and nobody was told yet."""
     is_own = found is not None and same_target(found.record.target, wanted)
-    if not members or is_own or (found is not None and found.how == "sampled"):
-        return
-    if not database.is_first_time(str(structural_hash(program)), target_key(wanted)):
-        return
+    if not database.members() or is_own or (found is not None and found.how == "sampled"):
+        return False
+    return database.is_first_time(str(structural_hash(program)), target_key(wanted))
+
+
+def _lack(
+    database: Database,
+    program: IRModule,
+    wanted: Target,
+    found: FoundSchedule | None,
+    *,
+    in_detail: bool = True,
+) -> str:
+    """Return a text on what a function has instead of a schedule for the target."""
     if found is not None:
-        logger.warning(
-            'Function "%s": its schedule was found for %s, as there is no record for %s; it '
-            "computes the same there, and may be slower than one that is tuned for that",
-            name,
-            found.record.target,
-            wanted,
+        return (
+            f"its schedule was found for {found.record.target}, as there is no record for "
+            f"{wanted}; it computes the same there, and may be slower than one that is tuned for "
+            "that"
         )
-        return
-    holdings = "; ".join(_holdings(member, program, wanted) for member in members)
-    logger.warning('Function "%s": no schedule for %s: %s', name, wanted, holdings)
+    members = database.members()
+    holdings = "; ".join(_holdings(member, program, wanted, in_detail) for member in members)
+    return f"no schedule for {wanted}: {holdings}"
 
 
-def _holdings(database: Database, program: IRModule, wanted: Target) -> str:
-    """Return a text on the contents of a database without a record of a program, with a remedy."""
+def _holdings(database: Database, program: IRModule, wanted: Target, in_detail: bool) -> str:
+    """Return a text on the contents of a database without a record of a program, with a remedy.
+
+    Without details it is the same for many programs.
+    """
     place = database.place
     count = len(database)
     if not count:
         return f"{place} has no records; see that this is the database that was tuned into"
     own = database.tuning_records_of(Workload(program))
     if any(same_target(record.target, wanted) for record in own):
+        number = f"{len(own)} record(s)" if in_detail else "records"
         return (
-            f"{place} has {len(own)} record(s) of it, none of which succeeded and applies; tune it "
-            "for longer"
+            f"{place} has {number} of it, none of which succeeded and applies; tune it for longer"
         )
     if own:
         targets = Counter(str(record.target) for record in own).most_common(_MOST_NAMED)
-        named = ", ".join(f"{target} ({number})" for target, number in targets)
+        named = ", ".join(
+            f"{target} ({number})" if in_detail else target for target, number in targets
+        )
         return (
             f"{place} has records of it for {named}; code for another CPU is not used: tune it for "
             "this target, or build for that one"
         )
-    return f"{place} has {count} record(s), all of other programs{_near(database, program)}"
+    near = _near(database, program) if in_detail else "; tune it"
+    return f"{place} has {count} record(s), all of other programs{near}"
 
 
 def _near(database: Database, program: IRModule) -> str:
@@ -292,7 +338,9 @@ def _near(database: Database, program: IRModule) -> str:
         ("ignore-lengths", "but for its lengths", "include_compatible=True"),
         ("anchor-block", "around the same reduction", 'module_equality="anchor-block"'),
     ):
-        like = database.workloads_like(program, equality)
+        like = database.workloads_like(
+            program, equality, lambda workload: bool(database.tuning_records_of(workload))
+        )
         if like:
             shapes = ", ".join(_shapes(workload.mod) for _, workload in like[:_MOST_NAMED])
             more = ", ..." if len(like) > _MOST_NAMED else ""
@@ -307,5 +355,9 @@ def _shapes(mod: IRModule) -> str:
     """Return the shapes of the parameters of a program of one function."""
     (func,) = mod.prim_funcs().values()
     buffers = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
-    shapes = ("x".join(map(str, buffer.shape)) or "scalar" for buffer in buffers)
+    shapes = ("x".join(map(_size, buffer.shape)) or "scalar" for buffer in buffers)
     return f"({', '.join(shapes)})"
+
+
+def _size(extent: PrimExpr) -> str:
+    return str(extent.value if isinstance(extent, IntImm) else extent)

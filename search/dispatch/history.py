@@ -13,7 +13,12 @@ from search.database.database import Entered, innermost
 from search.database.keyed_database import MemoryDatabase
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
 from search.database.target_key import target_key
-from search.dispatch.find_schedule import FoundSchedule, find_schedule, say_if_missing
+from search.dispatch.find_schedule import (
+    FoundSchedule,
+    find_schedule,
+    say_if_missing,
+    say_which_are_missing,
+)
 from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
@@ -85,13 +90,16 @@ class History(Entered):
     ) -> dict[str, PrimFunc]:
         """Return the scheduled forms of those functions that a schedule is found of, by name.
 
-        That a small one has none is not worth a warning.
+        One warning tells of all that have none for the same reason, but for small ones.
         """
         found = {
-            name: _found(name, func, self, target, warns=not is_small(func))
-            for name, func in functions.items()
+            name: _found(name, func, self, target, warns=False) for name, func in functions.items()
         }
-        return {name: schedule[1] for name, schedule in found.items() if schedule is not None}
+        known = {name: schedule for name, schedule in found.items() if schedule is not None}
+        large = {name: func for name, func in functions.items() if not is_small(func)}
+        records = {name: known[name][0] if name in known else None for name in large}
+        say_which_are_missing(self.database, large, target, records)
+        return {name: scheduled for name, (_, scheduled) in known.items()}
 
 
 class _Remembered(Sampler):

@@ -121,7 +121,7 @@ def tune_model(
         raise TuningError(
             f"max_trials_global is {trials}, and the model has {len(tasks)} kernels to tune: give "
             f"at least one trial to each, better 20 ({20 * len(tasks)} in all), or name with "
-            "op_names those that matter"
+            "op_names (--only of the command line) those that matter"
         )
     config = TuneConfig(
         trials,

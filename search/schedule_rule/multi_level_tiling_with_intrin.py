@@ -127,6 +127,6 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         return inner[0]
 
     def _log(self, sch: Schedule, block: BlockRV, reason: str) -> None:
-        self._logger.info(
+        self._logger.debug(
             "Block %s is not tiled for %s: %s", sch.get(block).name_hint, self.intrin_name, reason
         )

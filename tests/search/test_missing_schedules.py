@@ -178,6 +178,30 @@ def test_members_of_a_union_say_what_they_have(caplog: pytest.LogCaptureFixture)
     assert f"has records of it for {AVX512} (1)" in message
 
 
+def test_kernels_that_lack_the_same_are_said_in_one_line(
+    database: KeyedDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(database, SMALL, ONE)
+    kernels = [product(32, 48, k) for k in (20, 24, 28, 36)]
+    functions = {f"dense{k}": mod.prim_func("main") for k, mod in enumerate(kernels)}
+    for _ in range(2):
+        assert ms.History(database).schedules_of(functions, ONE) == {}
+    assert caplog.messages == [
+        f'4 functions ("dense0", "dense1", "dense2", ...), each: no schedule for {ONE}: '
+        f"{database.place} has 1 record(s), all of other programs; tune it"
+    ]
+
+
+def test_programs_that_have_no_record_either_are_not_named(
+    database: KeyedDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(database, SMALL, ONE)
+    database.commit_workload(LARGE)
+    ms.compile_tir(database, LARGE, ONE)
+    (message,) = caplog.messages
+    assert "but for its lengths for (16x16, 16x16, 16x16); tune this one" in message
+
+
 def test_a_function_in_place_of_a_database_has_nothing_to_say(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

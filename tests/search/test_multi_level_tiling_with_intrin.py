@@ -92,7 +92,7 @@ def reasons(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtu
     """Capture what rules say about the blocks they leave alone."""
     logger = logging.getLogger("tensorir.search")
     propagate, logger.propagate = logger.propagate, True
-    with caplog.at_level(logging.INFO, logger="tensorir.search"):
+    with caplog.at_level(logging.DEBUG, logger="tensorir.search"):
         yield caplog
     logger.propagate = propagate
 

@@ -23,7 +23,8 @@ def _of_floats(name: str, function: Callable[[PrimExpr], PrimExpr], x: Tensor) -
 
 
 def _clipped(v: PrimExpr, low: float, high: float) -> PrimExpr:
-    return te.min(te.max(v, const(low, v.dtype)), const(high, v.dtype))
+    # A comparison with NaN is false, which takes the second operand: NaN stays.
+    return te.min(const(high, v.dtype), te.max(const(low, v.dtype), v))
 
 
 def _expm1(v: PrimExpr) -> PrimExpr:
@@ -45,13 +46,13 @@ def _softplus(v: PrimExpr) -> PrimExpr:
 
 @operator("nn.relu")
 def relu(x: Tensor) -> Tensor:
-    """Return `max(x, 0)`."""
-    return map_elements("relu", lambda v: te.max(v, const(0, x.dtype)), x)
+    """Return `max(x, 0)`; NaN stays."""
+    return map_elements("relu", lambda v: te.max(const(0, x.dtype), v), x)
 
 
 @operator("nn.relu6")
 def relu6(x: Tensor) -> Tensor:
-    """Return `min(max(x, 0), 6)`."""
+    """Return `min(max(x, 0), 6)`; NaN stays."""
     return map_elements("relu6", lambda v: _clipped(v, 0, 6), x)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,6 +123,19 @@ class Module:
     (row,) = vm.profile("main", x, w).rows
     assert row.operators == "matmul + add + relu"
     assert "matmul + add + relu" in vm.profile("main", x, w).table()
+
+
+def test_long_names_are_shortened_in_tables_only(vm: codegen.VirtualMachine) -> None:
+    report = vm.profile("main", X, X)
+    (row, *_) = report.rows
+    long = "first " + "add + " * 40 + "last"
+    report = replace(report, rows=(replace(row, operators=long),))
+    _, line, _ = report.table().splitlines()
+    assert len(line) < 200
+    assert "first add" in line
+    assert "add + last" in line
+    assert long in report.csv()
+    assert json.loads(report.json())["calls"][0]["operators"] == long
 
 
 def test_calls_in_parts(vm: codegen.VirtualMachine) -> None:

@@ -21,6 +21,8 @@ from tests.search.networks.network_programs import TARGET, X, dense_model, in_nu
 
 ROOT = Path(__file__).parents[3]
 
+TWICE = ["--input", "x={folder}/x.npy", "--input", "x={folder}/x.npy"]
+
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -53,6 +55,7 @@ def test_a_model_is_run_on_an_input(
     assert "output 0: float32[16, 24] " in said
     assert "a call takes " in said
     assert "made up" not in said
+    assert "reading" not in said  # what is being done is on standard error
     with np.load(output) as results:
         np.testing.assert_allclose(results["output_0"], in_numpy(X), rtol=1e-4)
 
@@ -113,9 +116,15 @@ def test_a_model_is_tuned_and_run_with_what_was_found(
             "max_trials_global is 1, and the model has 2 kernels to tune",
         ),
         (["run", "{model}", "--target", "cuda"], "cuda"),
+        (["run", "{model}", "--work-dir", "{folder}/w"], "writes one; without --work-dir"),
+        (["run", "{model}", *TWICE], "the input 'x' is given twice"),
+        (
+            ["tune", "{model}", "--work-dir", "{folder}/w", "--trials", "9", "--only", "conv"],
+            "no kernel has a name with one of ['conv'] in it; there are wide, narrow",
+        ),
     ],
 )
-def test_what_does_not_work_is_one_line_and_ends_with_1(
+def test_what_does_not_work_is_said_last_and_ends_with_1(
     arguments: list[str],
     message: str,
     model: str,
@@ -123,12 +132,25 @@ def test_what_does_not_work_is_one_line_and_ends_with_1(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "model.txt").write_text("")
+    np.save(tmp_path / "x.npy", X)
     code = main([text.format(model=model, folder=tmp_path) for text in arguments])
     said = capsys.readouterr()
     assert code == 1
     assert said.out == ""
-    assert said.err.startswith("tensorir: error: ")
-    assert message in said.err
+    *doing, error = said.err.splitlines()
+    assert all(line.startswith(("tensorir: reading ", "tensorir: building")) for line in doing)
+    assert error.startswith("tensorir: error: ")
+    assert message in error
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "tensorir tune model.onnx --work-dir tuned --seconds 600" in said
+    assert "130 after Ctrl-C" in said
 
 
 def test_arguments_that_it_does_not_take_end_with_2() -> None:

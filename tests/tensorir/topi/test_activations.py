@@ -89,6 +89,25 @@ def test_activations(dtype: str) -> None:
     )
 
 
+def test_nan_stays_where_elements_are_limited() -> None:
+    """A model with broken weights has results that show it."""
+    x = np.array([np.nan, -1.0, 7.5], "float32")
+    limited = {"relu", "relu6", "hardsigmoid", "hardswish", "hardtanh"}
+    check(
+        [
+            Case(
+                f"{name} of NaN",
+                lambda x, name=name, options=options: getattr(op.nn, name)(x, **options),
+                lambda x, reference=reference: reference(x),
+                x,
+                rtol=1e-6,
+            )
+            for name, options, reference in REFERENCES
+            if name in limited
+        ]
+    )
+
+
 def test_activations_with_weights() -> None:
     y = RNG.standard_normal((2, 6, 3, 4)).astype("float32")
     slopes, bias = RNG.standard_normal((2, 6)).astype("float32")
