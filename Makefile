@@ -57,8 +57,8 @@ bench-suite: $(VENV)/.installed-test  ## tune the suite of operators and time th
 
 # Interpreters that have torch or onnxruntime, if any: make bench-models PEERS=../torchenv/bin/python
 PEERS ?=
-bench-models: $(VENV)/.installed  ## tune the layers of a model and time it beside other runtimes
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.models $(addprefix --peer ,$(PEERS))
+bench-models: $(VENV)/.installed-onnx $(VENV)/.installed-torch  ## tune networks and time them beside other runtimes
+	$(BIN)/python -m benchmarks.models $(addprefix --peer ,$(PEERS))
 
 notebooks: $(VENV)/.installed-notebook  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check
