@@ -86,7 +86,7 @@ class OperatorGraph:
             assert info.dtype is not None
             shape = [_size(n, sizes, rng) for n in info.shape]
             high = 2 if info.dtype == "bool" else 17
-            numbers = np.asarray(rng.integers(0, high, shape))
+            numbers: Any = rng.integers(0, high, shape)
             if info.dtype.is_float:
                 numbers = numbers / 8 - 1  # from -1 to 1, so that sums of few are exact
             made.append(np.asarray(numbers).astype(info.dtype.to_numpy()))
@@ -301,7 +301,8 @@ class _Maker:
                 return value.with_(args=tuple(args))
         return value
 
-    def _named(self, value: g.GraphExpr) -> g.GraphExpr:
+    def _named(self, value: Any) -> Any:
+        """Return a part of an expression, bound to a variable if it is a call."""
         if isinstance(value, g.Tuple):
             return g.Tuple(self._named(part) for part in value.elements)
         if not isinstance(value, (g.GraphCall, g.TupleGetItem)):

@@ -532,8 +532,9 @@ def _reshape(given: Operands, x: Value) -> Made:
         if not even:
             return None
         k = rng.choice(even)
-        half = (extent(shape[k]) or 0) // 2
-        shape[k : k + 1] = [half, 2] if choice == 4 else [2, half]
+        half = IntImm("int64", (extent(shape[k]) or 0) // 2)
+        two = IntImm("int64", 2)
+        shape[k : k + 1] = [half, two] if choice == 4 else [two, half]
     return op.reshape(x.expr, shape), x.fact
 
 
