@@ -173,7 +173,12 @@ def tune_model(
 
 def _check(run: TuningRun, mod: IRModule | BaseFunc, target: Target) -> Callable[[], None]:
     def compare() -> None:
-        if _module(mod).graph_funcs():
+        if not len(run.database):
+            run.logs.scheduler.warning(
+                "Nothing was measured in the time that there was: the model stays as it is; give "
+                "it more seconds"
+            )
+        elif _module(mod).graph_funcs():
             run.progress.phase("comparing the tuned model with the untuned one")
             leave_untuned_what_differs(_module(mod), run.database, target, run.logs.scheduler)
 

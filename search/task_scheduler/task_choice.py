@@ -130,6 +130,11 @@ class GradientBased(TaskScheduler):
         count = len(self.tasks)
         for index, task in enumerate(self.tasks):
             if task.batches == 0 and not task.is_terminated:
+                # The last batch is built meanwhile; what is before it is measured, because a run
+                # over many tasks may have no time left when all of them have a batch.
+                for before in range(index - 1):
+                    if self.tasks[before].batch is not None:
+                        self.join_running_task(before)
                 return index
         for index, task in enumerate(self.tasks):
             if task.batch is not None:

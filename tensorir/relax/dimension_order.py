@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DimensionOrder: TypeAlias = "Callable[[GraphCall, tuple[int, ...]], Mapping[str, Any] | None]"
 """Gives the attributes of a call for operands in an order; its result is in the same order.
 
+A result of another rank is in its natural order.
+
 None if the call needs operands in the natural order."""
 
 
@@ -29,13 +31,19 @@ def axes(name: str) -> DimensionOrder:
     """Return the rule of an operator with an attribute of one or several dimensions.
 
     They stay in their order, because other arguments may go with them. The rank of the result must
-    be that of the first operand.
+    be that of the first operand; or it is without the named dimensions, and the others are held in
+    their natural order, as those of a mean over an image with channels last.
     """
 
     def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
         given = call.attrs[name]
-        if given is None or not _keeps_rank(call, len(order)):
+        if given is None:
             return None
+        if not _has_rank(call, len(order)):
+            named = {given} if isinstance(given, int) else set(given)
+            kept = [k for k in order if k not in {axis % len(order) for axis in named}]
+            if kept != sorted(kept) or not _has_rank(call, len(kept)):
+                return None
         if isinstance(given, int):
             return {name: order.index(given % len(order))}
         return {name: tuple(order.index(axis % len(order)) for axis in given)}
@@ -49,7 +57,7 @@ def per_dimension(name: str) -> DimensionOrder:
     def rule(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, Any] | None:
         given = call.attrs[name]
         count = len(given) // len(order)
-        if count * len(order) != len(given) or not _keeps_rank(call, len(order)):
+        if count * len(order) != len(given) or not _has_rank(call, len(order)):
             return None
         return {name: tuple(v for k in order for v in given[k * count : (k + 1) * count])}
 
@@ -68,7 +76,7 @@ def layout(name: str) -> DimensionOrder:
     return rule
 
 
-def _keeps_rank(call: GraphCall, rank: int) -> bool:
+def _has_rank(call: GraphCall, rank: int) -> bool:
     info = call.struct_info
     fields = info.elements if isinstance(info, TupleStructInfo) else (info,)
     return all(isinstance(field, TensorStructInfo) and field.ndim == rank for field in fields)

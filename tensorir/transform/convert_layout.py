@@ -194,7 +194,10 @@ class _Converting(GraphRebuilder):
             if attrs is None:
                 return None
             new = _with_first(call, self._together(first, order), attrs)
-            return None if new is None else self._in(order, new)
+            if new is None:
+                return None
+            is_whole = not isinstance(info, TensorStructInfo) or info.ndim == len(order)
+            return self._in(order, new) if is_whole else new
         if not isinstance(info, TensorStructInfo) or info.ndim != len(order):
             return None
         if not operator.is_elementwise(call):

@@ -110,6 +110,15 @@ def test_a_run_of_which_all_tasks_fail_says_so(measured: dict[str, Any], tmp_pat
         ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
 
 
+def test_a_run_that_measures_nothing_says_so(
+    measured: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = ms.tune_model(dense_model(), TARGET, tmp_path, max_seconds=1e-9, **options(measured))
+    assert not len(database)
+    said = capsys.readouterr()
+    assert "Nothing was measured in the time that there was" in said.out + said.err
+
+
 def test_seconds_bound_a_run(measured: dict[str, Any], tmp_path: Path) -> None:
     """Not by trials: of 2 ** 27 points of the design space some are measured."""
     database = ms.tune_model(

@@ -31,8 +31,14 @@ FOLLOW: dict[str, Callable[[Any], Any]] = {
     "maximum": lambda y: op.maximum(op.clip(y, 0, 1), y),
     "where": lambda y: op.where(y > 0.0, y, op.square(y)),
 }
+END: dict[str, Callable[[Any], Any]] = {
+    "mean of an image": lambda y: op.mean(y, [2, -1]),
+    "sum of channels": lambda y: op.sum(y, 1),
+    "argmax of channels": lambda y: op.argmax(y, 1),
+}
 STOP: dict[str, Callable[[Any], Any]] = {
-    "sum without axes": lambda y: op.sum(y, [2, 3]),
+    "sum of rows": lambda y: op.sum(y, 3),
+    "take of one": lambda y: op.take(y, np.int64(0), 3),
     "flatten": op.flatten,
     "permute_dims": lambda y: op.permute_dims(y, [1, 0, 2, 3]),
     "gather_elements": lambda y: op.gather_elements(y, op.zeros((2, 4, 5, 6), "int64"), 1),
@@ -68,6 +74,16 @@ def test_operators_follow_the_order_of_their_operands() -> None:
     assert not more, "one in front of the convolution, one behind the operator"
     pairs = zip(results(mod, len(FOLLOW)), results(after, len(FOLLOW)), FOLLOW, strict=True)
     for before, now, name in pairs:
+        np.testing.assert_allclose(now, before, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_what_has_other_dimensions_left_in_their_order_ends_it_without_a_transposition() -> None:
+    mod = module(END)
+    after = ConvertLayout()(mod)
+    assert [permutes(after, k) for k in range(len(END))] == [1] * len(END), "of the image"
+    for before, now, name in zip(
+        results(mod, len(END)), results(after, len(END)), END, strict=True
+    ):
         np.testing.assert_allclose(now, before, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
