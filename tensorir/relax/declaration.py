@@ -246,11 +246,9 @@ class LibraryOperator(DeclaredOperator):
 def library_function(name: str) -> Callable[..., Any] | None:
     """Return the function that a library call of an operator names, None for another name."""
     operator = name.removeprefix(LIBRARY_PREFIX)
-    known = operator != name and Operator.exists(operator)
-    if name in _LIBRARY_CALLS:
-        return _LIBRARY_CALLS[name]
-    if not known:
-        return None
+    # What is no operator is known, too, once the declarations are loaded, which asking does.
+    if operator == name or not Operator.exists(operator):
+        return _LIBRARY_CALLS.get(name)
     found = Operator.get(operator)
     return found.run if isinstance(found, LibraryOperator) else None
 

@@ -25,8 +25,10 @@ class GraphRewriter(Rewriter):
     `replaced` says what stands for a variable from here on; variables that are `renamed` are others
     where they are bound, too. Override `binding` to make several bindings of one, or none. A
     variable whose value has another struct info than before is replaced by a fresh one of the same
-    name.
+    name. While a block is rebuilt, `inner` is the class of variables that only it sees.
     """
+
+    inner: type[g.GraphVar] = g.GraphVar
 
     def __init__(self, renamed: Mapping[g.GraphVar, g.GraphVar] | None = None) -> None:
         self.replaced: dict[g.GraphVar, g.GraphExpr] = dict(renamed or {})
@@ -58,7 +60,10 @@ class GraphRewriter(Rewriter):
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block, binding by binding."""
+        outer = self.inner
+        self.inner = g.DataflowVar if isinstance(node, g.DataflowBlock) else g.GraphVar
         bindings = [new for old in node.bindings for new in self.binding(old)]
+        self.inner = outer
         return node.changed(bindings=same_or_new(node.bindings, bindings))
 
 

@@ -11,7 +11,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import const
 from tensorir.te.tensor import Tensor
-from tensorir.topi.extents import is_number
+from tensorir.topi.extents import extent_text, is_number
 
 Value: TypeAlias = "Tensor | PrimExpr"
 """A tensor, or a number that stands for a tensor of rank 0."""
@@ -81,5 +81,4 @@ def same_dtype(*operands: Value) -> str:
 
 def shape_text(shape: Sequence[PrimExpr]) -> str:
     """Return a shape as messages show it."""
-    extents = [str(n.value) if isinstance(n, IntImm) else str(n) for n in shape]
-    return f"({', '.join(extents)})"
+    return f"({', '.join(map(extent_text, shape))})"

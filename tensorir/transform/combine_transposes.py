@@ -67,16 +67,13 @@ class _Combining(GraphRewriter):
         self._builder = builder
         self._orders = orders
         self._known: dict[g.GraphVar, _Transposed] = {}
-        self._inner: type[g.GraphVar] = g.GraphVar
         self._functions: dict[tuple[str, tuple[int, ...]], GlobalVar | None] = {}
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block; transposes are combined within it."""
-        outer = self._known, self._inner
-        self._known = {}
-        self._inner = g.DataflowVar if isinstance(node, g.DataflowBlock) else g.GraphVar
+        outer, self._known = self._known, {}
         result = super().rewrite_BindingBlock(node)
-        self._known, self._inner = outer
+        self._known = outer
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
@@ -147,7 +144,7 @@ class _Combining(GraphRewriter):
         result = TensorStructInfo(
             [shape[axes.index(k)] for k in range(len(axes))], call.outputs[0].dtype
         )
-        inner = self._inner(node.var.name, result)
+        inner = self.inner(node.var.name, result)
         first = g.VarBinding(inner, call_tir(gvar, args, result))
         return [first, *self._transposed(node, inner, axes)]
 

@@ -172,13 +172,13 @@ class _Converting(GraphRebuilder):
         """Return an operator in the layout that is wanted of it."""
         data, kernel = self._desired[operator.short_name]
         attrs = dict(call.attrs)
+        if attrs.get("out_layout") not in (None, attrs["data_layout"]):
+            return self.plain(call)
         order = _order_between(attrs["data_layout"], data)
         x = self._in_order(call.args[0], order)  # type: ignore[arg-type]
         assert x is not None
         weight = self.plain(call.args[1])  # type: ignore[arg-type]
         weight = self._permuted(weight, _order_between(attrs["kernel_layout"], kernel))
-        if attrs.get("out_layout") not in (None, attrs["data_layout"]):
-            return self.plain(call)
         attrs |= {"data_layout": data, "kernel_layout": kernel, "out_layout": None}
         return self._in(order, g.GraphCall(operator, [x, weight, *call.args[2:]], attrs))
 

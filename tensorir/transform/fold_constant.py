@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
@@ -130,7 +129,7 @@ class _Folding(GraphRewriter):
             info = call.outputs[0]
             assert info.static_shape is not None
             return g.Constant(constants[0].data.reshape(info.static_shape), info.dtype)
-        args: list[Any] = [_aligned(constant.data) for constant in constants]
+        args: list[Any] = [constant.data for constant in constants]
         outputs, own = [], []
         for info, index in zip(call.outputs, call.inplace, strict=True):
             if index != FRESH:
@@ -156,11 +155,6 @@ class _Folding(GraphRewriter):
         known = [size for size in sizes if size is not None]
         most = max(self._small, 2 * sum(constant.data.nbytes for constant in constants))
         return len(known) == len(sizes) and sum(known) <= most
-
-
-def _aligned(data: NDArray[Any]) -> NDArray[Any]:
-    """Return an array whose elements lie where machine code reads them: files may hold others."""
-    return np.require(data, requirements="A")
 
 
 def _leaves(value: g.GraphExpr) -> list[g.GraphExpr]:

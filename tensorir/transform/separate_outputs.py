@@ -77,16 +77,6 @@ class _Separating(GraphRewriter):
         self._mod = mod
         self._builder = builder
         self._parts = parts
-        self._inner: type[g.GraphVar] = g.GraphVar
-
-    def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block."""
-        outer, self._inner = self._inner, g.GraphVar
-        if isinstance(node, g.DataflowBlock):
-            self._inner = g.DataflowVar
-        result = super().rewrite_BindingBlock(node)
-        self._inner = outer
-        return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return a binding, those of calls for each output and of their tuple."""
@@ -102,7 +92,7 @@ class _Separating(GraphRewriter):
         parts = self._parts_of(call.callee.name, len(call.args), len(call.outputs))
         if parts is None:
             return rebuilt
-        kind = self._inner if isinstance(new.var, g.DataflowVar) else type(new.var)
+        kind = self.inner if isinstance(new.var, g.DataflowVar) else type(new.var)
         bindings: list[g.Binding] = []
         for k, (part, info) in enumerate(zip(parts, call.outputs, strict=True)):
             sizes = [call.scalars[j] for j in part.scalars]

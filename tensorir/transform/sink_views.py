@@ -65,16 +65,14 @@ class _Sinking(GraphRewriter):
         """The results of tensor functions of which variables of the block are views."""
         self._made: set[g.GraphVar] = set()
         """Results of tensor functions in the block."""
-        self._inner: type[g.GraphVar] = g.GraphVar
         self._functions: dict[tuple[str, tuple[int, ...]], tuple[GlobalVar, PrimFunc] | None] = {}
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block; views are moved within it."""
-        outer = self._sources, self._made, self._inner
+        outer = self._sources, self._made
         self._sources, self._made = {}, set()
-        self._inner = g.DataflowVar if isinstance(node, g.DataflowBlock) else g.GraphVar
         result = super().rewrite_BindingBlock(node)
-        self._sources, self._made, self._inner = outer
+        self._sources, self._made = outer
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
@@ -120,7 +118,7 @@ class _Sinking(GraphRewriter):
         for param, arg in zip(func.params, parts.args, strict=False):
             args.append(self._seen_as(arg, func.buffer_map[param].shape, bindings))
         result = TensorStructInfo(info.shape, parts.outputs[0].dtype)
-        inner = self._inner(var.name, result)
+        inner = self.inner(var.name, result)
         bindings.append(g.VarBinding(inner, call_tir(gvar, args, result)))
         self._made.add(inner)
         self._sources[var] = inner
@@ -137,7 +135,7 @@ class _Sinking(GraphRewriter):
             if isinstance(info, TensorStructInfo) and info.static_shape == wanted:
                 return known
         assert wanted is not None
-        seen = self._inner("seen", view(source, wanted).struct_info)
+        seen = self.inner("seen", view(source, wanted).struct_info)
         bindings.append(g.VarBinding(seen, view(source, wanted)))
         return seen
 

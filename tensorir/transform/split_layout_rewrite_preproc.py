@@ -90,17 +90,6 @@ class _Splitting(GraphRewriter):
     def __init__(self, splits: Mapping[str, _Split]) -> None:
         super().__init__()
         self._splits = splits
-        self._var: type[g.GraphVar] = g.GraphVar
-        """The class of the block's inner variables: `DataflowVar` in dataflow, else `GraphVar`."""
-
-    def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
-        """Rebuild a block."""
-        outside, self._var = self._var, g.GraphVar
-        if isinstance(node, g.DataflowBlock):
-            self._var = g.DataflowVar
-        result = super().rewrite_BindingBlock(node)
-        self._var = outside
-        return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return a binding, behind those that bring the weights of its call into their layout."""
@@ -130,13 +119,13 @@ class _Splitting(GraphRewriter):
         infos = [_info(rewrite) for rewrite in split.rewrites]
         several = len(infos) > 1
         packing = call_tir(GlobalVar(split.pack), weights, infos if several else infos[0])
-        whole = self._var("packed", packing.struct_info)
+        whole = self.inner("packed", packing.struct_info)
         bindings: list[g.Binding] = [g.VarBinding(whole, packing)]
         packed: dict[int, g.GraphExpr] = {}
         for k, rewrite in enumerate(split.rewrites):
             packed[rewrite.position] = whole
             if several:
-                field = self._var(f"packed_{k}", infos[k])
+                field = self.inner(f"packed_{k}", infos[k])
                 bindings.append(g.VarBinding(field, g.TupleGetItem(whole, k)))
                 packed[rewrite.position] = field
         return bindings, packed

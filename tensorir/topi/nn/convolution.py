@@ -11,7 +11,7 @@ from tensorir.nodes.ops import cast, const, floordiv
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded
-from tensorir.topi.extents import check_equal, known_extent
+from tensorir.topi.extents import check_equal, is_number, known_extent
 from tensorir.topi.matmul import product_dtypes
 from tensorir.topi.nn.spatial import SPATIAL, Layout, Window, margins, padded, per_axis
 
@@ -116,7 +116,7 @@ def convolution(
     }
     amounts = {layout.text.index(x): (w.before, w.behind) for x, w in windows.items()}
     source = padded(data, amounts, const(0, data.dtype))
-    is_depthwise = groups > 1 and _is_one(taps["I"])
+    is_depthwise = groups > 1 and is_number(taps["I"], 1)
     # The order of reduction axes is that of the axes that they walk along.
     walked = [x for x in layout.text if x in letters or (x == "C" and not is_depthwise)]
     axes = {x: te.reduce_axis((0, taps["I" if x == "C" else x]), f"r{x.lower()}") for x in walked}
@@ -158,7 +158,3 @@ def check_groups(inputs: PrimExpr, per_group: PrimExpr, outputs: PrimExpr, group
         raise IRValueError(
             f"{outputs.value} output channels cannot be divided into {groups} groups"
         )
-
-
-def _is_one(extent: PrimExpr) -> bool:
-    return isinstance(extent, IntImm) and extent.value == 1
