@@ -1,6 +1,6 @@
 """Databases of workloads and tuning records."""
 
-from search.database.database import Database, PyDatabase
+from search.database.database import Claimed, Database, PyDatabase
 from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
 from search.database.keyed_database import KeyedDatabase, MemoryDatabase
@@ -12,10 +12,12 @@ from search.database.query_only_databases import (
     UnionDatabase,
 )
 from search.database.records import TuningRecord, Workload
+from search.database.server_database import ServerDatabase, ServerGoneError
 from search.database.sql_database import SQLDatabase
 from search.database.target_key import same_target, target_key
 
 __all__ = [
+    "Claimed",
     "Database",
     "JSONDatabase",
     "KeyedDatabase",
@@ -26,6 +28,8 @@ __all__ = [
     "PyDatabase",
     "SQLDatabase",
     "ScheduleFnDatabase",
+    "ServerDatabase",
+    "ServerGoneError",
     "TuningRecord",
     "UnionDatabase",
     "Workload",
