@@ -394,7 +394,8 @@ def _writable(work_dir: PathLike) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
     except OSError as error:
         reason = "it is a file" if folder.is_file() else error.strerror
         raise TuningError(
