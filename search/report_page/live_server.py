@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from search.database import Database
 from search.errors import TuningError
 from search.report_page.chart_data import rows_of
 from search.report_page.page import offered_tasks, page, parts
@@ -44,14 +45,20 @@ class LiveReport:
     """The report of a working directory at `url`, until the end of its `with`.
 
     Only this machine is answered, and only under its own name, so that no page of another site can
-    read it. TuningError for a port that is in use or none, DatabaseError if there is no directory.
-    Port 0 is one that is free.
+    read it. Port 0 is one that is free, and `database` is what it is for `report`. TuningError for
+    a port that is in use or none, DatabaseError if there is no directory.
     """
 
-    def __init__(self, work_dir: str | os.PathLike[str], port: int = PORT) -> None:
+    def __init__(
+        self,
+        work_dir: str | os.PathLike[str],
+        port: int = PORT,
+        *,
+        database: str | Database | None = None,
+    ) -> None:
         if not 0 <= port <= _LARGEST_PORT:
             raise TuningError(f"a port is a number from 0 to {_LARGEST_PORT}, got {port}")
-        self._state = _State(read_search(work_dir))
+        self._state = _State(read_search(work_dir, database))
         try:
             self._server = _Server((_HOST, port), self._state)
         except OSError as error:
@@ -63,6 +70,11 @@ class LiveReport:
             ) from error
         self.port: int = self._server.server_address[1]
         self.url = f"http://{_HOST}:{self.port}/"
+
+    @property
+    def trials(self) -> int:
+        """The number of trials that were read so far."""
+        return self._state.trials
 
     def serve(self) -> None:
         """Answer until `stop` or KeyboardInterrupt."""
@@ -104,6 +116,11 @@ class _State:
         self._winners: dict[int, ShownWinner] = {}
         self._listeners = 0
         self.over = threading.Event()
+
+    @property
+    def trials(self) -> int:
+        """The number of trials."""
+        return len(self._search.trials)
 
     def start(self) -> None:
         """Begin to follow the files."""

@@ -26,11 +26,13 @@ class WatchedSearch:
     """The trials, tasks and winners of a working directory.
 
     `catch_up` reads what was written since the last time; nothing is ever written. What cannot be
-    read is left out, and `notes` says so.
+    read is left out, and `notes` says so. Winners come from the database in the directory, or from
+    the one that is given.
     """
 
-    def __init__(self, work_dir: str | os.PathLike[str]) -> None:
+    def __init__(self, work_dir: str | os.PathLike[str], database: Database | None = None) -> None:
         self.folder = Path(work_dir)
+        self._given = database
         self._begin()
 
     def _begin(self) -> None:
@@ -127,9 +129,11 @@ class WatchedSearch:
 
     def _opened(self) -> Database | None:
         try:
-            if self._database is None:
+            if self._given is not None:
+                self._database = self._given
+            elif self._database is None:
                 self._database = database_in(self.folder)
-            elif isinstance(self._database, JSONDatabase):
+            if isinstance(self._database, JSONDatabase):
                 self._database.refresh()
             self._unreadable.pop("database", None)
         except DatabaseError as error:

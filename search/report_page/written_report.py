@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from search.database import Database, database_at
 from search.errors import DatabaseError, TuningError
 from search.kinds import nearest
 from search.report_page.page import page
@@ -55,6 +56,7 @@ def report(
     output: str | os.PathLike[str] | None = None,
     *,
     tasks: Sequence[str] | None = None,
+    database: str | Database | None = None,
 ) -> Report:
     """Write the report of a search, and return where it is.
 
@@ -65,13 +67,14 @@ def report(
     winners. It is one file, `report.html` in `work_dir` or `output`, and needs no network. A search
     may be running, or have been interrupted; nothing of it is changed.
 
-    Programs are shown of the tasks in which most of the time of a call goes, or of those that
-    `tasks` names.
+    Programs and traces come from the database in `work_dir`, or from `database`: one that is given
+    itself, or a directory, a file or a URL. They are shown of the tasks in which most of the time
+    of a call goes, or of those that `tasks` names.
 
     DatabaseError where no run left trials or the file of trials is none, TuningError for a name of
     no task, OSError if the page cannot be written.
     """
-    search = read_search(work_dir)
+    search = read_search(work_dir, database)
     if not search.trials:
         raise DatabaseError(
             f"there are no trials in {search.folder}: give the work_dir of a search, as in "
@@ -85,13 +88,16 @@ def report(
     return Report(path, len(search.trials))
 
 
-def read_search(work_dir: str | os.PathLike[str]) -> WatchedSearch:
+def read_search(
+    work_dir: str | os.PathLike[str], database: str | Database | None = None
+) -> WatchedSearch:
     """Return what a working directory has now; DatabaseError if there is no such directory."""
     folder = Path(work_dir)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "is not there"
         raise DatabaseError(f"{folder} {what}: give the directory that a search works in")
-    search = WatchedSearch(folder)
+    records = database_at(database) if isinstance(database, str) else database
+    search = WatchedSearch(folder, records)
     search.catch_up()
     return search
 
