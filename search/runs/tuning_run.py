@@ -33,6 +33,7 @@ from search.runs.name_winner import name_winner
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
 from search.trials.run_directory import TrialLog
+from search.trials.task_list import ListedTask, TaskList
 from search.trials.trial import Stage, Trial
 from search.tune_config import TuneConfig
 
@@ -173,6 +174,7 @@ class TuningRun:
                 trials_done=done,
                 failures=failures,
             )
+            run._list_tasks()
             run._say_how_it_starts(plan)
             run._resume_model(made_here=not isinstance(cost_model, CostModel))
             yield run
@@ -262,6 +264,15 @@ class TuningRun:
             self.journal.keep_model(path)
         except OSError as error:
             self.logs.scheduler.warning("The cost model cannot be saved: %s", error)
+
+    def _list_tasks(self) -> None:
+        """Write down the tasks and their weights, for whoever reads the directory."""
+        listed = []
+        for task, weight in zip(self.tasks, self.task_weights, strict=True):
+            assert task.mod is not None
+            key = self.database.workload_key(task.mod)
+            listed.append(ListedTask(task.task_name, key, str(task.target), float(weight)))
+        TaskList(self.work_dir).add(listed)
 
     def _say_how_it_starts(self, plan: Mapping[str, Any]) -> None:
         self.logs.scheduler.info("Working directory: %s", self.work_dir)
@@ -411,7 +422,8 @@ def _writable(work_dir: PathLike) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
     except OSError as error:
         reason = "it is a file" if folder.is_file() else error.strerror
         raise TuningError(
