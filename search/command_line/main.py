@@ -34,6 +34,7 @@ INTERRUPTED: Final = 130
 COMMANDS: Final = {
     "tune": "Search for the schedules that make a program or a model fast.",
     "run": "Build a program or a model, call it, and print its results.",
+    "worker": "Measure on this machine for searches elsewhere.",
 }
 """The commands, each a module of this package, and what they do."""
 
