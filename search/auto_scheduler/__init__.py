@@ -80,7 +80,12 @@ from search.auto_scheduler.steps.state import State
 from search.auto_scheduler.steps.step import Step, StepError, TraceStep
 from search.auto_scheduler.tuning.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
 from search.auto_scheduler.tuning.cost_model import XGBModel
-from search.auto_scheduler.tuning.options import LocalBuilder, LocalRunner, TuningOptions
+from search.auto_scheduler.tuning.options import (
+    LocalBuilder,
+    LocalRunner,
+    RPCRunner,
+    TuningOptions,
+)
 from search.auto_scheduler.tuning.policy import EmptyPolicy, SearchPolicy, SketchPolicy
 from search.auto_scheduler.tuning.preload import (
     PreloadCustomSketchRule,
@@ -124,6 +129,7 @@ __all__ = [
     "PreloadCustomSketchRule",
     "PreloadMeasuredStates",
     "PrintTableInfo",
+    "RPCRunner",
     "RandomModel",
     "RecordReader",
     "RecordToFile",
