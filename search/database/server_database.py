@@ -150,7 +150,7 @@ class ServerDatabase(TableDatabase):
             self._again = now + _PAUSE * (now - began)
             if self.is_first_time("gone", str(kept.left)):
                 logger.warning(
-                    "%s What is measured meanwhile is kept in %s, and entered when it answers",
+                    "%s; what is measured meanwhile is kept in %s, and entered when it answers",
                     error,
                     kept.left,
                 )
@@ -248,14 +248,14 @@ class ServerDatabase(TableDatabase):
                 error, (exc.OperationalError, exc.InterfaceError)
             ):
                 raise ServerGoneError(
-                    f"{self.name}: the server is not reached, or refuses: {said}. See that it runs "
-                    "and has room, that the database is there, and that user and password are "
-                    "right (PostgreSQL takes the password from PGPASSWORD or ~/.pgpass)."
+                    f'{self.name}: the server is not reached, or refuses: "{said}"; see that it '
+                    "runs and has room, that the database is there, and that user and password are "
+                    "right (PostgreSQL takes the password from PGPASSWORD or ~/.pgpass)"
                     f"{'' if self._folder is None else self._folder.what_is_left()}"
                 ) from error
             raise DatabaseError(
-                f"{self.name}: the server says: {said}. Nothing was changed; see that the user may "
-                "read and write the tables, and at first make them"
+                f'{self.name}: the server says "{said}", and nothing was changed; see that the '
+                "user may read and write the tables, and at first make them"
             ) from error
         except exc.SQLAlchemyError as error:
             raise DatabaseError(f"{self.name}: {error}") from error
