@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -79,6 +80,8 @@ class ServerDatabase(TableDatabase):
         self._empty = _empty_database(self._sql)
         self._tables = _tables_of(self._sql, self._empty)
         self._has_tables = False
+        self._made = ""
+        """What tells these tables from others at the same place, before or after them."""
         self._engine: Any = None
         self._process = 0
         self._lock = threading.RLock()
@@ -112,8 +115,7 @@ class ServerDatabase(TableDatabase):
         with self._errors_named(), engine.begin() as connection:
             session = _ServerSession(self._sql, self._tables, connection)
             if writes:
-                # Whoever changes this row has it alone until the end: writers come one by one.
-                session.change("UPDATE setting SET value = value WHERE name = 'version'", [{}])
+                self._be_alone(connection)
             yield session
 
     @property
@@ -164,6 +166,23 @@ class ServerDatabase(TableDatabase):
 
     # ----------------------------------------------------------------------------- the connection
 
+    def _be_alone(self, connection: Any) -> None:
+        """Let writers come one by one: whoever changes this row has it alone until the end.
+
+        DatabaseError where the tables were made anew, whose rows have other numbers.
+        """
+        changed = connection.execute(
+            self._sql.text(
+                "UPDATE setting SET value = value WHERE name = 'made' AND value = :made"
+            ),
+            {"made": self._made},
+        )
+        if changed.rowcount != 1:
+            raise DatabaseError(
+                f"{self.name}: somebody has made its tables anew, and nothing was changed in them; "
+                "open the database anew"
+            )
+
     def _connected(self, writes: bool) -> Any:
         """Return the engine of this process; connections inherited by a fork are left alone.
 
@@ -212,6 +231,7 @@ class ServerDatabase(TableDatabase):
             raise DatabaseError(self._of_others("a table called setting"))
         equality = type(self.module_equality).__name__
         refuse_other(self.name, known.get("version"), known.get("module_equality"), equality)
+        self._made = known.get("made", "")
         return True
 
     def _make_tables(self, engine: Any) -> None:
@@ -219,6 +239,7 @@ class ServerDatabase(TableDatabase):
             "application": _APPLICATION,
             "version": str(VERSION),
             "module_equality": type(self.module_equality).__name__,
+            "made": uuid.uuid4().hex,
         }
         try:
             with engine.begin() as connection:

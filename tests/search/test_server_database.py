@@ -29,7 +29,7 @@ from tensorir.errors import IRValueError
 from tests.search.made_up_runs import TimesOfScripts
 from tests.search.postgres_server import Server
 from tests.search.programs import Matmul
-from tests.search.test_database import TARGET, commit, scheduled
+from tests.search.test_database import OTHER, TARGET, commit, scheduled
 from tests.search.test_tuning_run import run
 
 
@@ -275,6 +275,23 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
     again = ServerDatabase(url, work_dir=tmp_path)
     assert len(again) == 8
     assert len(JSONDatabase(work_dir=tmp_path / LEFT)) == 0
+
+
+def test_tables_that_were_made_anew_are_not_mistaken_for_the_old_ones(
+    postgres: Server, url: str, tmp_path: Path
+) -> None:
+    """A number of a program stands for another one there."""
+    opened = ServerDatabase(url, work_dir=tmp_path)
+    commit(opened, (8, 4), 1e-6)
+    postgres.sql("DROP TABLE trace, record, workload, setting CASCADE", url.rpartition("/")[2])
+    beside = ServerDatabase(url)
+    beside.commit_workload(OTHER)
+    with pytest.raises(DatabaseError, match=r"made its tables anew.*open the database anew"):
+        commit(opened, (4, 8), 2e-6)
+    assert len(beside) == 0
+    again = ServerDatabase(url, work_dir=tmp_path)
+    assert seconds(again) == [2e-6]
+    assert [len(again.records_like(mod, TARGET, "structural")) for mod in (Matmul, OTHER)] == [1, 0]
 
 
 def test_a_database_that_is_dropped_while_tuning_ends_the_run_with_its_records_kept(
