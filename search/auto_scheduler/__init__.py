@@ -82,6 +82,7 @@ from search.auto_scheduler.tuning.callbacks import LogEstimatedLatency, PrintTab
 from search.auto_scheduler.tuning.cost_model import XGBModel
 from search.auto_scheduler.tuning.options import (
     LocalBuilder,
+    LocalRPCMeasureContext,
     LocalRunner,
     RPCRunner,
     TuningOptions,
@@ -120,6 +121,7 @@ __all__ = [
     "HardwareParams",
     "LayoutRewriteOption",
     "LocalBuilder",
+    "LocalRPCMeasureContext",
     "LocalRunner",
     "LogEstimatedLatency",
     "MeasureErrorNo",

@@ -88,8 +88,7 @@ class RPCRunner(DaskRunner):
         enable_cpu_cache_flush: bool = False,
         device: int = 0,
     ) -> None:
-        if device != 0:
-            raise TuningError(f"device is 0, the CPU of a machine, got {device!r}")
+        _check_device(device)
         if enable_cpu_cache_flush:
             number, min_repeat_ms = 1, 0
         super().__init__(
@@ -98,6 +97,35 @@ class RPCRunner(DaskRunner):
             evaluator_config=EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush),
             machines=key,
         )
+
+
+class LocalRPCMeasureContext:
+    """Has a `runner` that measures on this machine, with the options of `RPCRunner`.
+
+    There is no tracker and no server between: `LocalRunner` measures in a process of its own.
+    """
+
+    def __init__(
+        self,
+        priority: int = 1,
+        n_parallel: int = 1,
+        timeout: float = 10,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int = 0,
+    ) -> None:
+        _check_device(device)
+        self.runner = LocalRunner(
+            timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush
+        )
+
+
+def _check_device(device: int) -> None:
+    if device != 0:
+        raise TuningError(f"device is 0, the CPU of a machine, got {device!r}")
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,15 @@ def test_ansor_measures_on_all_machines(
     assert task.apply_best(log) is not None
 
 
+def test_a_context_of_ansor_measures_here() -> None:
+    context = auto_scheduler.LocalRPCMeasureContext(repeat=2, min_repeat_ms=300, timeout=5)
+    options = auto_scheduler.TuningOptions(num_measure_trials=1, runner=context.runner)
+    _, runner = options.measuring_parts()
+    assert isinstance(runner, auto_scheduler.LocalRunner)
+    assert (runner.timeout_sec, runner.evaluator_config.repeat) == (5, 2)
+    assert runner.evaluator_config.min_repeat_ms == 300
+
+
 def test_what_cannot_travel_is_said(cluster: InProcessCluster) -> None:
     task = autotvm.task.create(TUTORIAL, (64, 64, 64, "float32"), TARGET)
     runner = autotvm.RPCRunner(None, HOST, port_of(cluster))
