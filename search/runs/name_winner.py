@@ -134,6 +134,7 @@ def _rounds(
 ) -> dict[int, list[float]]:
     """Return the seconds of each contender in each round, without those that failed in one."""
     seconds: dict[int, list[float]] = {place: [] for place in contenders}
+    runner = runner.in_one_place()
     end = time.monotonic() + max_seconds
     for number in range(1, _MOST_ROUNDS + 1):
         for place in list(seconds):

@@ -129,13 +129,16 @@ class TuningRun:
             logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
             for task, logger in zip(tasks, logs.tasks, strict=True):
                 task.logger = logger
+            if not isinstance(runner, Runner):
+                runner = Runner.create(runner)
+                stack.callback(runner.close)
+                _refuse_targets_of_other_machines(tasks, runner)
+            if builder == "local":
+                builder = runner.own_builder() or builder
             if not isinstance(builder, Builder):
                 workers = {"max_workers": threads} if isinstance(builder, str) else {}
                 builder = Builder.create(builder, **workers)
                 stack.callback(builder.close)
-            if not isinstance(runner, Runner):
-                runner = Runner.create(runner)
-                stack.callback(runner.close)
             for task in tasks:
                 if task.target is not None and runner.measures_here(task.target):
                     learn_speed(task.target)
@@ -243,13 +246,14 @@ class TuningRun:
             number=task.trials,
             stage=stage,
             error=build.error_msg or result.error_msg,
-            build_secs=build.seconds,
+            build_secs=build.seconds + result.build_seconds,
             measure_secs=result.seconds,
             run_secs=result.run_secs or (),
             predicted=candidate.predicted,
             time=time.time(),
             space=candidate.space_index,
             decisions=None if candidate.decisions is None else list(candidate.decisions),
+            machine=result.machine,
         )
         self.trial_log.append(trial)
         self.journal.note_trial(place)
@@ -389,9 +393,12 @@ def _refuse_targets_of_other_machines(
         else:
             reason = why_not_here(task.target) if runner == "local" else None
         if reason is not None:
+            elsewhere = isinstance(runner, Runner) and not runner.measures_here(task.target)
             raise TuningError(
-                f"candidates for {task.target} cannot be measured on this machine: {reason}, or "
-                f"pass a runner that measures them where they can run"
+                f"candidates for {task.target} cannot be measured: {reason}"
+                if elsewhere
+                else f"candidates for {task.target} cannot be measured on this machine: {reason}, "
+                "or pass a runner that measures them where they can run"
             )
 
 

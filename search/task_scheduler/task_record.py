@@ -223,6 +223,9 @@ class Batch:
     built. Later ones are built meanwhile, where the runner says that this does not disturb it and
     building on all cores first would not be faster. So the order of measurements, and what is known
     at each, does not depend on how long builds take.
+
+    A runner that measures many at the same time (`Runner.takes_batches`) is given all at once, and
+    says in which order they end.
     """
 
     def __init__(
@@ -254,6 +257,8 @@ class Batch:
         if task.reference is None:
             task.reference, *builds = builds
         self.builds: list[BuilderFuture] = builds
+        if runner.takes_batches:
+            self.runner_futures = self._sent(runner)
 
     def _measure(self, k: int) -> RunnerResult:
         with Profiler.timeit("WaitForBuilder"):
@@ -263,9 +268,26 @@ class Batch:
             result = self.builds[k].result()
         if result.artifact_path is None:
             return RunnerResult(error_msg=result.error_msg)
+        with Profiler.timeit("Measure"):
+            (future,) = self._runner.run([self._input(k, result.artifact_path, reference)])
+            return future.result().checked()
+
+    def _sent(self, runner: Runner) -> list[RunnerFuture]:
+        """Give all candidates that can be built to a runner that measures many at the same time."""
+        reference = self._reference()
+        built = [build.result() for build in self.builds]
+        paths = {k: one.artifact_path for k, one in enumerate(built) if one.artifact_path}
+        sent = runner.run([self._input(k, path, reference) for k, path in paths.items()])
+        futures = dict(zip(paths, sent, strict=True))
+        return [
+            futures.get(k) or RunnerFuture.ready(RunnerResult(error_msg=one.error_msg))
+            for k, one in enumerate(built)
+        ]
+
+    def _input(self, k: int, artifact_path: str, reference: str) -> RunnerInput:
         best = self._task.best_ms
-        entry = RunnerInput(
-            result.artifact_path,
+        return RunnerInput(
+            artifact_path,
             self._target.kind,
             self.candidates[k].args_info,
             reference,
@@ -273,9 +295,6 @@ class Batch:
             self._task.facts,
             self._task.ctx.input_data,
         )
-        with Profiler.timeit("Measure"):
-            (future,) = self._runner.run([entry])
-            return future.result().checked()
 
     def _reference(self) -> str:
         """Return the artifact of the unscheduled program, waiting for it if need be."""

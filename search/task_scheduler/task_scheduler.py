@@ -286,22 +286,22 @@ class TaskScheduler(ABC):
         batch = task.batch
         if batch is None or run is None:
             raise TuningError(f"Task #{task_id} has no batch that is being measured")
-        results: list[RunnerResult] = []
+        results: dict[int, RunnerResult] = {}
         with self.leaving_out(task_id):
             self._measure_batch(run, task_id, batch, results)
-        return results
+        return [results[k] for k in sorted(results)]
 
     def _measure_batch(
-        self, run: TuningRun, task_id: int, batch: Batch, results: list[RunnerResult]
+        self, run: TuningRun, task_id: int, batch: Batch, results: dict[int, RunnerResult]
     ) -> None:
+        """Take the results of a batch as they come; they go to `results`, by their candidates."""
+        futures = batch.runner_futures
         try:
-            for k, future in enumerate(batch.runner_futures):
-                if run.is_over_time:
-                    break
-                run.progress.phase("measuring", k, len(batch.candidates))
-                result = future.result()
+            for k in run.runner.as_they_end(futures, lambda: run.is_over_time):
+                run.progress.phase("measuring", len(results), len(batch.candidates))
+                result = futures[k].result().checked()
                 with uninterrupted():
-                    results.append(result)
+                    results[k] = result
                     candidate, build = batch.candidates[k], batch.builds[k].result()
                     run.note_trial(task_id, candidate, build, result)
                     for callback in self.measure_callbacks:
@@ -314,12 +314,16 @@ class TaskScheduler(ABC):
             raise
         self._finish_batch(task_id, batch, results)
 
-    def _finish_batch(self, task_id: int, batch: Batch, results: list[RunnerResult]) -> None:
-        """End a batch, of which the first few may be all that was measured."""
+    def _finish_batch(self, task_id: int, batch: Batch, measured: dict[int, RunnerResult]) -> None:
+        """End a batch, of which some may be all that was measured."""
         task, run = self.tasks[task_id], self.run
         assert run is not None
-        candidates = batch.candidates[: len(results)]
-        builds = [build.result() for build in batch.builds[: len(results)]]
+        for future in batch.runner_futures:
+            future.give_up()
+        places = sorted(measured)
+        results = [measured[k] for k in places]
+        candidates = [batch.candidates[k] for k in places]
+        builds = [batch.builds[k].result() for k in places]
         task.ctx.notify_runner_results(candidates, results)
         run.claims.release(task.ctx)
         run.progress.phase("learning")
@@ -379,7 +383,7 @@ class TaskScheduler(ABC):
         task = self.tasks[task_id]
         name = task.ctx.task_name
         number = task.trials + 1
-        task.build_seconds += build.seconds
+        task.build_seconds += build.seconds + result.build_seconds
         task.measure_seconds += result.seconds
         prefix = f"[Task #{task_id}: {name}] Trial #{number}: "
         seconds = result.median_secs
@@ -397,7 +401,7 @@ class TaskScheduler(ABC):
         else:
             task.latency_ms.append(FAILED_MS)
             task.errors[_last_line(build.error_msg or result.error_msg)] += 1
-            building = build.error_msg is not None
+            building = build.error_msg is not None or result.stage == "build"
             if building:
                 task.build_error_count += 1
             else:
