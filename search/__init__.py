@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from codegen.schedules import Schedules, offer_schedules
 from tensorir.lazy_names import names_on_use
+from tensorir.version import __version__
 
 if TYPE_CHECKING:
     from search import (
@@ -119,6 +120,7 @@ __all__ = [
     "TuneContext",
     "TuningError",
     "WorkerError",
+    "__version__",
     "apply_database",
     "apply_default_schedules",
     "arg_info",
