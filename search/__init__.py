@@ -80,10 +80,12 @@ if TYPE_CHECKING:
     from search.relax_integration import tune_relax
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
+    from search.runs.replayed_search import Replayed
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
     from search.spaces.design_space import DesignSpace
+    from search.spaces.named_decisions import decisions_of
     from search.task_scheduler import TaskScheduler
     from search.trials.explain import explain
     from search.trials.run_directory import load_run
@@ -106,6 +108,7 @@ __all__ = [
     "Mutator",
     "Postproc",
     "Profiler",
+    "Replayed",
     "Runner",
     "SampleOnMiss",
     "Sampler",
@@ -125,6 +128,7 @@ __all__ = [
     "compile_tir",
     "cost_model",
     "database",
+    "decisions_of",
     "default_schedule",
     "derived_object",
     "design_spaces",

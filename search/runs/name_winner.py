@@ -6,8 +6,9 @@ was lucky. Measured in turns (A B C A B C ...), all of them meet the same machin
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -191,8 +192,16 @@ def _certainties(relative: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.bincount(fastest, minlength=contenders) / _RESAMPLES
 
 
-def name_winner(run: TuningRun, task: TaskRecord) -> None:
+def confirmation_seconds(run_seconds: float, tasks: int) -> float:
+    """Return how long a run of so many seconds takes for naming the winners of all its tasks."""
+    return max(_LEAST_SECONDS * tasks, _SHARE * run_seconds)
+
+
+def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf) -> None:
     """Measure the best few records of a task again, and keep and log the results.
+
+    It takes a small share of the time of the run, and no more than `max_seconds`, but for the
+    least that says anything.
 
     With them is what the search began with, the default and the best of the first trials: the
     winner is not slower than these when measured side by side.
@@ -202,7 +211,8 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
     new ones higher on average, so that others, measured once, may come out ahead: those are then
     measured again beside the winner, until the best record is one that was, or the time is over.
     """
-    end = time.monotonic() + max(_LEAST_SECONDS, _SHARE * run.seconds / len(run.tasks))
+    usual = confirmation_seconds(run.seconds, len(run.tasks)) / len(run.tasks)
+    end = time.monotonic() + min(max_seconds, usual)
     tried: set[bytes] = set()
     found: list[Confirmation] = []
     ahead = _best(run, task.ctx)
@@ -250,8 +260,13 @@ def _best(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
         return []
     workload = run.database.commit_workload(task.mod)
     ranked = run.database.top_records(workload, len(run.database), task.target)
-    best = [record for record, _ in islice(with_schedules(ranked), run.config.num_confirmed)]
+    best = list(islice(_allowed(task, ranked), run.config.num_confirmed))
     return [record for record in best if record.mean_seconds < RIVAL * best[0].mean_seconds]
+
+
+def _allowed(task: TuneContext, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
+    """Yield the records that replay and that the constraint of the task allows."""
+    return (record for record, sch in with_schedules(records) if task.allows(sch))
 
 
 def _of_the_first(
@@ -261,7 +276,7 @@ def _of_the_first(
     if task.mod is None or not best:
         return []
     known = run.database.tuning_records_of(run.database.commit_workload(task.mod), task.target)
-    first = [record for record in known[:_FIRST_TRIALS] if record.is_valid]
+    first = list(_allowed(task, [record for record in known[:_FIRST_TRIALS] if record.is_valid]))
     found = {record.trace_key: record for record in [*first[:1], *best_records(first, 1)]}
     return [
         record

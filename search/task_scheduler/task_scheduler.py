@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from search.database.best_records import with_traces
 from search.errors import DatabaseError, TuningError, WorkerError, blamed_on
 from search.kinds import Kinds
 from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
+from search.search_strategy.initial_schedules import initial_candidates
 from search.task_scheduler.learn_from_records import learn_from_records
 from search.task_scheduler.task_record import (
     FAILED_MS,
@@ -171,6 +173,8 @@ class TaskScheduler(ABC):
             elif run.cost_model is not None:
                 learned = learn_from_records(run.cost_model, run.database, ctx)
                 ctx.logger.info("Records that the cost model learned from: %d", learned)
+            known_traces = [trace for _, trace in with_traces(known)]
+            self.tasks[index].initial = initial_candidates(ctx, spaces, known_traces)
             ctx.pre_tuning(
                 max_trials, run.config.num_trials_per_iter, spaces, run.database, run.cost_model
             )
@@ -183,7 +187,11 @@ class TaskScheduler(ABC):
             if index < 0:
                 break
             if run.is_over_time:
-                self.logger.info("The search ends: its %g seconds are over", run.config.max_seconds)
+                self.logger.info(
+                    "The search ends: its %g seconds are over%s",
+                    run.config.max_seconds,
+                    ", but for measuring the best again" if run.seconds_left else "",
+                )
                 break
             if self._patience.is_over:
                 self.logger.info(
@@ -211,7 +219,7 @@ class TaskScheduler(ABC):
     def _send_batch(self, run: TuningRun, index: int, most: int) -> int:
         """Begin the next batch of a task, or end the task; return how many trials it will be."""
         task = self.tasks[index]
-        candidates = (self._candidates_of(task) or [])[:most]
+        candidates = self._initial_of(task, most) or (self._candidates_of(task) or [])[:most]
         if not candidates:
             self._say_why_nothing(index)
             self.terminate_task(index)
@@ -223,6 +231,14 @@ class TaskScheduler(ABC):
         if most > len(candidates) and run.cost_model is not None:
             run.cost_model.warm_up()
         return len(candidates)
+
+    def _initial_of(self, task: TaskRecord, most: int) -> list[MeasureCandidate]:
+        """Return the next batch of schedules that the user wants measured first."""
+        assert self.run is not None
+        config = self.run.config
+        left = min(most, config.num_trials_per_iter, config.trials_of_a_task - task.trials)
+        batch, task.initial = task.initial[:left], task.initial[left:]
+        return batch
 
     def _candidates_of(self, task: TaskRecord) -> list[MeasureCandidate] | None:
         """Return the next batch of a task, None if its strategy has none.
