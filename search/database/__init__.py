@@ -1,5 +1,6 @@
 """Databases of workloads and tuning records."""
 
+from search.database.at_place import database_at
 from search.database.database import Database, PyDatabase
 from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
@@ -30,6 +31,7 @@ __all__ = [
     "UnionDatabase",
     "Workload",
     "compatible_factor",
+    "database_at",
     "database_in",
     "same_target",
     "target_key",
