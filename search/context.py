@@ -19,6 +19,7 @@ from search.database.database import Database
 from search.database.keyed_database import MemoryDatabase
 from search.errors import TuningError
 from search.measuring.measure_candidate import MeasureCandidate
+from search.measuring.objective import Objective, ObjectiveArg
 from search.reports.live_display import Progress
 from search.runner import RunnerResult
 from search.runner.arguments import InputData, checked_input_data
@@ -50,7 +51,8 @@ class TuneContext:
     `InitialSchedules`. `constraint` is a function of the decisions of a schedule, by name
     (`NamedDecisions`), that says whether it may be tried; it is asked before anything is built, of
     what is drawn, bred, and found in the database. The `initial_schedules` that are points of the
-    design spaces have to satisfy it, the others are not asked about.
+    design spaces have to satisfy it, the others are not asked about. `objective` is what ranks
+    candidates, see `Objective`.
 
     Both parts are initialised with the context when it is made; give each context its own, or
     `clone` it.
@@ -70,6 +72,7 @@ class TuneContext:
         input_data: InputData | None = None,
         initial_schedules: InitialSchedules | None = None,
         constraint: ConstraintFunction | None = None,
+        objective: ObjectiveArg | None = None,
     ) -> None:
         self.mod: IRModule | None = None if mod is None else normalize_mod(mod)
         if target is None:
@@ -92,6 +95,8 @@ class TuneContext:
         self.initial_schedules = self._replayable(initial_schedules)
         """The traces that are measured first."""
         self.constraint = None if constraint is None else Constraint(constraint)
+        self.objective = Objective.of(objective)
+        """What is minimised of a trial."""
         self.logger = logger if logger is not None else logging.getLogger("tensorir.search")
         self.progress = Progress()
         """The progress of the parts, which they report when they take long."""
@@ -200,8 +205,9 @@ class TuneContext:
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Tell the strategy the results of the last batch."""
-        self._strategy().notify_runner_results(candidates, results)
+        """Tell the strategy the results of the last batch, as the objective judges them."""
+        judged = [self.objective.judged(result) for result in results]
+        self._strategy().notify_runner_results(candidates, judged)
 
     def _strategy(self) -> SearchStrategy:
         if self.search_strategy is None:

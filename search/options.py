@@ -18,6 +18,7 @@ from search.database import Database
 from search.errors import TuningError
 from search.kinds import nearest
 from search.measure_callback import MeasureCallback
+from search.measuring.objective import ObjectiveArg
 from search.reports.interrupts import OnInterrupt
 from search.runner import Runner
 from search.runner.arguments import InputData
@@ -95,14 +96,20 @@ class TaskWishes(TypedDict, total=False):
     """What is measured first, and bred from, of a design space or not."""
     constraint: ConstraintFunction | None
     """Says by its decisions whether a schedule may be tried."""
+    objective: ObjectiveArg | None
+    """What is minimised: `"seconds"`, `"p90"`, or a function of the seconds of a trial's runs."""
 
 
 class ModuleWishes(TypedDict, total=False):
-    """The same of several tasks, by the names of functions; one constraint may be for all."""
+    """The same of several tasks, by the names of functions.
+
+    One constraint may be for all, and one objective is.
+    """
 
     input_data: Mapping[str, InputData] | None
     initial_schedules: Mapping[str, InitialSchedules] | None
     constraint: Mapping[str, ConstraintFunction] | ConstraintFunction | None
+    objective: ObjectiveArg | None
 
 
 class OptionsOfTasks(TaskOptions, RunOptions, total=False):
@@ -141,6 +148,7 @@ DEFAULTS: Final[ModuleOptions] = {
     "input_data": None,
     "initial_schedules": None,
     "constraint": None,
+    "objective": "seconds",
 }
 
 
@@ -204,7 +212,7 @@ def functions_with_wishes(options: Mapping[str, Any], functions: Iterable[str]) 
     found: set[str] = set()
     for wish in (*ModuleWishes.__annotations__, "special_space"):
         given = options.get(wish)
-        if given is None or (wish == "constraint" and callable(given)):
+        if given is None or wish == "objective" or (wish == "constraint" and callable(given)):
             continue
         if not isinstance(given, Mapping):
             raise TuningError(

@@ -18,6 +18,7 @@ from search.database.best_records import with_schedules
 from search.dispatch.find_schedule import find_schedule, say_if_missing
 from search.errors import TuningError
 from search.kinds import nearest
+from search.measuring.objective import SECONDS
 from search.networks.extract_tasks import tasks_of_functions
 from search.options import (
     DEFAULTS,
@@ -35,6 +36,7 @@ from search.options import (
     wishes_for,
 )
 from search.reports.interrupts import checked_on_interrupt
+from search.runs.name_winner import best_for
 from search.runs.tuning_run import PathLike, TuningRun, open_database
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
@@ -101,7 +103,9 @@ def tune_tir(
     `constraint` is a function of the decisions of a schedule by name (`decisions_of` has an
     example) that says whether it may be tried: `lambda decisions: decisions["tile of loop 0 of
     C"][-1] <= 16`. It is asked before anything is built, and what is returned satisfies it, or is
-    one of the `initial_schedules`.
+    one of the `initial_schedules`. `objective` is what is minimised: `"seconds"` is the median of
+    the runs of a trial, `"p90"` a percentile of 64 calls that are timed one by one, and a function
+    of the seconds of the runs is any other number. The records have the seconds.
 
     Everything is kept in `work_dir`: the database, the log of trials, text logs, and the cost
     model. Ctrl-C ends the search: what was measured is kept, and KeyboardInterrupt is raised again,
@@ -156,7 +160,7 @@ def tune_tir(
         winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
         if winners:
             return winners[0].record.schedule()
-        if context.constraint is not None:
+        if context.constraint is not None or context.objective is not SECONDS:
             return _best_allowed(run.database, context)
         found = find_schedule(run.database, mod, context.target)
         if found is not None:  # else the scheduler has said how the trials ended
@@ -220,11 +224,9 @@ def _space(
     return space_from_parts(space, blocks, sch_rules, postprocs, mutator_probs)
 
 
-def _wishes_by_function(
-    mod: IRModule | PrimFunc, wishes: Mapping[str, Any]
-) -> dict[str, dict[str, Any] | None]:
+def _wishes_by_function(mod: IRModule | PrimFunc, wishes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the wishes of one function as `tune_module` takes them."""
-    given = {wish: value for wish, value in wishes.items() if value is not None}
+    given = {wish: v for wish, v in wishes.items() if v is not None and wish != "objective"}
     names = ["main"] if isinstance(mod, PrimFunc) else sorted(functions_to_tune(mod))
     if given and len(names) != 1:
         wish = next(iter(given))
@@ -232,14 +234,13 @@ def _wishes_by_function(
             f"{wish} is for one function, and the module has {names}: call tune_module with "
             f"{wish}={{function: ...}}"
         )
-    return {wish: {names[0]: given[wish]} if wish in given else None for wish in wishes}
+    by_name = {wish: {names[0]: value} for wish, value in given.items() if wish != "objective"}
+    return {**dict.fromkeys(wishes), **by_name, "objective": wishes["objective"]}
 
 
 def _best_allowed(database: Database, context: TuneContext) -> Schedule | None:
-    """Return the fastest schedule of a database that the constraint of a task allows."""
-    assert context.mod is not None
-    workload = database.commit_workload(context.mod)
-    ranked = with_schedules(database.top_records(workload, len(database), context.target))
+    """Return the schedule of a database that the constraint allows and the objective ranks best."""
+    ranked = with_schedules(best_for(context, database))
     return next((sch for _, sch in ranked if context.allows(sch)), None)
 
 

@@ -20,6 +20,7 @@ from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database.growing_file import json_line
 from search.database.target_key import target_key
+from search.measuring.objective import SECONDS
 from search.records.appended_file import append, opened_locked
 from search.search_strategy.individual import trace_key
 from search.space_generator import SpaceGenerator
@@ -52,6 +53,8 @@ def _task(task: TuneContext, spaces: Sequence[Schedule]) -> dict[str, Any]:
         wishes["initial schedules"] = _digest(json_line(keys))
     if task.constraint is not None:
         wishes["constraint"] = _digest(task.constraint.identity)
+    if task.objective is not SECONDS:
+        wishes["objective"] = str(task.objective)
     return {
         **wishes,
         "name": task.task_name,

@@ -27,7 +27,7 @@ from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
 from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
-from search.runner import Runner, RunnerResult
+from search.runner import EvaluatorConfig, Runner, RunnerResult
 from search.runs.name_winner import confirmation_seconds, name_winner
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
@@ -130,7 +130,9 @@ class TuningRun:
                 builder = Builder.create(builder, **workers)
                 stack.callback(builder.close)
             if not isinstance(runner, Runner):
-                runner = Runner.create(runner)
+                timed = tasks[0].objective.evaluator() if runner == "local" else {}
+                parts = {"evaluator_config": EvaluatorConfig(**timed)} if timed else {}
+                runner = Runner.create(runner, **parts)
                 stack.callback(runner.close)
             for task in tasks:
                 if task.target is not None and runner.measures_here(task.target):
@@ -411,6 +413,11 @@ def _check_tasks(tasks: Sequence[object]) -> None:
             "search_strategy": task.search_strategy,
         }
         missing = [name for name, part in needed.items() if part is None]
+        if task.objective != tasks[0].objective:  # type: ignore[attr-defined]
+            raise TuningError(
+                f'task "{task.task_name}" has the objective {task.objective}, and others of the '
+                "run another: they share trials and a cost model, so give all the same"
+            )
         if missing:
             raise TuningError(
                 f'task "{task.task_name}" has no {" and no ".join(missing)}: pass '

@@ -156,7 +156,7 @@ class EvolutionarySearch(SearchStrategy):
             individual = Individual.of_trace(trace, spaces)
             search.known.add(individual.key)
             if record.is_valid and breeding.allows(individual):
-                search.measured.add(individual, record.mean_seconds)
+                search.measured.add(individual, context.objective.of_record(record))
                 search.has_begun = True
 
     def post_tuning(self) -> None:

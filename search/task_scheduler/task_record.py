@@ -272,13 +272,17 @@ class Batch:
             self._target.kind,
             self.candidates[k].args_info,
             reference,
-            None if best is None else best * 1e-3,
+            best * 1e-3 if best is not None and self._may_be_ended_early else None,
             self._task.facts,
             self._task.ctx.input_data,
         )
         with Profiler.timeit("Measure"):
             (future,) = self._runner.run([entry])
             return future.result().checked()
+
+    @property
+    def _may_be_ended_early(self) -> bool:
+        return self._task.ctx.objective.bounded_by_time
 
     def _reference(self) -> str:
         """Return the artifact of the unscheduled program, waiting for it if need be."""

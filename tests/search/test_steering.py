@@ -245,6 +245,116 @@ def test_decisions_have_the_names_of_the_tables(tmp_path: Path) -> None:
         ms.decisions_of(sch.trace)
 
 
+# ------------------------------------------------------------------------------ objectives
+
+
+def slow_now_and_then(place: int) -> RunnerResult:
+    """Odd trials are faster in most calls, and much slower in one of five."""
+    usual, worst = (1e-3, 1e-3) if place % 2 == 0 else (0.5e-3, 9e-3)
+    usual *= 1 + place / 1000
+    return RunnerResult((*[usual] * 16, *[worst] * 4))
+
+
+@pytest.mark.parametrize(
+    ("objective", "parity"),
+    [("p50", 1), ("p90", 0), ("p10", 1), (max, 0), (lambda times: sum(times), 0)],
+)
+@pytest.mark.parametrize("confirmed", [0, 4])
+def test_the_winner_is_the_best_by_the_objective(
+    tmp_path: Path, objective: Any, parity: int, confirmed: int
+) -> None:
+    measured: list[str] = []
+
+    class Named(TimesOfScripts):
+        """The time of a program is that of its first trial."""
+
+        def _result(self, entry: RunnerInput) -> RunnerResult:
+            text = Path(entry.artifact_path).read_text()
+            if text not in measured:
+                measured.append(text)
+            return slow_now_and_then(measured.index(text))
+
+    config = ms.TuneConfig(6, 3, num_confirmed=confirmed)
+    best = tune(tmp_path, config, runner=Named(), objective=objective)
+    assert best is not None
+    assert measured.index(best.mod.script()) == parity
+    records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
+    stored = {seconds for record in records for seconds in record.run_secs or ()}
+    assert stored <= {s for k in range(6) for s in slow_now_and_then(k).run_secs or ()}, "seconds"
+
+
+def test_strategy_and_model_see_what_the_objective_makes_of_times(tmp_path: Path) -> None:
+    seen: list[tuple[float, ...] | None] = []
+
+    class Watches(ms.cost_model.RandomModel):
+        def update(self, context: object, candidates: object, results: Any) -> None:
+            seen.extend(result.run_secs for result in results)
+
+    runner = TimesOfScripts(lambda k: RunnerResult((1e-3, 2e-3, 6e-3)))
+    tune(tmp_path, runner=runner, cost_model=Watches(), objective=lambda times: max(times) * 10)
+    assert seen == [(0.06,)] * 6
+    assert {t.run_secs for t in load_run(tmp_path).trials} == {(1e-3, 2e-3, 6e-3)}
+
+
+def test_no_candidate_is_ended_early_whose_objective_may_be_the_best(tmp_path: Path) -> None:
+    bounds: list[float | None] = []
+
+    class Bounds(TimesOfScripts):
+        def _result(self, entry: RunnerInput) -> RunnerResult:
+            bounds.append(entry.best_seconds)
+            return RunnerResult((1e-3,) * 12)
+
+    tune(tmp_path / "a", runner=Bounds(), objective="p90")
+    assert bounds == [None, *[1e-3] * 5]
+    bounds.clear()
+    tune(tmp_path / "b", runner=Bounds(), objective=min)
+    assert bounds == [None] * 6
+
+
+def test_for_a_percentile_calls_are_timed_one_by_one(tmp_path: Path) -> None:
+    config = ms.TuneConfig(1, num_confirmed=0)
+    ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j, objective="p95", seed=1)
+    (trial,) = load_run(tmp_path).trials
+    assert len(trial.run_secs) == 64
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        ("p90", "the objective p90 needs 10 times of a trial or more, and the runner gave 1: give"),
+        ("p900", "objective is \"seconds\".* got 'p900'"),
+        (lambda times: times[3], r"the objective <lambda> raised IndexError"),
+        (lambda times: -1.0, r"the objective <lambda> is -1.0 for .* finite and above 0"),
+    ],
+)
+def test_an_objective_that_cannot_be_meant_is_told_why(
+    tmp_path: Path, objective: Any, said: str
+) -> None:
+    with pytest.raises(ms.TuningError, match=said):
+        tune(tmp_path, objective=objective)
+
+
+def test_tasks_of_a_run_have_one_objective(tmp_path: Path) -> None:
+    both = ms.tune_module(
+        Both, TARGET, tmp_path, 4, special_space={"add": None}, space=split_j,
+        runner=TimesOfScripts(slow_now_and_then), objective="p90",
+        builder=ScriptFiles(tmp_path / "artifacts"), cost_model="random",
+    )  # fmt: skip
+    assert len(both) >= 4
+    tasks = [
+        ms.TuneContext(
+            Matmul,
+            target=TARGET,
+            space_generator=split_j,
+            search_strategy="replay-trace",
+            objective=objective,
+        )
+        for objective in ("p90", "p95")
+    ]
+    with pytest.raises(ms.TuningError, match='task "main" has the objective p95, and others of'):
+        ms.tune_tasks(tasks=tasks, task_weights=[1.0, 1.0], work_dir=tmp_path, max_trials_global=2)
+
+
 # ------------------------------------------------------------------------ initial schedules
 
 
