@@ -74,6 +74,8 @@ class TaskRecord:
     """The best latency after each batch."""
     winner: Confirmation | None = None
     """The best, measured again at the end of the run."""
+    initial: list[MeasureCandidate] = field(default_factory=list)
+    """The schedules of the user that are still to be measured, before those of the strategy."""
     batch: Batch | None = None
     """The batch that is being measured, None between batches."""
     reference: BuilderFuture | None = None
@@ -101,7 +103,8 @@ class TaskRecord:
             record.facts = ProgramFacts.of(ctx.mod)
             for func in ctx.mod.prim_funcs().values():
                 refuse_what_cannot_be_made_up(func, record.facts.values, ctx.input_data)
-        for best, _ in islice(with_schedules(best_records(known, len(known))), 1):
+        ranked = with_schedules(best_records(known, len(known)))
+        for best in islice((old for old, sch in ranked if ctx.allows(sch)), 1):
             record.known_ms = best.mean_seconds * 1e3
         for first in islice((old for old in known if old.is_valid), 1):
             record.first_ms = first.mean_seconds * 1e3
@@ -291,10 +294,14 @@ class Batch:
             self._target.kind,
             self.candidates[k].args_info,
             reference,
-            None if best is None else best * 1e-3,
+            best * 1e-3 if best is not None and self._may_be_ended_early else None,
             self._task.facts,
             self._task.ctx.input_data,
         )
+
+    @property
+    def _may_be_ended_early(self) -> bool:
+        return self._task.ctx.objective.bounded_by_time
 
     def _reference(self) -> str:
         """Return the artifact of the unscheduled program, waiting for it if need be."""

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from search.database.best_records import with_traces
 from search.errors import DatabaseError, TuningError, WorkerError, blamed_on
 from search.kinds import Kinds
 from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
+from search.search_strategy.initial_schedules import initial_candidates
 from search.task_scheduler.learn_from_records import MOST_OF_TASK, learn, learn_from_records
 from search.task_scheduler.task_record import (
     FAILED_MS,
@@ -172,6 +174,8 @@ class TaskScheduler(ABC):
             elif run.cost_model is not None:
                 learned = learn_from_records(run.cost_model, run.database, ctx)
                 ctx.logger.info("Records that the cost model learned from: %d", learned)
+            known_traces = [trace for _, trace in with_traces(known)]
+            self.tasks[index].initial = initial_candidates(ctx, spaces, known_traces)
             ctx.pre_tuning(
                 max_trials, run.config.num_trials_per_iter, spaces, run.database, run.cost_model
             )
@@ -184,7 +188,11 @@ class TaskScheduler(ABC):
             if index < 0:
                 break
             if run.is_over_time:
-                self.logger.info("The search ends: its %g seconds are over", run.config.max_seconds)
+                self.logger.info(
+                    "The search ends: its %g seconds are over%s",
+                    run.config.max_seconds,
+                    ", but for measuring the best again" if run.seconds_left else "",
+                )
                 break
             if self._patience.is_over:
                 self.logger.info(
@@ -214,7 +222,7 @@ class TaskScheduler(ABC):
         task = self.tasks[index]
         with Profiler.timeit("TakeNewsOfOthers"):
             self._take_news(run, task)
-        candidates = self._candidates_of(run, task, most)
+        candidates = self._initial_of(run, task, most) or self._candidates_of(run, task, most)
         if not candidates:
             self._say_why_nothing(index)
             self.terminate_task(index)
@@ -237,6 +245,12 @@ class TaskScheduler(ABC):
         if run.cost_model is not None:
             learn(run.cost_model, task.ctx, records[-MOST_OF_TASK:])
         task.ctx.logger.info("Records of other runs: %d", len(records))
+
+    def _initial_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
+        """Return the next batch of schedules that the user wants measured first."""
+        left = min(most, run.config.num_trials_per_iter, run.config.trials_of_a_task - task.trials)
+        batch, task.initial = task.initial[:left], task.initial[left:]
+        return run.claims.take(task.ctx, batch) if batch else []
 
     def _candidates_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
         """Return the next batch of a task, an empty one if its strategy has none.

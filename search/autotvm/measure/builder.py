@@ -14,8 +14,8 @@ from codegen import Target
 from search.arg_info import ArgInfo
 from search.autotvm.errors import InstantiationError, TemplateError
 from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult
-from search.builder import BuilderFuture, BuilderInput, BuilderResult
 from search.builder import Builder as ProgramBuilder
+from search.builder import BuilderFuture, BuilderInput, BuilderResult
 from search.builder import LocalBuilder as BuilderProcesses
 from search.errors import TuningError
 from search.records.measure_error_no import MeasureErrorNo

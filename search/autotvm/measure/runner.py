@@ -98,7 +98,9 @@ class TimingRunner(Runner):
         """Prepare for a task. TemplateError for a target that nothing here can run code for."""
         reason = self.programs.why_not(task.target or Target())
         if reason is not None:
-            where = " on this machine" if self.programs.measures_here(task.target or Target()) else ""
+            where = (
+                " on this machine" if self.programs.measures_here(task.target or Target()) else ""
+            )
             raise TemplateError(
                 f"configurations for {task.target} cannot be measured{where}: {reason}"
             )
