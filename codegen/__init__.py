@@ -45,7 +45,7 @@ from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
     from codegen.explanation.explain import Explanation, explain
-    from codegen.machine import machine_speed, read_bandwidth
+    from codegen.machine import machine_speed, peak_flops, read_bandwidth
     from codegen.machine.speed import MachineSpeed
     from codegen.vm import Executable, Report, VirtualMachine, vm_build
 
@@ -83,6 +83,7 @@ __all__ = [
     "load_module",
     "lower",
     "machine_speed",
+    "peak_flops",
     "read_bandwidth",
     "register_extern",
     "register_func",

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from search.relax_integration import tune_relax
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
+    from search.runs.tuned_schedule import TunedSchedule
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
@@ -115,6 +116,7 @@ __all__ = [
     "TaskScheduler",
     "TuneConfig",
     "TuneContext",
+    "TunedSchedule",
     "TuningError",
     "WorkerError",
     "apply_database",

@@ -25,6 +25,7 @@ from search.networks.extract_tasks import tasks_of_functions
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import Runner
 from search.runner.arguments import InputData
+from search.runs.tuned_schedule import TunedSchedule
 from search.runs.tuning_run import PathLike, TuningRun, open_database
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
@@ -84,12 +85,13 @@ def tune_tir(
     input_data: InputData | None = None,
     on_interrupt: OnInterrupt = "raise",
     **options_of_tune_module: Unpack[ModuleOptions],
-) -> Schedule | None:
+) -> TunedSchedule | None:
     """Search for the best schedule of a function and return it.
 
     `mod` is a function, or a module with one to tune (beside those of a graph). `config` says how
     much to search; with `max_trials_global` 0 nothing is measured. The result is None if no trial
-    has succeeded, now or in an earlier run on `work_dir`.
+    has succeeded, now or in an earlier run on `work_dir`. `print(best.report)` says what a call
+    took before and takes now, and which share of what the machine can do that is.
 
     `space` is a space generator, its short name, or a schedule function; without it schedules come
     from rules that suit the target. `blocks` restricts those to blocks of these names; `sch_rules`,
@@ -157,7 +159,10 @@ def tune_tir(
             input_data=input_data,
         )
         if config.max_trials_global == 0:
-            return compile_tir(open_database(database, work_dir), mod, target)
+            known = open_database(database, work_dir)
+            found = find_schedule(known, mod, target)
+            say_if_missing(known, mod, target, "main", found)
+            return None if found is None else TunedSchedule.of_record(found, task_name)
         with TuningRun.open(
             [context],
             [1.0],
@@ -172,11 +177,14 @@ def tune_tir(
             run.tune(on_interrupt)
         winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
         if winners:
-            return winners[0].record.schedule()
+            return TunedSchedule.of(winners[0].record.schedule(), run.report[0])
         found = find_schedule(run.database, mod, context.target)
-        if found is not None:  # else the scheduler has said how the trials ended
-            say_if_missing(run.database, mod, context.target, task_name or "main", found)
-        return None if found is None else found.schedule
+        if found is None:  # the scheduler has said how the trials ended
+            return None
+        say_if_missing(run.database, mod, context.target, task_name or "main", found)
+        if not run.report:
+            return TunedSchedule.of_record(found, task_name)
+        return TunedSchedule.of(found.schedule, run.report[0])
 
 
 def _call_of_tune_module(

@@ -28,9 +28,11 @@ from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
 from search.runner import Runner, RunnerResult
 from search.runs.name_winner import name_winner
+from search.runs.report_task import report_of, report_task
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
-from search.trials.run_directory import TrialLog
+from search.trials.report import RunReport
+from search.trials.run_directory import ReportLog, TrialLog
 from search.trials.trial import Stage, Trial
 from search.tune_config import TuneConfig
 
@@ -64,6 +66,7 @@ class TuningRun:
     logs: Logs
     progress: Progress
     trial_log: TrialLog
+    report_log: ReportLog
     journal: RunJournal
     spaces: list[list[Schedule]]
     trials_done: list[int]
@@ -161,6 +164,7 @@ class TuningRun:
                 logs=logs,
                 progress=progress,
                 trial_log=TrialLog(folder),
+                report_log=ReportLog(folder),
                 journal=journal,
                 spaces=spaces,
                 trials_done=done,
@@ -189,22 +193,35 @@ class TuningRun:
         checked_on_interrupt(on_interrupt)
         try:
             self.scheduler.tune(self)
+            trials = self.trial_log.read()
             for index, task in enumerate(self.scheduler.tasks):
                 with self.scheduler.leaving_out(index):
                     name_winner(self, task)
+                    report_task(self, task, trials)
             self._require_one_that_is_left()
             self.scheduler.print_tuning_statistics()
             self.scheduler.say_what_failed()
             if finish is not None:
                 finish()
             self.journal.end()
+            self.database.report = self.report
         except KeyboardInterrupt:
-            self.logs.scheduler.warning("Interrupted: what has been measured is kept")
+            self.logs.scheduler.warning(
+                "Interrupted: what has been measured is kept, and the same call goes on from there"
+            )
+            self.database.report = self.report
             if on_interrupt == "raise":
                 raise
         finally:
             with uninterrupted():
                 self.builder.clean_up()
+
+    @property
+    def report(self) -> RunReport:
+        """The report of the run; of tasks that it did not come to the end of, what is known."""
+        trials = self.trial_log.read()
+        tasks = self.scheduler.tasks
+        return RunReport([task.report or report_of(self, task, trials) for task in tasks])
 
     def _require_one_that_is_left(self) -> None:
         """Raise TuningError if every task was left out."""
@@ -276,7 +293,7 @@ class TuningRun:
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": %d record(s) of the database are for other targets than %s and not '
+                    'Task "%s": %d records of the database are for other targets than %s, and not '
                     "used",
                     task.task_name,
                     others,
