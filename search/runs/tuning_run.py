@@ -199,6 +199,8 @@ class TuningRun:
                     name_winner(self, task)
                     report_task(self, task, trials)
             self._require_one_that_is_left()
+            if len(self.tasks) > 1:
+                self.logs.scheduler.info("All tasks, by weight: %s", self.report.in_a_sentence())
             self.scheduler.print_tuning_statistics()
             self.scheduler.say_what_failed()
             if finish is not None:

@@ -338,6 +338,7 @@ class TaskScheduler(ABC):
         task = self.tasks[task_id]
         failed = sum(result.error_msg is not None for result in results)
         best = task.best_ms
+        speed = f", {task.best_gflops:.2f} GFLOPS" if task.flop > 1 and task.best_gflops else ""
         stopped = sum(result.stopped for result in results)
         self.logger.info(
             'Task #%d "%s": %s measured%s%s, %d in all; %s',
@@ -349,7 +350,7 @@ class TaskScheduler(ABC):
             task.trials,
             "none has succeeded so far"
             if best is None
-            else f"the best so far takes {best * 1e3:.2f} us, {task.best_gflops:.2f} GFLOPS",
+            else f"the best so far takes {best * 1e3:.2f} us" + speed,
         )
         if failed == len(results):
             reason = _last_line(results[0].error_msg)

@@ -198,6 +198,19 @@ class RunReport(Sequence[TaskReport]):
         """The seconds of wall time that all tasks took."""
         return _sum((one.seconds, 1.0) for one in self)
 
+    def in_a_sentence(self) -> str:
+        """Return what a log says of all tasks together: the best, against what there was before."""
+        if self.best is None:
+            without = sum(one.best is None for one in self)
+            return f"{without} of {len(self)} have no schedule"
+        text = f"the best take {time_text(self.best)}"
+        if self.unscheduled is None:
+            return text
+        more = "more than " if any(one.at_least for one in self) else ""
+        factor = _factor(self.unscheduled / self.best)
+        before = f"unscheduled they take {more}{time_text(self.unscheduled)}"
+        return f"{text}; {before}, {factor} times as long"
+
     @overload
     def __getitem__(self, key: int | str) -> TaskReport: ...
     @overload

@@ -112,6 +112,9 @@ def test_several_tasks_are_a_table_with_their_sum() -> None:
         "all, by weight", "", "4800", "240", "160", "", "30", "", "", "128", "4", "24.7",
     )  # fmt: skip
     assert report.best == pytest.approx(160e-6)
+    assert report.in_a_sentence() == (
+        "the best take 160 us; unscheduled they take 4.8 ms, 30 times as long"
+    )
     assert report["other"].weight == 3.0
     assert report[:1].tasks == (REPORT,)
     assert [one["task"] for one in report.as_json()["tasks"]] == ["main", "other"]
@@ -119,6 +122,7 @@ def test_several_tasks_are_a_table_with_their_sum() -> None:
         _ = report["conv"]
     unknown = RunReport([REPORT, TaskReport("other", TARGET)])
     assert unknown.best is None, "the sum is not known"
+    assert unknown.in_a_sentence() == "1 of 2 have no schedule"
 
 
 # ------------------------------------------------------------------------------------- of a search
