@@ -9,18 +9,19 @@ from typing import Final
 
 from search.trials.trial import Trial
 
-_VARYING: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-"""What differs between two texts of the same error: addresses, places, times."""
+_NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_ELSEWHERE: Final = re.compile(r"(?:/[^\s/:'\"]+)+/")
+_TRACEBACK: Final = "Traceback (most recent call last)"
 
 
 @dataclass(eq=False)
 class Failure:
-    """Trials that failed in the same stage with the same text, but for the numbers in it."""
+    """Trials that failed in one stage for one reason, but for numbers and directories in it."""
 
     ending: str
     """The name of the error, such as `RUN_ERROR`."""
     reason: str
-    """The last line of the error of the first of them."""
+    """That of the first of them; empty in logs that have no texts of errors."""
     trials: list[Trial] = field(default_factory=list)
     """In the order in which they ended; the first is the example."""
 
@@ -30,13 +31,23 @@ def failures(trials: Iterable[Trial]) -> list[Failure]:
     groups: dict[tuple[str, str], Failure] = {}
     for trial in trials:
         if trial.failed:
-            reason = last_line(trial.error)
-            key = (trial.ending, _VARYING.sub("#", reason))
+            reason = reason_of(trial.error)
+            key = (trial.ending, kind_of(reason))
             groups.setdefault(key, Failure(trial.ending, reason)).trials.append(trial)
     return sorted(groups.values(), key=lambda group: -len(group.trials))
 
 
-def last_line(text: str | None) -> str:
-    """Return the last line of an error, which says what it is; an empty text for none."""
-    *_, last = (text or "").strip().splitlines() or [""]
-    return last.strip()
+def reason_of(error: str | None) -> str:
+    """Return the line of an error that says most, an empty text where there is none.
+
+    An error with a traceback says in its last line what happened, another one in its first.
+    """
+    lines = [line.strip() for line in (error or "").splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if any(_TRACEBACK in line for line in lines) else lines[0]
+
+
+def kind_of(reason: str) -> str:
+    """Return a text that reasons share which differ in numbers and directories only."""
+    return _ELSEWHERE.sub("", _NUMBERS.sub("#", reason))

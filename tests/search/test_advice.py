@@ -68,8 +68,8 @@ def test_failures_are_grouped_by_what_they_say_but_for_numbers() -> None:
     trials = [
         trial(0, 1.0),
         trial(1, error="LocalRunner: Timeout of the candidate, 30.0 s"),
-        trial(2, error="Traceback\nValueError: 7 is odd"),
-        trial(3, error="LocalRunner: Timeout of the candidate, 31.5 s\n"),
+        trial(2, error="it raised\nTraceback (most recent call last):\nValueError: 7 is odd"),
+        trial(3, error="LocalRunner: Timeout of the candidate, 31.5 s\nafter that"),
         trial(4, stage="build", error="no such instruction"),
     ]
     groups = failures(trials)

@@ -20,7 +20,8 @@ from search.analysis.roofline import (
 from search.errors import DatabaseError
 from search.runner import RunnerResult
 from search.trials import RunReport, RunTable, TaskReport
-from search.trials.run_directory import REPORTS_FILE, ReportLog
+from search.trials.run_directory import REPORTS_FILE, ReportLog, TrialLog
+from search.trials.task_list import ListedTask, TaskList
 from tensorir import IRModule, parse, workloads
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, adds_one, split_all, split_j
@@ -203,6 +204,13 @@ def test_a_directory_of_a_run_without_an_end_says_what_its_trials_do(tmp_path: P
     assert (matmul.first, matmul.best) == pytest.approx((3e-6, 1.5e-6))
     assert (matmul.trials, matmul.failed, matmul.stopped) == (4, 1, 1)
     assert (conv.task, conv.best, conv.unscheduled) == ("conv", 9.0, None)
+
+
+def test_tasks_of_a_run_without_an_end_have_their_weights(tmp_path: Path) -> None:
+    TrialLog(tmp_path).append(FIRST)
+    TaskList(tmp_path).add([ListedTask(FIRST.task, FIRST.workload, FIRST.target, 7.0)])
+    (report,) = ms.load_run(tmp_path).report
+    assert (report.weight, report.best, report.trials) == (7.0, pytest.approx(3e-6), 1)
 
 
 def test_trials_after_a_report_count_too() -> None:
