@@ -6,6 +6,7 @@ than what one finds by chance in logs of a few dozen trials.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -46,6 +47,8 @@ _BLIND: Final = 0.3
 _APART: Final = 1.5
 """The factor between the ninth and the first tenth of times from which on there is an order."""
 _NEAR_THE_ROOF: Final = 0.9
+_FACTOR: Final = re.compile(r"(.*?)((?:\[\d+\])?)")
+"""A column: the name of a decision, and the place of a number in one of several."""
 _WORTH_CORES: Final = 50e-6
 """Seconds of a call from which on it pays to share it among cores."""
 
@@ -184,7 +187,7 @@ def _of_values(table: Trials) -> Iterator[tuple[str, str]]:
         always = [v for v in tried if failed[v] == tried[v] >= _SAMPLES]
         if always and sum(failed.values()) <= 2 * sum(failed[v] for v in always):
             yield (
-                f"constraint= that leaves out {curve.column} in {_listed(always)}",
+                _constraint(table, curve.column, always),
                 f"all {sum(tried[v] for v in always)} trials with that failed",
             )
         if (curve.explained or 0.0) < _EXPLAINS:
@@ -198,7 +201,7 @@ def _of_values(table: Trials) -> Iterator[tuple[str, str]]:
         if far and trials >= _WORTH_IT * len(table):
             least = min(b for v, b in zip(curve.values, curve.best, strict=True) if v in far)
             yield (
-                f"constraint= that leaves out {curve.column} in {_listed(far)}",
+                _constraint(table, curve.column, far),
                 f"{trials} trials with that ({trials / len(table):.0%}) took {least / best:.1f} "
                 f"times the best or more; {curve.column} explains {curve.explained:.0%}",
             )
@@ -275,5 +278,13 @@ def _of_cores(table: Trials) -> Iterator[tuple[str, str]]:
         )
 
 
-def _listed(values: list[Any]) -> str:
-    return "{" + ", ".join(map(str, values)) + "}"
+def _constraint(table: Trials, column: str, values: list[Any]) -> str:
+    """Return how some values of a column are left out: of a search, what it is given for that."""
+    listed = ", ".join(map(repr, values))
+    if all(trial.decisions is None for trial in table.trials):
+        return f"a space without {column} in {{{listed}}}"
+    name, place = _FACTOR.fullmatch(column.removesuffix(" (knob)")).groups()  # type: ignore[union-attr]
+    decision = f'd["{name}"]{place}'
+    if len(values) == 1:
+        return f"constraint=lambda d: {decision} != {listed}"
+    return f"constraint=lambda d: {decision} not in ({listed})"

@@ -86,17 +86,21 @@ def test_failures_are_grouped_by_what_they_say_but_for_numbers() -> None:
 
 
 def test_a_constraint_where_values_are_bad_or_fail() -> None:
-    """Tiles of 1 take three times the best, and those of 64 fail."""
-    times = {1: 30.0, 8: 10.0, 16: 12.0, 64: None}
+    """Tiles of 1 and 2 take three times the best, and those of 64 fail."""
+    times = {1: 30.0, 2: 40.0, 8: 10.0, 16: 12.0, 64: None}
     trials = [
-        trial(k, time and time + k % 3, knobs={"tile": tile})
+        trial(k, time and time + k % 3, knobs={"tile of i[1]": tile}, decisions=[[1, tile]])
         for k, (tile, time) in enumerate([*times.items()] * 5)
     ]
     found = said(trials)
-    assert found["constraint= that leaves out tile in {64}"] == "all 5 trials with that failed"
-    assert found["constraint= that leaves out tile in {1}"].startswith(
-        "5 trials with that (25%) took 3.0 times the best or more; tile explains 9"
+    failing = 'constraint=lambda d: d["tile of i"][1] != 64'
+    assert found[failing] == "all 5 trials with that failed"
+    slow = 'constraint=lambda d: d["tile of i"][1] not in (1, 2)'
+    assert found[slow].startswith(
+        "10 trials with that (40%) took 3.0 times the best or more; tile of i[1] explains 9"
     )
+    elsewhere = said([replace(one, decisions=None) for one in trials])
+    assert "a space without tile of i[1] in {64}" in elsewhere, "a log of templates"
 
 
 def test_a_rule_whose_space_is_never_good() -> None:
