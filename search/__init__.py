@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
     from search.runs.replayed_search import Replayed
+    from search.runs.tuned_schedule import TunedSchedule
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
@@ -126,6 +127,7 @@ __all__ = [
     "TaskScheduler",
     "TuneConfig",
     "TuneContext",
+    "TunedSchedule",
     "TuningError",
     "WorkerError",
     "__version__",

@@ -31,9 +31,11 @@ from search.reports.logs import Logs
 from search.runner import EvaluatorConfig, Runner, RunnerResult
 from search.runs.claims import Claims
 from search.runs.name_winner import confirmation_seconds, name_winner
+from search.runs.report_task import report_of, report_task
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
-from search.trials.run_directory import TrialLog
+from search.trials.report import RunReport
+from search.trials.run_directory import ReportLog, TrialLog
 from search.trials.task_list import ListedTask, TaskList
 from search.trials.trial import Stage, Trial
 from search.tune_config import TuneConfig
@@ -72,6 +74,7 @@ class TuningRun:
     logs: Logs
     progress: Progress
     trial_log: TrialLog
+    report_log: ReportLog
     journal: RunJournal
     claims: Claims
     spaces: list[list[Schedule]]
@@ -176,6 +179,7 @@ class TuningRun:
                 logs=logs,
                 progress=progress,
                 trial_log=TrialLog(folder),
+                report_log=ReportLog(folder),
                 journal=journal,
                 claims=stack.enter_context(contextlib.closing(Claims(db))),
                 spaces=spaces,
@@ -222,13 +226,19 @@ class TuningRun:
             self.scheduler.tune(self)
             self._name_winners()
             self._require_one_that_is_left()
+            if len(self.tasks) > 1:
+                self.logs.scheduler.info("All tasks, by weight: %s", self.report.in_a_sentence())
             self.scheduler.print_tuning_statistics()
             self.scheduler.say_what_failed()
             if finish is not None:
                 finish()
             self.journal.end()
+            self.database.report = self.report
         except KeyboardInterrupt:
-            self.logs.scheduler.warning("Interrupted: what has been measured is kept")
+            self.logs.scheduler.warning(
+                "Interrupted: what has been measured is kept, and the same call goes on from there"
+            )
+            self.database.report = self.report
             if on_interrupt == "raise":
                 raise
         finally:
@@ -236,21 +246,29 @@ class TuningRun:
                 self.builder.clean_up()
 
     def _name_winners(self) -> None:
-        """Measure the best of each task again, as far as there is time."""
-        tasks = self.scheduler.tasks
+        """Measure the best of each task again, as far as there is time, and report on it."""
+        tasks, trials = self.scheduler.tasks, self.trial_log.read()
         in_vain = 0
         for index, task in enumerate(tasks):
-            if self.seconds_left == 0:
-                in_vain += task.best_ms is not None
-                continue
+            is_over = self.seconds_left == 0
+            in_vain += is_over and task.best_ms is not None
             with self.scheduler.leaving_out(index):
-                name_winner(self, task, self.seconds_left / (len(tasks) - index))
+                if not is_over:
+                    name_winner(self, task, self.seconds_left / (len(tasks) - index))
+                report_task(self, task, trials)
         if in_vain and self.config.num_confirmed:
             self.logs.scheduler.info(
                 "Time was too short to measure the best of %d task(s) again: their winners are the "
                 "fastest of the search, measured once",
                 in_vain,
             )
+
+    @property
+    def report(self) -> RunReport:
+        """The report of the run; of tasks that it did not come to the end of, what is known."""
+        trials = self.trial_log.read()
+        tasks = self.scheduler.tasks
+        return RunReport([task.report or report_of(self, task, trials) for task in tasks])
 
     def _require_one_that_is_left(self) -> None:
         """Raise TuningError if every task was left out."""
@@ -332,7 +350,7 @@ class TuningRun:
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": %d record(s) of the database are for other targets than %s and not '
+                    'Task "%s": %d records of the database are for other targets than %s, and not '
                     "used",
                     task.task_name,
                     others,
