@@ -34,10 +34,14 @@ INTERRUPTED: Final = 130
 COMMANDS: Final = {
     "tune": "Search for the schedules that make a program or a model fast.",
     "run": "Build a program or a model, call it, and print its results.",
+    "show": "Show a program, a trace, a design space, or what a search has found.",
+    "explain": "Say why a kernel is slow, what a trace does, or what a search or log says.",
+    "replay": "Apply a saved trace to a program, print it, and time it.",
+    "db": "Look at the records of searches, check them and bring them together.",
 }
 """The commands, each a module of this package, and what they do."""
 
-_HELP: Final = """\
+HELP: Final = """\
 Tune, run, show and explain tensor programs and trained models.
 
     tensorir tune matmul.py --trials 64 --work-dir tuned
@@ -87,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _asked(arguments: list[str]) -> Any:
     """Return what the arguments ask for; the exit code where typer has answered, as to `--help`."""
     rich = sys.stdout is not None and sys.stdout.isatty()
-    app = commands(__package__, COMMANDS, _HELP, rich=rich, completion=True)
+    app = commands(__package__, COMMANDS, HELP, rich=rich, completion=True)
     return get_command(app).main(arguments, prog_name="tensorir", standalone_mode=False)
 
 

@@ -1,10 +1,12 @@
 """Databases of workloads and tuning records."""
 
 from search.database.at_place import database_at
+from search.database.contents import Contents, contents
 from search.database.database import Database, PyDatabase
 from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
 from search.database.keyed_database import KeyedDatabase, MemoryDatabase
+from search.database.merge import merge_into
 from search.database.module_equality import ModuleEquality
 from search.database.program_lengths import ProgramLengths, compatible_factor
 from search.database.query_only_databases import (
@@ -17,6 +19,7 @@ from search.database.sql_database import SQLDatabase
 from search.database.target_key import same_target, target_key
 
 __all__ = [
+    "Contents",
     "Database",
     "JSONDatabase",
     "KeyedDatabase",
@@ -31,8 +34,10 @@ __all__ = [
     "UnionDatabase",
     "Workload",
     "compatible_factor",
+    "contents",
     "database_at",
     "database_in",
+    "merge_into",
     "same_target",
     "target_key",
 ]

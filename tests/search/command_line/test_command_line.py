@@ -9,13 +9,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from search.command_line.main import main
-from search.networks import tune_model as tuning
 from tensorir import frontend
 from tests.search.networks.network_programs import TARGET, X, dense_model, in_numpy
 
@@ -78,16 +76,9 @@ def test_a_profile_names_kernels(model: str, capsys: pytest.CaptureFixture[str])
 def test_a_model_is_tuned_and_run_with_what_was_found(
     model: str,
     tmp_path: Path,
-    measured: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    quick: None,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    quick = {**measured, "cost_model": "random", "num_confirmed": 0, "check": False}
-    found = tuning.tune_model
-    monkeypatch.setattr(
-        "search.command_line.tune.tune_model",
-        lambda *args, **told: found(*args, **{**told, **quick}),
-    )
     work_dir = str(tmp_path / "tuned")
     arguments = ["tune", model, "--target", TARGET, "--work-dir", work_dir, "--trials", "2"]
     assert main([*arguments, "--json"]) == 0
