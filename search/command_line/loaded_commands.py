@@ -104,12 +104,17 @@ def _shared(*, as_json: AsJson = False, traceback: Traceback = False) -> None:
 
 
 def _for_help(text: str, rich: bool) -> str:
-    """Return a docstring as the help of a command: its paragraphs flow, its examples do not."""
+    """Return a docstring as the help of a command: its paragraphs flow, its examples do not.
+
+    Rich takes the margin of examples away, so there a prompt tells them from the text.
+    """
     paragraphs = []
-    for paragraph in text.split("\n\n"):
+    for paragraph in text.replace("[", r"\[" if rich else "[").split("\n\n"):
+        lines = paragraph.split("\n")
         if not paragraph.startswith(" "):
-            paragraphs.append(" ".join(paragraph.split()))
+            paragraphs.append(" ".join(map(str.strip, lines)))
+        elif rich:
+            paragraphs.append("\n".join(f"[bold]$ {line.strip()}[/bold]" for line in lines))
         else:
-            paragraphs.append(paragraph if rich else f"\b\n{paragraph}")
-    shown = "\n\n".join(paragraphs)
-    return shown.replace("[", r"\[") if rich else shown
+            paragraphs.append(f"\b\n{paragraph}")
+    return "\n\n".join(paragraphs)
