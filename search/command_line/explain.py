@@ -19,7 +19,7 @@ from search.command_line.trace_files import is_trace_file, read_trace
 from search.context import normalize_mod
 from search.database import database_at
 from search.errors import TuningError
-from search.kinds import like_or_all
+from search.kinds import nearest
 from search.networks.extract_tasks import extract_tasks
 from search.trials.explain import explain as explain_log
 from search.trials.explain import is_log
@@ -94,7 +94,9 @@ def _kernel(file: str, mod: IRModule, target: codegen.Target, only: str | None) 
             f"{', '.join(tasks)}"
         )
     if only not in tasks:
-        raise TuningError(f"{file} has no kernel {only!r}; {like_or_all(only, tasks)}")
+        raise TuningError(
+            f"{file} has no kernel {only!r}; it has {', '.join(tasks)}{nearest(only, tasks)}"
+        )
     return tasks[only].mod
 
 

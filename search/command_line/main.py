@@ -34,10 +34,10 @@ INTERRUPTED: Final = 130
 COMMANDS: Final = {
     "tune": "Search for the schedules that make a program or a model fast.",
     "run": "Build a program or a model, call it, and print its results.",
-    "show": "Show a program, a trace, a design space, or what a search has found.",
-    "explain": "Say why a kernel is slow, what a trace does, or what a search or log says.",
+    "show": "Show a program, a trace, or what a search has found.",
+    "explain": "Say why a kernel is slow, or what a trace or a search did.",
     "replay": "Apply a saved trace to a program, print it, and time it.",
-    "db": "Look at the records of searches, check them and bring them together.",
+    "db": "List, check, combine and copy the records of searches.",
 }
 """The commands, each a module of this package, and what they do."""
 
@@ -67,12 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shows_traceback = "--traceback" in given
     try:
         asked = _asked(given or ["--help"])
+        if asked == INTERRUPTED:  # while what the command needs was loaded
+            raise KeyboardInterrupt
         if not isinstance(asked, Asked):
             return int(asked or (0 if given else NOT_TAKEN))
         with contextlib.redirect_stdout(sys.stderr):
             result = asked.do()
         return _print(result, asked.as_json)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _UsageError as error:
         return _failed(_usage(error), NOT_TAKEN)

@@ -36,9 +36,7 @@ Traces = Annotated[
     bool,
     typer.Option("--trace", help="Of a search, show the best traces, and not the programs."),
 ]
-Form = Annotated[
-    str, typer.Option(metavar="DIALECT", help="The form of scripts: tensorir or tvm.")
-]
+Form = Annotated[str, typer.Option(metavar="DIALECT", help="The form of scripts: tensorir or tvm.")]
 
 
 def show(

@@ -213,7 +213,7 @@ def test_a_record_that_does_not_hold_is_named_and_ends_with_1(folder: Path, told
             "function has the blocks root, C. This was instruction 0 of the trace, GetBlock. It was ",
         ),
         (["explain", "model.onnx"], "name the kernel to explain by --only NAME; it has wide"),
-        (["explain", "model.onnx", "--only", "narow"], "no kernel 'narow'; do you mean 'narrow'"),
+        (["explain", "model.onnx", "--only", "narow"], "no kernel 'narow'; it has wide, narrow"),
         (["explain", "empty"], "there is no file"),
         (["run", "matmul.py", "--profile"], "--profile is for models"),
         (["run", "matmul.py", "--input", "A=image.npy"], "'A' is float32[16, 16], got float32"),
