@@ -33,6 +33,7 @@ INTERRUPTED: Final = 130
 
 COMMANDS: Final = {
     "tune": "Search for the schedules that make a program or a model fast.",
+    "report": "Show a search as a page to look at, or live while it runs.",
     "run": "Build a program or a model, call it, and print its results.",
     "show": "Show a program, a trace, or what a search has found.",
     "explain": "Say why a kernel is slow, or what a trace or a search did.",
