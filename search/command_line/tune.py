@@ -129,7 +129,7 @@ def tune(
 
 
 def _database(place: str | None) -> str | Database:
-    if place is None or place in Database.kinds:
+    if place is None or place in Database.kinds or "://" in place:
         return place or "json"
     return database_at(place, may_be_new=True)
 

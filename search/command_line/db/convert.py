@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -57,6 +58,7 @@ def convert(
         register_program(func)
     found = _opened(source)
     if log:
+        _check_log(destination)
         added, place = from_database(found, destination), destination
     else:
         opened = database_at(destination, may_be_new=True)
@@ -65,6 +67,13 @@ def convert(
     return Result(
         report, [f"{counted(added, 'record')} of {len(found)} from {source} added to {place}"]
     )
+
+
+def _check_log(path: str) -> None:
+    """Raise TuningError for a file to which no record of a log is to be added."""
+    place = Path(path)
+    if place.exists() and (place.is_dir() or place.stat().st_size) and log_kind(path) != "Ansor":
+        raise TuningError(f"{path} is there, and no log of Ansor: name another file")
 
 
 def _opened(source: str) -> Database:

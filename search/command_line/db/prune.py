@@ -11,7 +11,7 @@ from search.autotvm.record import pick_best
 from search.command_line.db.arguments import Place
 from search.command_line.db.logs import log_kind
 from search.command_line.result import Result, counted
-from search.database import KeyedDatabase, database_at
+from search.database import KeyedDatabase, MemoryDatabase, database_at, merge_into
 from search.errors import TuningError
 
 Keep = Annotated[
@@ -42,14 +42,14 @@ def prune(database: Place, keep: Keep = 1, output: Output = None) -> Result:
     before = len(found)
     if output is not None:
         destination = database_at(output, may_be_new=True)
-        found.dump_pruned(destination, keep)
-        kept, place = len(destination), destination.place
-    else:
-        if not isinstance(found, KeyedDatabase):
-            raise TuningError(f"{found.place} cannot be pruned itself: give --output DATABASE")
-        found.prune(keep)
-        kept, place = len(found), found.place
-    return _result(before, kept, output or database, place)
+        best = MemoryDatabase(found.module_equality)
+        found.dump_pruned(best, keep)
+        merge_into(destination, [best])
+        return _result(before, len(destination), output, destination.place)
+    if not isinstance(found, KeyedDatabase):
+        raise TuningError(f"{found.place} cannot be pruned itself: give --output DATABASE")
+    found.prune(keep)
+    return _result(before, len(found), database, found.place)
 
 
 def _pruned_log(log: str, kind: str, keep: int, output: str | None) -> Result:

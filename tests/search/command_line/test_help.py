@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import tensorir
 from search.command_line import db
 from search.command_line.main import COMMANDS, main
 
@@ -20,8 +21,8 @@ PLACES = {
     **{name: f"search.command_line.{name}" for name in COMMANDS if name != "db"},
     **{f"db {name}": f"search.command_line.db.{name}" for name in db.COMMANDS},
 }
-WITHOUT_END = ("worker",)
-"""Commands that run until somebody ends them."""
+UNTIL_ENDED = ("--live", "8786")
+"""How examples end that run until somebody ends them: the live report, and workers."""
 
 
 def examples(text: str) -> list[str]:
@@ -30,14 +31,13 @@ def examples(text: str) -> list[str]:
     shorter = {"--seconds 600": "--trials 3", "--trials 64": "--trials 2", "conv2d": "narrow"}
     for long, short in shorter.items():
         rows = [row.strip().replace(long, short) for row in rows]
-    return rows
+    return [row for row in rows if not row.endswith(UNTIL_ENDED)]
 
 
 HELPS = {
     **{
         name: inspect.getdoc(getattr(import_module(place), name.split()[-1])) or ""
         for name, place in PLACES.items()
-        if name not in WITHOUT_END
     },
     "db": db.HELP,
 }
@@ -45,10 +45,15 @@ HELPS = {
 
 @pytest.mark.parametrize("name", HELPS)
 def test_the_examples_of_a_help_run(
-    name: str, folder: Path, quick: None, capsys: pytest.CaptureFixture[str]
+    name: str,
+    folder: Path,
+    quick: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = examples(HELPS[name])
-    assert shown
+    assert shown or name == "worker"
+    monkeypatch.setattr("webbrowser.open", lambda url: True)
     for line in shown:
         (folder / "other").mkdir(exist_ok=True)
         for file in (folder / "tuned").glob("database_*"):
@@ -112,3 +117,8 @@ def test_help_loads_nothing_that_takes_long() -> None:
         check=True,
     )
     assert done.stderr == "[]\n"
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tensorir {tensorir.__version__}\n"
