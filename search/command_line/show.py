@@ -101,6 +101,6 @@ def _found(place: str, traces: bool, dialect: Dialect) -> Result:
             parts.append(f"{title}no candidate ran")
             continue
         script = (one.best.trace if traces else one.best.schedule().mod).script(dialect=dialect)
-        parts += [f"{title}{microseconds(one.best.mean_seconds)} us", Code(script)]
+        parts += [f"{title}{microseconds(one.best.median_seconds)} us", Code(script)]
         report.append({**one.as_json(), "script": script})
     return Result({"file": place, "kind": "search", "programs": report}, parts)

@@ -152,7 +152,7 @@ def _result(
                 "name": task.task_name,
                 "weight": task.weight,
                 "trials": len(those_that_count(records)),
-                "seconds": best[0].mean_seconds if best else None,
+                "seconds": best[0].median_seconds if best else None,
             }
         )
     report = {"program": path, "work_dir": work_dir, "search_seconds": seconds, "tasks": tasks}

@@ -43,7 +43,7 @@ class Contents:
         return f"{name}({', '.join(f'{info.dtype}{list(info.shape)}' for info in infos)})"
 
     def as_json(self) -> dict[str, Any]:
-        """Return what it says as plain data; times are seconds."""
+        """Return what it says as plain data; `seconds` is the median of the best."""
         counted = those_that_count(self.records)
         return {
             "workload": self.key,
@@ -52,7 +52,7 @@ class Contents:
             "records": len(self.records),
             "candidates": len(counted),
             "valid": sum(record.is_valid for record in counted),
-            "seconds": None if self.best is None else self.best.mean_seconds,
+            "seconds": None if self.best is None else self.best.median_seconds,
         }
 
 

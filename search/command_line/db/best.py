@@ -41,7 +41,7 @@ def best(database: Place, number: Numbers = None, save: Save = None) -> Result:
         trace = one.best.trace
         row = {"number": known.index(one), **one.as_json()}
         parts.append(
-            f"{one.program} for {one.target}: {microseconds(one.best.mean_seconds)} us"
+            f"{one.program} for {one.target}: {microseconds(one.best.median_seconds)} us"
             + (f" ({one.best.place})" if one.best.place else "")
         )
         if save is None:

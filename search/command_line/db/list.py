@@ -23,7 +23,7 @@ def list(database: Place) -> Result:
             one.target,
             str(one.as_json()["candidates"]),
             str(one.as_json()["valid"]),
-            microseconds(None if one.best is None else one.best.mean_seconds),
+            microseconds(one.as_json()["seconds"]),
         )
         for number, one in enumerate(known)
     ]
