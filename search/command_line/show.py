@@ -13,7 +13,7 @@ from search.command_line.program_files import is_model, read_program
 from search.command_line.result import Code, Part, Result, counted, microseconds
 from search.command_line.trace_files import is_trace_file, read_trace
 from search.context import design_spaces
-from search.database import contents, database_at
+from search.database import database_at, programs_in
 from search.errors import TuningError
 from search.networks.extract_tasks import extract_tasks
 from tensorir.dialect import Dialect, checked_dialect
@@ -95,7 +95,7 @@ def _spaces(file: str, mod: IRModule, target: str | None) -> Result:
 def _found(place: str, traces: bool, dialect: Dialect) -> Result:
     parts: list[Part] = []
     report = []
-    for one in contents(database_at(place)):
+    for one in programs_in(database_at(place)):
         title = f"# {one.program} for {one.target}: "
         if one.best is None:
             parts.append(f"{title}no candidate ran")

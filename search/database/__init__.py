@@ -1,7 +1,6 @@
 """Databases of workloads and tuning records."""
 
 from search.database.at_place import database_at
-from search.database.contents import Contents, contents
 from search.database.database import Claimed, Database, PyDatabase
 from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
@@ -9,6 +8,7 @@ from search.database.keyed_database import KeyedDatabase, MemoryDatabase
 from search.database.merge import merge_into
 from search.database.module_equality import ModuleEquality
 from search.database.program_lengths import ProgramLengths, compatible_factor
+from search.database.programs import ProgramRecords, programs_in
 from search.database.query_only_databases import (
     OrderedUnionDatabase,
     ScheduleFnDatabase,
@@ -21,7 +21,6 @@ from search.database.target_key import same_target, target_key
 
 __all__ = [
     "Claimed",
-    "Contents",
     "Database",
     "JSONDatabase",
     "KeyedDatabase",
@@ -29,6 +28,7 @@ __all__ = [
     "ModuleEquality",
     "OrderedUnionDatabase",
     "ProgramLengths",
+    "ProgramRecords",
     "PyDatabase",
     "SQLDatabase",
     "ScheduleFnDatabase",
@@ -38,10 +38,10 @@ __all__ = [
     "UnionDatabase",
     "Workload",
     "compatible_factor",
-    "contents",
     "database_at",
     "database_in",
     "merge_into",
+    "programs_in",
     "same_target",
     "target_key",
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from search.database.contents import Contents
+from search.database.programs import ProgramRecords
 from search.errors import TuningError
 
 Place = Annotated[
@@ -29,7 +29,9 @@ Numbers = Annotated[
 ]
 
 
-def chosen(known: list[Contents], numbers: list[int] | None, place: str) -> list[Contents]:
+def chosen(
+    known: list[ProgramRecords], numbers: list[int] | None, place: str
+) -> list[ProgramRecords]:
     """Return the programs of these numbers, all without any; TuningError for one that is not."""
     for number in numbers or ():
         if not 0 <= number < len(known):

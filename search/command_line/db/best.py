@@ -9,7 +9,7 @@ import typer
 
 from search.command_line.db.arguments import Numbers, Place, chosen
 from search.command_line.result import Code, Part, Result, microseconds
-from search.database import contents, database_at
+from search.database import database_at, programs_in
 from search.errors import TuningError
 
 Save = Annotated[
@@ -30,7 +30,7 @@ def best(database: Place, number: Numbers = None, save: Save = None) -> Result:
         tensorir db best tuned --save best
     """
     found = database_at(database)
-    known = contents(found)
+    known = programs_in(found)
     parts: list[Part] = []
     rows = []
     for one in chosen(known, number, database):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from search.command_line.db.arguments import Place
 from search.command_line.result import Result, Table, counted, microseconds
-from search.database import contents, database_at
+from search.database import database_at, programs_in
 
 
 def list(database: Place) -> Result:
@@ -15,7 +15,7 @@ def list(database: Place) -> Result:
         tensorir db list tuned
     """
     found = database_at(database)
-    known = contents(found)
+    known = programs_in(found)
     rows = [
         (
             str(number),

@@ -15,7 +15,7 @@ from search.errors import TuningError
 
 
 @dataclass(frozen=True, eq=False)
-class Contents:
+class ProgramRecords:
     """The records of one program for one target."""
 
     key: str
@@ -56,16 +56,16 @@ class Contents:
         }
 
 
-def contents(database: Database) -> list[Contents]:
+def programs_in(database: Database) -> list[ProgramRecords]:
     """Return the records of a database by program and target, in the order of their commit."""
     keys: dict[Workload, str] = {}
-    groups: dict[tuple[str, str | None], Contents] = {}
+    groups: dict[tuple[str, str | None], ProgramRecords] = {}
     for record in database.get_all_tuning_records():
         if record.workload not in keys:
             keys[record.workload] = database.workload_key(record.workload.mod)
         key = keys[record.workload]
         place = (key, None if record.target is None else target_key(record.target))
         if place not in groups:
-            groups[place] = Contents(key, record.workload, str(record.target or ""), [])
+            groups[place] = ProgramRecords(key, record.workload, str(record.target or ""), [])
         groups[place].records.append(record)
     return list(groups.values())
