@@ -184,9 +184,10 @@ class Kinds(Generic[T]):
         return self._schemes.get(scheme) or self._schemes.get(general)
 
     def _load(self, name: str) -> None:
-        module = self._later.pop(name, None)
+        module = self._later.get(name)
         if module is not None:
-            importlib.import_module(module)
+            importlib.import_module(module)  # another thread waits here until it is loaded
+            self._later.pop(name, None)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -58,6 +58,9 @@ class Bench(Protocol):
     def answer(self, text: str, worker: str = "") -> str:
         """Return the answer of a worker at an address to a request; nothing is raised."""
 
+    def warm_up(self) -> None:
+        """Start what takes a while, without waiting for it."""
+
     def close(self) -> None:
         """Free what there is."""
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from codegen.target.presets import CPU_FEATURES
 from search.distributed.bench import Bench
 from search.distributed.dask_package import dask_distributed
 from search.distributed.machine import Machine
@@ -63,13 +64,13 @@ class InProcessCluster:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scheduler: Any) -> None:
         self._loop = loop
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self.workers: list[Any] = []
 
     @property
     def address(self) -> str:
         """The address of the scheduler."""
-        return str(self._scheduler.address)
+        return str(self.scheduler.address)
 
     def add(self, *benches: Bench) -> None:
         """Add a worker for each bench, and wait until all are there."""
@@ -115,7 +116,7 @@ def in_process_cluster(benches: Sequence[Bench] = (), port: int = 0) -> Iterator
         for worker in cluster.workers:
             with contextlib.suppress(Exception):
                 await worker.close(timeout=0.1, executor_wait=False)
-        await cluster._scheduler.close()
+        await cluster.scheduler.close()
 
     cluster = InProcessCluster(loop, asyncio.run_coroutine_threadsafe(start(), loop).result())
     try:
@@ -129,6 +130,7 @@ def in_process_cluster(benches: Sequence[Bench] = (), port: int = 0) -> Iterator
 
 
 def made_up_machine(host: str = "made up", cpu: str = "", at_once: int = 1) -> Machine:
-    """Return a machine of the kind of this one, or of another CPU model with the same features."""
+    """Return a machine of the kind of this one, or of another CPU model."""
     this = Machine.this()
-    return replace(this, host=host, cpu=cpu or this.cpu, at_once=at_once)
+    features = tuple(sorted(CPU_FEATURES.get(cpu, this.features)))
+    return replace(this, host=host, cpu=cpu or this.cpu, features=features, at_once=at_once)

@@ -56,11 +56,13 @@ def serve(
     name: str | None = None,
     trust_client: bool = False,
     security: Any = None,
+    bench: Bench | None = None,
     say: Callable[[str], object] = logger.info,
 ) -> None:
     """Measure for the scheduler at an address until SIGINT or SIGTERM ends this process.
 
-    `measuring` is the number of cores on which it measures at the same time, each for itself.
+    `measuring` is the number of cores on which it measures at the same time, each for itself;
+    `bench` takes the place of this machine.
     Without `trust_client` nothing is executed that a client sends, in the whole process. A
     scheduler that is not there is waited for. What it does is told to `say`, in sentences.
     TuningError if Dask is not installed, for an address that is none, and for too many cores.
@@ -76,7 +78,7 @@ def serve(
         refuse_code()
     logging.getLogger("distributed").setLevel(logging.WARNING)
     name = name or f"{socket.gethostname()}-{os.getpid()}"
-    bench = LocalBench(measuring, name)
+    bench = bench or LocalBench(measuring, name)
     say(f"{bench.machine}")
     try:
         bench.warm_up()

@@ -9,22 +9,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-_SERVE = (
-    "import sys; from search.distributed.worker import serve; "
-    "serve(sys.argv[1], name=sys.argv[2], trust_client=sys.argv[3] == 'trust', "
-    "say=lambda text: print(text, flush=True))"
-)
+_SERVE = """
+import sys
+from search.distributed.in_process import MadeUpBench, made_up_machine
+from search.distributed.worker import serve
+
+address, name, cpu = sys.argv[1:]
+bench = MadeUpBench(made_up_machine(name, cpu), 0.1) if cpu else None
+serve(address, name=name, bench=bench, say=lambda text: print(text, flush=True))
+"""
 
 
 @contextlib.contextmanager
-def worker_process(
-    address: str, name: str, host: str = "", trust: bool = False
-) -> Iterator[subprocess.Popen[str]]:
-    """Start what `tensorir worker` runs; `host` makes up a machine as `TENSORIR_HOST` does."""
+def worker_process(address: str, name: str, cpu: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Start what `tensorir worker` runs; with `cpu` it makes up a machine, and its times."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
-        [sys.executable, "-c", _SERVE, address, name, "trust" if trust else "no"],
-        env={**env, "TENSORIR_HOST": host or env["TENSORIR_HOST"]},
+        [sys.executable, "-c", _SERVE, address, name, cpu],
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
