@@ -70,9 +70,9 @@ class ServerDatabase(TableDatabase):
         self._sql = _sqlalchemy()
         try:
             self._url = self._sql.make_url(url)
-        except self._sql.exc.ArgumentError as error:
+        except (self._sql.exc.ArgumentError, ValueError) as error:
             raise DatabaseError(
-                f"{url!r} is no URL of a database; they look like "
+                f"{url.partition('://')[0]}://... is no URL of a database; they look like "
                 "postgresql+psycopg://user@host:5432/database"
             ) from error
         if self._url.drivername in ("postgresql", "postgres"):

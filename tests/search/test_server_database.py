@@ -160,8 +160,10 @@ def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> Non
         Database.create("mysql+pymysql://me@127.0.0.1/tuning")
     with pytest.raises(DatabaseError, match=r"SQLAlchemy knows no 'postgresql.nodriver'"):
         Database.create("postgresql+nodriver://me@127.0.0.1/tuning")
-    with pytest.raises(IRValueError, match=r"there is no database.*postgresql://"):
-        Database.create("redis://127.0.0.1")
+    with pytest.raises(DatabaseError, match=r"^postgresql://... is no URL of a database"):
+        Database.create("postgresql://me:s3cret@127.0.0.1:port/tuning")
+    with pytest.raises(IRValueError, match=r"no database 'redis://\.\.\.'.*postgresql://"):
+        Database.create("redis://me:s3cret@127.0.0.1")
     with pytest.raises(DatabaseError, match="a file is sqlite:///path"):
         Database.create("sqlite://")
 
@@ -256,6 +258,7 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
             postgres.stop()
         return None
 
+    shown = Database.create(url)
     try:
         with pytest.raises(DatabaseError, match=rf"is kept in {tmp_path}.*by the next run"):
             run(
@@ -267,6 +270,8 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
         assert len(JSONDatabase(work_dir=tmp_path)) == 8, "it went on measuring"
         left = len(JSONDatabase(work_dir=tmp_path / LEFT))
         assert 4 <= left <= 6
+        assert repr(shown) == f"<ServerDatabase that does not answer: {url}>"
+        assert "does not answer" in shown._repr_html_()
         with pytest.raises(ServerGoneError, match="not reached"):
             run(tmp_path, database=url)
     finally:
