@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from search.database.growing_file import json_line
@@ -26,6 +27,9 @@ LEASE_SECONDS: Final = 60
 _RENEWALS: Final = 3
 """How often it is renewed in that time."""
 
+_BATCHES_IN_VAIN: Final = 4
+"""The batches without a new candidate after which a strategy counts as exhausted."""
+
 logger = logging.getLogger("tensorir.search")
 
 
@@ -40,6 +44,10 @@ class _OfTask:
     """The keys of the traces that this run has measured or is measuring."""
     waiting: dict[bytes, MeasureCandidate] = field(default_factory=dict)
     """The candidates that another run is measuring; if it is killed, this one may."""
+    asked: set[bytes] = field(default_factory=set)
+    """The keys of all that was asked for."""
+    in_vain: int = 0
+    """The batches since one had a candidate that was not asked for before."""
 
 
 class Claims:
@@ -79,23 +87,28 @@ class Claims:
         if not self._database.has_claims:
             return list(candidates)
         mine = self._of(task)
-        keyed = {_key(candidate): candidate for candidate in candidates}
-        assert task.mod is not None
-        assert task.target is not None
+        keyed = {key_of(candidate): candidate for candidate in candidates}
+        is_new = not keyed.keys() <= mine.asked
+        mine.asked.update(keyed)
         try:
-            answer = self._database.claim(
-                self._database.commit_workload(task.mod),
-                task.target,
-                list(keyed),
-                mine.owner,
-                self._seconds,
-            )
+            granted = self._granted(task, keyed)
         except DatabaseError as error:
             logger.warning(
                 "What others measure is not known, and may be measured here again: %s", error
             )
             mine.own.update(keyed)
-            return list(keyed.values())
+            granted = list(keyed.values())
+        mine.in_vain = 0 if is_new or granted else mine.in_vain + 1
+        return granted
+
+    def _granted(
+        self, task: TuneContext, keyed: Mapping[bytes, MeasureCandidate]
+    ) -> list[MeasureCandidate]:
+        mine = self._of(task)
+        assert task.mod is not None
+        assert task.target is not None
+        workload = self._database.commit_workload(task.mod)
+        answer = self._database.claim(workload, task.target, list(keyed), mine.owner, self._seconds)
         mine.own |= answer.granted
         for key, candidate in keyed.items():
             mine.waiting.pop(key, None)
@@ -105,13 +118,24 @@ class Claims:
             self._keep_renewing()
         return [candidate for key, candidate in keyed.items() if key in answer.granted]
 
+    def is_exhausted(self, task: TuneContext) -> bool:
+        """Say whether a strategy gives nothing any more but what others have claimed.
+
+        However many runs there are, each finds its own candidates as long as there are new ones.
+        """
+        return self._of(task).in_vain >= _BATCHES_IN_VAIN
+
     def left_behind(self, task: TuneContext, most: int) -> list[MeasureCandidate]:
         """Return up to `most` candidates that were refused because another run had claimed them.
 
         That run was killed, or ended before it measured them.
         """
-        waiting = list(self._of(task).waiting.values())
-        return self.take(task, waiting[:most]) if waiting else []
+        waiting = self._of(task).waiting
+        try:
+            return self._granted(task, dict(islice(waiting.items(), most))) if waiting else []
+        except DatabaseError as error:
+            logger.debug("What others have left is not known: %s", error)
+            return []
 
     def release(self, task: TuneContext) -> None:
         """End the claims of a task: what was measured has records."""
@@ -152,6 +176,6 @@ class Claims:
                     logger.debug("Claims are not renewed: %s", error)
 
 
-def _key(candidate: MeasureCandidate) -> bytes:
+def key_of(candidate: MeasureCandidate) -> bytes:
     """Return the `trace_key` that the record of a candidate will have."""
     return digest(json_line(candidate.sch.trace.as_json()).encode())

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 _EMPTY_BATCHES: Final = 3
 """The number of empty batches in a row after which a strategy counts as exhausted."""
 
-_REFUSED_BATCHES: Final = 32
-"""The number of batches that others measure after which a strategy counts as exhausted."""
-
 Objective: TypeAlias = Callable[[Sequence[float]], float]
 """The number to minimise, from the best latency of each task in seconds, in their order."""
 
@@ -271,24 +268,20 @@ class TaskScheduler(ABC):
         candidates = run.claims.left_behind(task.ctx, most)
         if candidates:
             return candidates
-        empty = refused = 0
-        while empty < _EMPTY_BATCHES and refused < _REFUSED_BATCHES:
+        empty = 0
+        while empty < _EMPTY_BATCHES and not run.claims.is_exhausted(task.ctx):
             generated = task.ctx.generate_measure_candidates()
             if generated is None:
                 return []
             candidates = run.claims.take(task.ctx, generated[:most])
             if candidates:
                 return candidates
-            if generated:
-                refused += 1
-            else:
-                empty += 1
+            empty += not generated
             task.ctx.notify_runner_results([], [])
         self.logger.warning(
-            'Task "%s" ends: its search strategy gave %d %s one after another',
+            'Task "%s" ends: its search strategy gave %s one after another',
             task.ctx.task_name,
-            refused or empty,
-            "batches that others have measured" if refused else "empty batches",
+            f"{empty} empty batches" if empty else "batches that others have measured",
         )
         return []
 

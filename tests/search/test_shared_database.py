@@ -14,7 +14,9 @@ import pytest
 import search as ms
 from codegen import Target
 from schedule import Schedule
+from search import DatabaseError
 from search.database import (
+    Claimed,
     Database,
     JSONDatabase,
     MemoryDatabase,
@@ -25,7 +27,7 @@ from search.database import (
 from search.database.table_database import TableDatabase
 from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
-from search.runs.claims import Claims
+from search.runs.claims import Claims, key_of
 from search.search_strategy import EvolutionarySearch
 from tests.search.made_up_runs import TimesOfScripts, task
 from tests.search.programs import Matmul, split_all
@@ -85,10 +87,6 @@ def test_tuners_of_one_task_measure_nothing_twice(place: str, tmp_path: Path, tu
 
 
 def test_tuners_of_a_small_space_measure_all_of_it_once(place: str, tmp_path: Path) -> None:
-    def eight(sch: Schedule) -> None:
-        _, j, _ = sch.get_loops(sch.get_block("C"))
-        sch.split(j, sch.sample_perfect_tile(j, n=2))
-
     pids = []
     for k in range(2):
         pid = os.fork()
@@ -96,7 +94,7 @@ def test_tuners_of_a_small_space_measure_all_of_it_once(place: str, tmp_path: Pa
             try:
                 run(
                     tmp_path / str(k),
-                    task(space=eight, seed=k + 1),
+                    task(space=split_once, seed=k + 1),
                     config=ms.TuneConfig(64, num_trials_per_iter=2, num_confirmed=0),
                     database=place,
                     runner=TimesOfScripts(slowly),
@@ -107,7 +105,12 @@ def test_tuners_of_a_small_space_measure_all_of_it_once(place: str, tmp_path: Pa
     for pid in pids:
         os.waitpid(pid, 0)
     keys = keys_of(place)
-    assert len(keys) == len(set(keys)) == len(sampled(eight))
+    assert len(keys) == len(set(keys)) == len(sampled(split_once))
+
+
+def split_once(sch: Schedule) -> None:
+    _, j, _ = sch.get_loops(sch.get_block("C"))
+    sch.split(j, sch.sample_perfect_tile(j, n=2))
 
 
 def sampled(space: Callable[[Schedule], object]) -> set[str]:
@@ -185,12 +188,35 @@ def test_what_another_left_is_taken_up(place: str) -> None:
     yours.take(task(), [a, b])
     assert mine.take(task_of_mine, [a, b]) == []
     assert mine.left_behind(task_of_mine, 9) == []
+    assert not any(mine.left_behind(task_of_mine, 9) for _ in range(9))
+    assert not mine.is_exhausted(task_of_mine), "asking for what others have is no new try"
     commit(opened(place), DECISIONS[1], 1e-6)
     lease_ends(place)
     assert mine.left_behind(task_of_mine, 9) == [a]
     assert mine.left_behind(task_of_mine, 9) == []
     mine.close()
     yours.close()
+
+
+class Vanishing(MemoryDatabase):
+    """Answers once that another one has everything, and then no more."""
+
+    has_claims = True
+    answers = 1
+
+    def claim(self, *_: object) -> Claimed:
+        self.answers -= 1
+        if self.answers < 0:
+            raise DatabaseError("the server is gone")
+        return Claimed(frozenset(), frozenset())
+
+
+def test_without_an_answer_new_candidates_are_measured_and_those_of_others_are_not() -> None:
+    claims, tuned = Claims(Vanishing()), task()
+    a, b, *_ = candidates()
+    assert claims.take(tuned, [a]) == []
+    assert claims.take(tuned, [b]) == [b]
+    assert claims.left_behind(tuned, 9) == []
 
 
 class Renewed(MemoryDatabase):
@@ -209,6 +235,40 @@ class Renewed(MemoryDatabase):
 
     def release_claims(self, owner: str) -> None:
         self.owners.append("released")
+
+
+def test_the_last_of_many_finds_candidates_of_its_own(tmp_path: Path) -> None:
+    """Forty tuners with one seed have claimed the first batches, one after another."""
+    place = f"sqlite:///{tmp_path}/shared.sqlite"
+    database = opened(place)
+    workload = database.commit_workload(Matmul)
+    taken: list[bytes] = []
+
+    class First(Told):
+        def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
+            batch = super().generate_measure_candidates()
+            if batch and len(taken) < 80:
+                keys = [key_of(candidate) for candidate in batch]
+                taken.extend(database.claim(workload, TARGET, keys, "others", 60).granted)
+            return batch
+
+    config = ms.TuneConfig(4, num_trials_per_iter=2, num_confirmed=0)
+    run(tmp_path, task(strategy=First()), database=place, config=config)
+    assert len(taken) >= 80
+    assert len(database) == 4
+
+
+def test_a_strategy_that_repeats_itself_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Random draws of a space of six, all of which another tuner has measured."""
+    place = f"sqlite:///{tmp_path}/shared.sqlite"
+    config = ms.TuneConfig(64, num_trials_per_iter=16, num_confirmed=0)
+    for strategy in ("evolutionary", "replay-trace"):
+        tuned = task(strategy=strategy, space=split_once)
+        run(tmp_path / strategy, tuned, database=place, config=config)
+    assert "gave batches that others have measured one after another" in capsys.readouterr().out
+    assert len(set(keys_of(place))) == len(keys_of(place)) == len(sampled(split_once))
 
 
 def test_a_claim_is_renewed_while_its_run_lives() -> None:
