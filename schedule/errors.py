@@ -89,6 +89,11 @@ class ScheduleError(TensorIRError):
             parts.append("The schedule is unchanged.")
         return "\n".join(parts)
 
+    def _line(self) -> str:
+        where = f"{self.primitive}: " if self.primitive else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{where}{self.message} [{self.code}]{hint}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as rendered text, which is what another process wants to know."""
         return (_RenderedError, (self.problem.code, str(self)))
@@ -123,6 +128,9 @@ class _RenderedError(ScheduleError):
 
     def __str__(self) -> str:
         return self._text
+
+    def _line(self) -> str:
+        return self._text.partition("\n")[0]
 
 
 def describe(node: Node) -> str:

@@ -63,12 +63,17 @@ class Kinds(Generic[T]):
 
     A maker is a class or a function that returns what `T` says. Dashes and underscores in names
     are the same (`"replay-trace"`, `"replay_trace"`).
+
+    A part that is reached through a URL has the URL for its name (`"dask://host:8786"`). Its scheme
+    is registered with `register_scheme`; `postgresql+psycopg://...` is made by the maker of
+    `postgresql+psycopg`, else by that of `postgresql`.
     """
 
     def __init__(self, what: str) -> None:
         self.what = what
         """The name of the part in error messages."""
         self._makers: dict[str, Callable[..., T]] = {}
+        self._schemes: dict[str, Callable[..., T]] = {}
         self._base: type[Any] = object
 
     def __set_name__(self, base: type[Any], _: str) -> None:
@@ -83,6 +88,23 @@ class Kinds(Generic[T]):
                 if key in self._makers:
                     raise IRValueError(f"a {self.what} called {name!r} is registered already")
                 self._makers[key] = maker  # type: ignore[assignment]
+            return maker
+
+        return add
+
+    def register_scheme(self, *schemes: str) -> Callable[[C], C]:
+        """Register the decorated class or function for URLs that begin with `scheme://`.
+
+        It is called with the URL, and with what else the part is made with.
+        """
+
+        def add(maker: C) -> C:
+            for scheme in schemes:
+                if scheme in self._schemes:
+                    raise IRValueError(
+                        f"a {self.what} for {scheme}:// addresses is registered already"
+                    )
+                self._schemes[scheme] = maker  # type: ignore[assignment]
             return maker
 
         return add
@@ -115,7 +137,11 @@ class Kinds(Generic[T]):
                 f"a {self.what} is named by a short string, got {type(kind).__name__}: {kind!r}"
             )
         self.check(kind)
-        maker = self._makers[_normalized(kind)]
+        by_scheme = self._of_scheme(kind)
+        if by_scheme is None:
+            maker = self._makers[_normalized(kind)]
+        else:
+            maker, args = by_scheme, (kind, *args)
         signature = inspect.signature(maker)
         try:
             signature.bind(*args, **kwargs)
@@ -132,13 +158,21 @@ class Kinds(Generic[T]):
     def check(self, kind: Any) -> None:
         """Raise IRValueError for a short name that is not known; anything else passes."""
         if isinstance(kind, str) and kind not in self:
+            known = [*sorted(self._makers), *(f"{s}://..." for s in sorted(self._schemes))]
             raise IRValueError(
-                f"there is no {self.what} {kind!r}; known are {', '.join(sorted(self._makers))}"
+                f"there is no {self.what} {kind!r}; known are {', '.join(known)}"
                 f"{nearest(_normalized(kind), self._makers)}"
             )
 
     def __contains__(self, kind: str) -> bool:
-        return _normalized(kind) in self._makers
+        return _normalized(kind) in self._makers or self._of_scheme(kind) is not None
+
+    def _of_scheme(self, kind: str) -> Callable[..., T] | None:
+        """Return the maker for a name that is a URL, None for any other name."""
+        scheme, separator, _ = kind.partition("://")
+        if not separator:
+            return None
+        return self._schemes.get(scheme) or self._schemes.get(scheme.partition("+")[0])
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

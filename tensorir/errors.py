@@ -10,6 +10,17 @@ from typing import Final
 class TensorIRError(RuntimeError):
     """Base of every error the toolkit raises on purpose."""
 
+    @property
+    def in_one_line(self) -> str:
+        """The place, the reason and the remedy in one line, without programs that the text shows.
+
+        Notes that were added on the way are at its end.
+        """
+        return " ".join(" ".join([self._line(), *getattr(self, "__notes__", ())]).split())
+
+    def _line(self) -> str:
+        return str(self)
+
 
 class IRTypeError(TensorIRError, TypeError):
     """A node was given operands of types that do not go together."""
@@ -42,6 +53,10 @@ class DiagnosticError(TensorIRError):
         self.end_column = end_column
         self.source_line = source_line
         super().__init__(self._render())
+
+    def _line(self) -> str:
+        place = f"{self.filename}:{self.line}:{self.column}: " if self.line else ""
+        return f"{place}{self.message}"
 
     def _render(self) -> str:
         if not self.line:

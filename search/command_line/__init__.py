@@ -1,1 +1,5 @@
-"""The command `tensorir`: a trained model is run, and tuned."""
+"""The command `tensorir`: programs and models are tuned, run, shown and explained.
+
+Each command is a function in a file of its own, whose arguments typer reads. It returns a `Result`
+(`result.py`), which `main.py` prints as text, as tables on a terminal, or as JSON.
+"""

@@ -1,83 +1,135 @@
-"""The command `tensorir` with its arguments, errors and exit codes.
+"""The command `tensorir` with its commands, errors and exit codes.
 
-    tensorir run model.onnx --input x=image.npy
-    tensorir tune model.onnx --trials 400 --work-dir tuned
-    tensorir run model.onnx --input x=image.npy --work-dir tuned
+    tensorir tune matmul.py --trials 64 --work-dir tuned
+    tensorir run matmul.py --work-dir tuned
+    tensorir explain tuned
 
-It ends with 0; with 1 for a model, a file or a search that does not work, which a line on standard
-error names; with 2 for arguments that it does not take; with 130 after Ctrl-C.
+It ends with 0; with 1 for a program, a file or a search that does not work, which a line on
+standard error names; with 2 for arguments that it does not take; with 130 after Ctrl-C. Standard
+output has the result alone; what is being done is said on standard error.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
+import errno
+import io
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, Final
 
-from search.command_line.run import add_run
-from search.command_line.tune import add_tune
-from tensorir.errors import TensorIRError
+import typer
+from typer.main import get_command
+
+from search.command_line.error_line import error_line
+from search.command_line.loaded_commands import Asked, commands
+from search.command_line.result import Result
 
 FAILED: Final = 1
+NOT_TAKEN: Final = 2
 INTERRUPTED: Final = 130
 
-_EXAMPLES: Final = """\
-examples:
-  tensorir run model.onnx --input x=image.npy --profile
-  tensorir tune model.onnx --work-dir tuned --seconds 600
-  tensorir run model.onnx --input x=image.npy --work-dir tuned
+COMMANDS: Final = {
+    "tune": "Search for the schedules that make a program or a model fast.",
+    "report": "Show a search as a page to look at, or live while it runs.",
+    "run": "Build a program or a model, call it, and print its results.",
+}
+"""The commands, each a module of this package, and what they do."""
 
-It ends with 0; with 1 for a model, a file or a search that does not work; with 2
-for arguments that it does not take; with 130 after Ctrl-C. `tensorir COMMAND
---help` has the options of a command."""
+_HELP: Final = """\
+Tune, run, show and explain tensor programs and trained models.
+
+    tensorir tune matmul.py --trials 64 --work-dir tuned
+    tensorir run matmul.py --work-dir tuned
+
+    tensorir tune model.onnx --seconds 600 --work-dir tuned
+    tensorir run model.onnx --work-dir tuned --input x=image.npy --profile
+
+It ends with 0; with 1 for a program, a file or a search that does not work; with 2 for arguments
+that it does not take; with 130 after Ctrl-C, which keeps what was measured. `tensorir COMMAND
+--help` has the options of a command and an example."""
+
+_UsageError: Final[Any] = typer.BadParameter.__mro__[1]
+"""The class of errors of the arguments, which typer has under no name of its own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say, without any those of the process; return the exit code.
-
-    Standard output has the result alone; what is being done is said on standard error.
-    """
-    options = _parser().parse_args(arguments)
+    """Do what the arguments say, without any those of the process; return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files may be any bytes
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    shows_traceback = "--traceback" in given
     try:
-        with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
-            report, text = options.command(options)
+        asked = _asked(given or ["--help"])
+        if not isinstance(asked, Asked):
+            return int(asked or (0 if given else NOT_TAKEN))
+        with contextlib.redirect_stdout(sys.stderr):
+            result = asked.do()
+        return _print(result, asked.as_json)
     except KeyboardInterrupt:
-        print("tensorir: interrupted", file=sys.stderr)  # noqa: T201  it is what the command says
-        return INTERRUPTED
-    except (TensorIRError, OSError, ImportError) as error:
-        print(f"tensorir: error: {error}", file=sys.stderr)  # noqa: T201
-        return FAILED
-    print(_as_json(report) if options.json else text)  # noqa: T201
-    return 0
+        return _failed("interrupted", INTERRUPTED)
+    except _UsageError as error:
+        return _failed(_usage(error), NOT_TAKEN)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            return _without_reader()
+        if shows_traceback:
+            traceback.print_exc()
+        return _failed(f"error: {error_line(error)}", FAILED)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is one line and an exit code
+        if shows_traceback:
+            traceback.print_exc()
+        return _failed(f"error: {error_line(error)}", FAILED)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tensorir",
-        description="Runs trained models, and tunes them to run faster on this machine.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("model", help="a model file: .onnx, or .pt2 of torch.export.save")
-    shared.add_argument(
-        "--target",
-        help='what to compile for, as in "llvm -num-cores=2" (default: this machine, all cores)',
-    )
-    shared.add_argument(
-        "--work-dir",
-        metavar="DIR",
-        help="the directory of a search: tune writes it, and run takes schedules of it",
-    )
-    shared.add_argument("--json", action="store_true", help="print the result as JSON")
-    add_run(commands, shared)
-    add_tune(commands, shared)
-    return parser
+def _asked(arguments: list[str]) -> Any:
+    """Return what the arguments ask for; the exit code where typer has answered, as to `--help`."""
+    rich = sys.stdout is not None and sys.stdout.isatty()
+    app = commands(__package__, COMMANDS, _HELP, rich=rich, completion=True)
+    return get_command(app).main(arguments, prog_name="tensorir", standalone_mode=False)
 
 
-def _as_json(report: dict[str, Any]) -> str:
-    return json.dumps(report, indent=2)
+def _print(result: Result, as_json: bool) -> int:
+    """Write a result to standard output; OSError where that cannot be written to."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed", "standard output")
+    try:
+        if as_json:
+            sys.stdout.write(f"{result.as_json()}\n")
+        else:
+            result.write(sys.stdout)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        _drop_output()
+        raise OSError(error.errno, error.strerror, "standard output") from error
+    return result.exit_code
+
+
+def _usage(error: Any) -> str:
+    """Return in a line what is wrong with the arguments, and where to look."""
+    context = getattr(error, "ctx", None)
+    path = "tensorir" if context is None else context.command_path
+    return f"error: {' '.join(error.format_message().split())} (see {path} --help)"
+
+
+def _failed(text: str, code: int) -> int:
+    with contextlib.suppress(OSError, ValueError):  # nobody may be there to read it
+        print(f"tensorir: {text}", file=sys.stderr)  # noqa: T201  it is what the command says
+    return code
+
+
+def _without_reader() -> int:
+    """End quietly, as commands do whose reader has gone: `tensorir db list tuned | head -1`."""
+    _drop_output()
+    return FAILED
+
+
+def _drop_output() -> None:
+    """Keep Python from trying once more to write at its end what could not be written."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

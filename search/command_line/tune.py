@@ -1,65 +1,147 @@
-"""`tensorir tune`: a model is tuned into a directory."""
+"""`tensorir tune`: a program or a model is tuned into a directory."""
 
 from __future__ import annotations
 
-import argparse
 import time
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from codegen import Target as CodegenTarget
 from codegen.target import as_target
-from search.command_line.model_files import read_model
-from search.command_line.run import Report, say
+from search.command_line.options import Program, Shape, Target, WorkDir
+from search.command_line.program_files import is_model, read_program
+from search.command_line.result import Part, Result, Table, microseconds, say
+from search.database import Database, database_at
 from search.database.best_records import best_records, those_that_count
 from search.errors import TuningError
 from search.networks.extract_tasks import extract_tasks
 from search.networks.tune_model import tune_model
+from search.runs.tuning_run import open_database
+from search.tune import tune_tir
+from search.tune_config import UNLIMITED, TuneConfig
+from tensorir.function import IRModule
 
-
-def add_tune(commands: Any, shared: argparse.ArgumentParser) -> None:
-    """Add the command to a parser."""
-    parser = commands.add_parser(
-        "tune",
-        parents=[shared],
-        help="search for schedules of the kernels of a model",
-        description=(
-            "Searches for schedules of the kernels of a model and keeps them in a directory, which "
-            "`tensorir run --work-dir DIR` takes them from. A search that is interrupted goes on "
-            "when it is started again."
-        ),
-    )
-    parser.add_argument("--trials", type=int, help="candidates to measure; 20 for each kernel, say")
-    parser.add_argument("--seconds", type=float, help="how long to search")
-    parser.add_argument("--seed", type=int, help="makes the sampling reproducible")
-    parser.add_argument(
-        "--only",
-        action="append",
+Trials = Annotated[
+    int | None,
+    typer.Option(
+        help="How many candidates to measure: 64 for a program, 20 for a kernel of a model, say.",
+        show_default=False,
+    ),
+]
+Seconds = Annotated[
+    float | None, typer.Option(help="How long to search, in seconds.", show_default=False)
+]
+KeptIn = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="DATABASE",
+        help="Where the records go: json or sql for files in the directory, else a directory, a "
+        "file or a URL.",
+        show_default="json",
+    ),
+]
+RunnerPlace = Annotated[
+    str,
+    typer.Option(
+        "--runner", metavar="RUNNER", help="Who measures: local, or a URL as in dask://host:8786."
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option(help="Makes the sampling reproducible.", show_default=False)
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
         metavar="NAME",
-        help="tune kernels with this in their names, as in conv2d; may be repeated",
-    )
-    parser.set_defaults(command=tune)
+        help="Tune the kernels with this in their names, as in conv2d; may be repeated.",
+        show_default=False,
+    ),
+]
+CostModel = Annotated[
+    str, typer.Option(metavar="MODEL", help="What chooses candidates: xgb or random.")
+]
+Strategy = Annotated[
+    str,
+    typer.Option(
+        metavar="STRATEGY", help="How it searches: evolutionary, replay-trace or replay-func."
+    ),
+]
 
 
-def tune(options: argparse.Namespace) -> Report:
-    """Do what the command says; TuningError without a directory or a budget."""
-    if options.work_dir is None:
+def tune(
+    program: Program,
+    trials: Trials = None,
+    seconds: Seconds = None,
+    work_dir: WorkDir = None,
+    target: Target = None,
+    database: KeptIn = None,
+    runner: RunnerPlace = "local",
+    shape: Shape = None,
+    seed: Seed = None,
+    only: Only = None,
+    cost_model: CostModel = "xgb",
+    strategy: Strategy = "evolutionary",
+) -> Result:
+    """Search for the schedules that make a program, or the kernels of a model, fast.
+
+    What is found is kept in a directory, and `tensorir run --work-dir DIR` takes it from there.
+    Ctrl-C ends a search and keeps what was measured; a search that was interrupted goes on when it
+    is started again as it was.
+
+        tensorir tune matmul.py --trials 64 --work-dir tuned
+
+        tensorir tune model.onnx --seconds 600 --work-dir tuned --only conv2d
+    """
+    if work_dir is None:
         raise TuningError("say where to keep what is found: --work-dir DIR")
-    if options.trials is None and options.seconds is None:
+    if trials is None and seconds is None:
         raise TuningError("say how much to search: --trials N, or --seconds S")
-    target = as_target(options.target)
-    say(f"reading {options.model}")
-    mod = read_model(options.model)
+    chosen = as_target(target)
+    say(f"reading {program}")
+    mod = read_program(program, shape)
     start = time.monotonic()
-    database = tune_model(
-        mod,
-        target,
-        options.work_dir,
-        max_trials_global=options.trials,
-        max_seconds=options.seconds,
-        seed=options.seed,
-        op_names=options.only,
-    )
-    seconds = time.monotonic() - start
-    tasks = []
+    kept_in = _database(database)
+    parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
+    if is_model(mod) or len(mod.prim_funcs()) > 1:
+        found = tune_model(
+            mod,
+            chosen,
+            work_dir,
+            max_trials_global=trials,
+            max_seconds=seconds,
+            op_names=only,
+            database=kept_in,
+            strategy=strategy,
+            **parts,
+        )
+    else:
+        if only:
+            raise TuningError(f"--only is for models: {program} is one program")
+        config = TuneConfig(
+            UNLIMITED if trials is None else trials, max_seconds=seconds, strategy=strategy
+        )
+        found = open_database(kept_in, work_dir)
+        tune_tir(mod, chosen, config, work_dir, database=found, **parts)
+    return _result(program, mod, chosen, work_dir, found, time.monotonic() - start)
+
+
+def _database(place: str | None) -> str | Database:
+    if place is None or place in Database.kinds:
+        return place or "json"
+    return database_at(place, may_be_new=True)
+
+
+def _result(
+    path: str,
+    mod: IRModule,
+    target: CodegenTarget,
+    work_dir: str,
+    database: Database,
+    seconds: float,
+) -> Result:
+    tasks: list[dict[str, Any]] = []
     for task in extract_tasks(mod, target):
         workload = database.commit_workload(task.mod)
         records = database.tuning_records_of(workload, task.target)
@@ -72,13 +154,16 @@ def tune(options: argparse.Namespace) -> Report:
                 "seconds": best[0].mean_seconds if best else None,
             }
         )
-    report = {
-        "model": options.model,
-        "work_dir": options.work_dir,
-        "search_seconds": seconds,
-        "tasks": tasks,
-    }
-    return report, (
-        f"{options.model}: tuned in {seconds:.0f} s; call it with "
-        f"tensorir run {options.model} --work-dir {options.work_dir}"
-    )
+    report = {"program": path, "work_dir": work_dir, "search_seconds": seconds, "tasks": tasks}
+    found_one = any(task["seconds"] is not None for task in tasks)
+    rows = [
+        (t["name"], f"{t['weight']:g}", str(t["trials"]), microseconds(t["seconds"])) for t in tasks
+    ]
+    parts: list[Part] = [
+        Table(("Kernel", "Runs", "Trials", "Best (us)"), rows),
+        f"{path}: tuned in {seconds:.0f} s; call it with tensorir run {path} --work-dir {work_dir}"
+        if found_one
+        else f"{path}: no candidate was measured in {seconds:.0f} s that works; tensorir explain "
+        f"{work_dir} says how they ended",
+    ]
+    return Result(report, parts, exit_code=0 if found_one else 1)

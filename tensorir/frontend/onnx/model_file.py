@@ -157,7 +157,13 @@ def _parsed(message: bytes, name: str) -> Any:
 def _checked(model: Model) -> Model:
     onnx = onnx_package()
     if not model.proto.HasField("graph"):
-        raise IRValueError("the model has no graph; is it an ONNX file?")
+        name = "the model" if model.path is None else model.path.name
+        empty = model.path is not None and model.path.stat().st_size == 0
+        raise IRValueError(
+            f"{name} is empty, no ONNX model; was it downloaded to its end?"
+            if empty
+            else f"{name} has no graph; is it an ONNX file?"
+        )
     model.opsets = opset_versions(model.proto.opset_import)
     newest = onnx.defs.onnx_opset_version()
     if model.opsets.get("", 1) > newest:

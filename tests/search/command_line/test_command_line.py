@@ -27,7 +27,7 @@ TWICE = ["--input", "x={folder}/x.npy", "--input", "x={folder}/x.npy"]
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file that stands for a model, whatever is in it."""
-    monkeypatch.setattr(frontend, "from_onnx", lambda path: dense_model(), raising=False)
+    monkeypatch.setattr(frontend, "from_onnx", lambda path, shapes: dense_model(), raising=False)
     path = tmp_path / "model.onnx"
     path.write_bytes(b"")
     return str(path)
@@ -85,7 +85,8 @@ def test_a_model_is_tuned_and_run_with_what_was_found(
     quick = {**measured, "cost_model": "random", "num_confirmed": 0, "check": False}
     found = tuning.tune_model
     monkeypatch.setattr(
-        "search.command_line.tune.tune_model", lambda *args, **told: found(*args, **told, **quick)
+        "search.command_line.tune.tune_model",
+        lambda *args, **told: found(*args, **{**told, **quick}),
     )
     work_dir = str(tmp_path / "tuned")
     arguments = ["tune", model, "--target", TARGET, "--work-dir", work_dir, "--trials", "2"]
@@ -103,12 +104,15 @@ def test_a_model_is_tuned_and_run_with_what_was_found(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "none.onnx"], "there is no model file none.onnx"),
-        (["run", "{folder}/model.txt"], "model.txt is no model file that is known"),
+        (["run", "none.onnx"], "there is no file none.onnx"),
+        (["run", "{folder}"], "is a directory, not a program or a model"),
+        (["run", "{folder}/model.txt"], "model.txt defines no program"),
+        (["run", "{folder}/x.npy"], "x.npy is no text in UTF-8"),
+        (["run", "{model}", "--shape", "x:3"], "a shape is given as NAME=1,3,224,224, got 'x:3'"),
         (["run", "{model}", "--input", "y=y.npy"], "the model has no input 'y'; it has x"),
         (["run", "{model}", "--input", "x"], "an input is given as NAME=FILE.npy, got 'x'"),
         (["run", "{model}", "--input", "x={model}"], "model.onnx is no array file of NumPy"),
-        (["run", "{model}", "--input", "x=none.npy"], "No such file or directory: 'none.npy'"),
+        (["run", "{model}", "--input", "x=none.npy"], "none.npy: No such file or directory"),
         (["tune", "{model}"], "say where to keep what is found: --work-dir DIR"),
         (["tune", "{model}", "--work-dir", "w"], "say how much to search: --trials N"),
         (
@@ -116,7 +120,7 @@ def test_a_model_is_tuned_and_run_with_what_was_found(
             "max_trials_global is 1, and the model has 2 kernels to tune",
         ),
         (["run", "{model}", "--target", "cuda"], "cuda"),
-        (["run", "{model}", "--work-dir", "{folder}/w"], "writes one; without --work-dir"),
+        (["run", "{model}", "--work-dir", "{folder}/w"], "there is no database"),
         (["run", "{model}", *TWICE], "the input 'x' is given twice"),
         (
             ["tune", "{model}", "--work-dir", "{folder}/w", "--trials", "9", "--only", "conv"],
@@ -145,18 +149,38 @@ def test_what_does_not_work_is_said_last_and_ends_with_1(
 
 
 def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
+    assert main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert "tensorir tune model.onnx --work-dir tuned --seconds 600" in said
+    assert "\n      tensorir tune model.onnx --seconds 600 --work-dir tuned\n" in said
     assert "130 after Ctrl-C" in said
+    assert "Search for the schedules that make a program or a model fast." in said
 
 
-def test_arguments_that_it_does_not_take_end_with_2() -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["tune", "model.onnx", "--trails", "9"])
-    assert ended.value.code == 2
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tune", "model.onnx", "--trails", "9"], "No such option"),
+        (["tune", "model.onnx", "--trials", "many"], "(see tensorir tune --help)"),
+        (["tune"], "PROGRAM"),
+        (["tone"], "Did you mean 'tune'?"),
+    ],
+)
+def test_arguments_that_it_does_not_take_end_with_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("tensorir: error: ")
+    assert message in line
+
+
+def test_without_arguments_it_shows_its_help_and_ends_with_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([]) == 2
+    assert "Usage: tensorir" in capsys.readouterr().out
 
 
 def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
@@ -165,7 +189,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
         "import sys\n"
         "from tensorir import frontend\n"
         "from tests.search.networks.network_programs import dense_model\n"
-        "frontend.from_onnx = lambda path: dense_model()\n"
+        "frontend.from_onnx = lambda path, shapes: dense_model()\n"
         "from search.command_line.main import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )

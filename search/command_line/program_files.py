@@ -1,0 +1,94 @@
+"""Programs and models of the command line, whichever tool wrote them. All are read as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from search.database.records import Workload
+from search.errors import DatabaseError, TuningError
+from tensorir import frontend, parse
+from tensorir.function import IRModule
+from tensorir.script.script_file import read_script_file
+
+_SCRIPT: Final = "script"
+"""The field of the JSON of a program that has its text."""
+
+
+def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
+    """Return the module of a script, a model file, or a JSON file that `show` or a search wrote.
+
+    `shapes` are those of the inputs of a model, as in `x=1,3,224,224`. FileNotFoundError for a file
+    that is not there, ImportError where the package that reads it is not installed, TuningError for
+    shapes that are not taken, DiagnosticError for a script that cannot be read, and what the front
+    ends raise.
+    """
+    place, name = _named(path)
+    if not place.exists():
+        raise FileNotFoundError(f"there is no file {place}")
+    if place.is_dir():
+        raise TuningError(f"{place} is a directory, not a program or a model")
+    if place.suffix == ".onnx":
+        return frontend.from_onnx(place, _shapes(shapes))
+    if shapes:
+        raise TuningError(f"--shape is for models of ONNX; the shapes of {place} are written in it")
+    if place.suffix == ".pt2":
+        torch: Any = import_module("torch")
+        return frontend.from_exported_program(torch.export.load(place))
+    if place.suffix == ".json":
+        return _module_of_json(place)
+    found = read_script_file(place, name)
+    return found if isinstance(found, IRModule) else IRModule.from_expr(found)
+
+
+def is_model(mod: IRModule) -> bool:
+    """Say whether a module has a graph function `main`, and is not a kernel or several."""
+    return "main" in mod.graph_funcs()
+
+
+def _named(path: str) -> tuple[Path, str | None]:
+    """Return the file, and the name of the definition in it that is meant, if one is."""
+    front, colon, name = path.rpartition(":")
+    if colon and name.isidentifier() and not Path(path).exists():
+        return Path(front), name
+    return Path(path), None
+
+
+def _shapes(texts: Sequence[str] | None) -> dict[str, list[int | str]]:
+    """Return the shapes of inputs by name; a dimension is a number, or a name if symbolic."""
+    shapes: dict[str, list[int | str]] = {}
+    for text in texts or ():
+        name, equals, extents = text.partition("=")
+        parts = [part.strip() for part in extents.split(",")] if extents.strip() else []
+        good = all(part.isdecimal() or part.isidentifier() for part in parts)
+        if not (equals and name and good):
+            raise TuningError(f"a shape is given as NAME=1,3,224,224, got {text!r}")
+        if name in shapes:
+            raise TuningError(f"the shape of {name!r} is given twice")
+        shapes[name] = [int(part) if part.isdecimal() else part for part in parts]
+    return shapes
+
+
+def _module_of_json(path: Path) -> IRModule:
+    """Return the module in a JSON file: `{"script": text}`, or a workload of a database."""
+    try:
+        obj = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise TuningError(f"{path} is no JSON of a program: {error}") from error
+    if isinstance(obj, dict) and "nodes" in obj:
+        raise TuningError(
+            f"{path} is an object dump of another tool, which cannot be read; save the script of "
+            "the program, mod.script(), as text"
+        )
+    if isinstance(obj, Mapping) and isinstance(obj.get(_SCRIPT), str):
+        found = parse(obj[_SCRIPT], filename=str(path))
+        return found if isinstance(found, IRModule) else IRModule.from_expr(found)
+    try:
+        return Workload.from_json(obj).mod
+    except DatabaseError as error:
+        raise TuningError(
+            f'{path} has no program: neither {{"{_SCRIPT}": text}} nor a workload: {error}'
+        ) from error

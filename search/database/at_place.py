@@ -1,0 +1,56 @@
+"""The database at a place that somebody names: a directory, a file, or a URL."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from search.database.database import Database
+from search.database.in_directory import database_in
+from search.database.json_database import RECORD_FILE, WORKLOAD_FILE, JSONDatabase
+from search.database.sql_database import SQLDatabase
+from search.errors import DatabaseError
+
+_OF_SQLITE: Final = (".sqlite", ".sqlite3", ".db")
+_WORKLOADS: Final = "_workload.json"
+
+
+def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> Database:
+    """Return the database at a place.
+
+    That is a directory, in which a search has left its records; a file of SQLite (`.sqlite`,
+    `.sqlite3`, `.db`); a file of records as JSON lines, whose workloads are in
+    `database_workload.json` beside it, or for `best.json` in `best_workload.json`; or a URL, as
+    `Database.create` takes it. With `may_be_new` it is made by its first commit, a directory gets
+    files of JSON lines; otherwise there has to be one.
+
+    DatabaseError if there is none, or if the place is none that a database can have.
+    """
+    if "://" in os.fspath(place):
+        return Database.create(os.fspath(place))
+    path = Path(place)
+    if path.suffix in _OF_SQLITE:
+        return SQLDatabase(path, allow_missing=may_be_new)
+    if path.suffix == ".json":
+        return JSONDatabase(_workloads_beside(path), path, allow_missing=may_be_new)
+    if path.is_dir() or (may_be_new and not path.exists()):
+        found = database_in(path) if path.is_dir() else None
+        if found is not None:
+            return found
+        if may_be_new:
+            path.mkdir(parents=True, exist_ok=True)
+            return JSONDatabase(work_dir=path)
+        raise DatabaseError(f"there is no database in {path}: no search has left records there")
+    if path.exists():
+        raise DatabaseError(
+            f"{path} is no database: that is a directory of a search, a file of SQLite "
+            f"({', '.join(_OF_SQLITE)}), a .json file of records, or a URL"
+        )
+    raise DatabaseError(f"there is no database {path}")
+
+
+def _workloads_beside(path: Path) -> Path:
+    if path.name == RECORD_FILE:
+        return path.with_name(WORKLOAD_FILE)
+    return path.with_name(path.stem + _WORKLOADS)

@@ -1,0 +1,123 @@
+"""Programs in files of Python: their decorated definitions are read, nothing else, nothing runs."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from tensorir.errors import DiagnosticError
+from tensorir.function import IRModule, PrimFunc
+from tensorir.relax.function import Function
+from tensorir.script.parser import parse
+
+_DEFINING: Final = ("ir_module", "prim_func", "function")
+_HELPING: Final = ("macro",)
+_DIALECT_CALLS: Final = ("TypeVar", "load_json")
+
+
+def read_script_file(
+    path: str | os.PathLike[str], name: str | None = None
+) -> PrimFunc | Function | IRModule:
+    """Return the function or module class that a file defines, the one called `name` of several.
+
+    The file may hold a program as it is printed, or be a Python file with other things beside the
+    programs. Of it are read: definitions under `I.ir_module`, `T.prim_func` and `R.function`,
+    macros, imports of the names of the dialect, and names that are given a literal (`N = 128`), by
+    which definitions may say their sizes. Nothing in it is executed.
+
+    OSError for a file that cannot be read. DiagnosticError with file, line and column for text that
+    is no script, for programs that are not well-formed, for no definition, for several where none
+    is named and for a name that none has.
+    """
+    place = os.fspath(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DiagnosticError(
+            f"{place} is no text in UTF-8 (byte {error.start}), so no script of a program"
+        ) from error
+    try:
+        statements = ast.parse(text, place).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return parse(text, filename=place)  # which says what is wrong, and where
+    programs = [one for one in statements if _is_decorated(one, _DEFINING)]
+    chosen = _chosen(programs, name, place)
+    kept = [chosen, *(one for one in statements if _is_context(one))]
+    return parse(_only(text, kept), dict(_literals(statements)), place)
+
+
+def _chosen(programs: Sequence[ast.stmt], name: str | None, place: str) -> ast.stmt:
+    names = [getattr(one, "name", "") for one in programs]
+    known = ", ".join(dict.fromkeys(names))
+    if not programs:
+        raise DiagnosticError(
+            f"{place} defines no program: there is nothing under @I.ir_module, @T.prim_func or "
+            "@R.function at its top level"
+        )
+    if name is None:
+        if len(programs) > 1:
+            raise DiagnosticError(
+                f"{place} has {len(programs)} programs: name one of them, as in "
+                f"{place}:{names[0]}; there are {known}"
+            )
+        return programs[0]
+    if name not in names:
+        close = get_close_matches(name, names, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise DiagnosticError(f"{place} has no program {name!r}; there are {known}{hint}")
+    return programs[len(names) - 1 - names[::-1].index(name)]  # as in Python the last one counts
+
+
+def _is_decorated(statement: ast.stmt, kinds: Sequence[str]) -> bool:
+    """Say whether a definition has a decorator of one of these names, however it is imported."""
+    if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return False
+    return any(_last_name(decorator) in kinds for decorator in statement.decorator_list)
+
+
+def _last_name(expression: ast.expr) -> str | None:
+    if isinstance(expression, ast.Call):
+        return _last_name(expression.func)
+    if isinstance(expression, ast.Attribute):
+        return expression.attr
+    return expression.id if isinstance(expression, ast.Name) else None
+
+
+def _is_context(statement: ast.stmt) -> bool:
+    """Say whether the parser takes a statement beside a definition, and what it defines."""
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.value, ast.Call) and _last_name(statement.value) in (
+            _DIALECT_CALLS
+        )
+    is_import = isinstance(statement, (ast.Import, ast.ImportFrom))
+    return is_import or _is_decorated(statement, _HELPING)
+
+
+def _literals(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, Any]]:
+    """Yield the names that are given a literal, with its value."""
+    for one in statements:
+        match one:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        try:
+            yield name, ast.literal_eval(value)
+        except (ValueError, TypeError, RecursionError):
+            continue  # a definition that needs it says that it is not known
+
+
+def _only(text: str, kept: Sequence[ast.stmt]) -> str:
+    """Return a text with empty lines in place of other statements, so that places stay."""
+    lines = text.split("\n")
+    wanted: set[int] = set()
+    for one in kept:
+        first = min([one.lineno, *(d.lineno for d in getattr(one, "decorator_list", ()))])
+        wanted.update(range(first, (one.end_lineno or one.lineno) + 1))
+    return "\n".join(line if k in wanted else "" for k, line in enumerate(lines, 1))
