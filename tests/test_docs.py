@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = {path.stem: path.read_text() for path in sorted(DOCS.glob("*.md"))}
+PAGES = {
+    path.relative_to(DOCS).as_posix()[:-3]: path.read_text() for path in sorted(DOCS.rglob("*.md"))
+}
 
 _spec = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
 assert _spec is not None

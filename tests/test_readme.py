@@ -10,8 +10,9 @@ import pytest
 from readme_programs import FOLDERS, PROGRAMS, READMES, ROOT
 
 PAGES = [
-    *(f"{folder}/README.md".lstrip("/") for folder in FOLDERS),
-    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    *(f"{folder}/README.md" for folder in FOLDERS if folder),
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))),
+    *(path.name for path in sorted(ROOT.glob("*.md"))),
 ]
 
 OPTIONAL = {"torch"}

@@ -1,7 +1,7 @@
 """Graph functions as machine code and steps around it, and the virtual machine that runs them.
 
-vm = codegen.VirtualMachine(codegen.vm_build(mod, target="llvm"), codegen.cpu())
-y = vm["main"](x)
+    vm = codegen.VirtualMachine(codegen.vm_build(mod, target="llvm"), codegen.cpu())
+    y = vm["main"](x)
 """
 
 from codegen.vm.build import vm_build
