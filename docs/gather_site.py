@@ -14,6 +14,7 @@ import posixpath
 import re
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,13 @@ PROSE: Final = {
     "search/README.md": "packages/search.md",
 }
 """The pages that have another place on the site than in the repository."""
+MADE: Final = (
+    "reference/index.md",
+    "reference/primitives.md",
+    *(f"reference/{name}.md" for name in reference.MODULES),
+)
+"""The pages that are written here."""
+_GUIDES: Final = "guides/coming-from-tvm"
 _LINK: Final = re.compile(r"\[([^\]]*)\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
 _CODE: Final = re.compile(r"(```.*?```|~~~.*?~~~)", re.DOTALL)
 
@@ -46,7 +54,8 @@ def places() -> dict[str, str]:
             found.setdefault(name, name.removeprefix("docs/"))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         found[f"notebooks/{path.name}"] = f"notebooks/{path.name}"
-    return {name: place for name, place in found.items() if (ROOT / name).exists()}
+    there = {name: place for name, place in found.items() if (ROOT / name).exists()}
+    return {**there, **{f"docs/{page}": page for page in MADE}}
 
 
 def relinked(text: str, page: str, site: dict[str, str]) -> str:
@@ -77,12 +86,22 @@ def notebook(text: str, page: str, site: dict[str, str]) -> str:
     return json.dumps(data)
 
 
+def _list_the_rest(index: Path, pages: Iterable[str]) -> None:
+    """Put pages that no list of the first page names into its list of guides."""
+    text = index.read_text()
+    named = set(re.findall(r"^(?:.* <)?([\w/.-]+)>?$", text, re.MULTILINE))
+    rest = [page[:-3] for page in pages if page.endswith(".md") and page[:-3] not in named]
+    index.write_text(text.replace(_GUIDES, "\n".join([_GUIDES, *sorted(set(rest) - {"index"})])))
+
+
 def gather(folder: Path) -> None:
     """Write all pages to a folder, in place of what is there."""
     if folder.exists():
         shutil.rmtree(folder)
     site = places()
     for page, place in site.items():
+        if place in MADE:
+            continue
         goal = folder / place
         goal.parent.mkdir(parents=True, exist_ok=True)
         source = ROOT / page
@@ -92,6 +111,7 @@ def gather(folder: Path) -> None:
             goal.write_text(notebook(source.read_text(), page, site))
         else:
             shutil.copy(source, goal)
+    _list_the_rest(folder / "index.md", site.values())
     (folder / "reference").mkdir(exist_ok=True)
     (folder / "reference" / "primitives.md").write_text(reference.primitives_page())
     (folder / "reference" / "index.md").write_text(reference.index_page())

@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from itertools import pairwise
@@ -202,7 +203,7 @@ def _plain_default(value: Any) -> Any:
 def _attribute_texts(cls: type[Any]) -> dict[str, str]:
     """Return the strings that stand behind the attributes of a class."""
     try:
-        tree = ast.parse(inspect.cleandoc("if True:\n" + inspect.getsource(cls)))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     except (OSError, TypeError, SyntaxError):
         return {}
     found: dict[str, str] = {}
@@ -307,5 +308,7 @@ def index_page() -> str:
         text = own_text(importlib.import_module(name)).split("\n\n", 1)[0].replace("\n", " ")
         rows.append(f"| [`{name}`]({name}.md) | {text} |")
     tree = [f"{_FENCE}{{toctree}}", ":hidden:", "", *MODULES, _FENCE]
-    about = "The public names of the packages, and what their docstrings say. Import them from here."
+    about = (
+        "The public names of the packages, and what their docstrings say. Import them from here."
+    )
     return "\n".join(["# Reference", "", about, "", *rows, "", *tree, ""])

@@ -2,6 +2,8 @@
 
     vm = codegen.VirtualMachine(codegen.vm_build(mod, target="llvm"), codegen.cpu())
     y = vm["main"](x)
+
+docs/networks.md follows a network to it.
 """
 
 from codegen.vm.build import vm_build
