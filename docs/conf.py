@@ -4,7 +4,8 @@ from tensorir import __version__
 
 project = "tensorir"
 release = version = __version__
-extensions = ["myst_nb", "sphinxcontrib.mermaid"]
+extensions = ["myst_nb"]
+html_static_path = ["_static"]
 html_theme = "furo"
 html_title = f"tensorir {release}"
 html_show_copyright = False
@@ -16,7 +17,6 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]
 
 maximum_signature_line_length = 90
 add_module_names = False

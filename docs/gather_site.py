@@ -1,13 +1,15 @@
-"""Gather the pages of the site in a folder: `python docs/gather_site.py FOLDER`; Sphinx reads that.
+"""Gather the pages of the site in a folder, which Sphinx reads: `python docs/gather_site.py FOLDER`.
 
 Pages lie where somebody who reads the repository looks for them: READMEs beside the packages,
 notebooks in their folder. On the site they lie together, and links among them go to the pages
 there. What a link leads to outside of the site (a file of the source) is named and not linked.
-The reference is written from the packages themselves; see `reference.py`.
+The reference is written from the packages themselves; see `reference.py`. Diagrams are drawn in the
+browser by Mermaid, whose script is a second argument; without it pages show how they are written.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import posixpath
@@ -28,6 +30,7 @@ PROSE: Final = {
     "SECURITY.md": "project/security.md",
     "benchmarks/README.md": "project/benchmarks.md",
     "docs/README.md": "how-it-works.md",
+    "docs/search.md": "the-search.md",  # search.html is what Sphinx calls its own page
     "tensorir/README.md": "packages/tensorir.md",
     "schedule/README.md": "packages/schedule.md",
     "codegen/README.md": "packages/codegen.md",
@@ -40,8 +43,10 @@ MADE: Final = (
     *(f"reference/{name}.md" for name in reference.MODULES),
 )
 """The pages that are written here."""
-_GUIDES: Final = "guides/coming-from-tvm"
+_GUIDES: Final = "\nguides/coming-from-tvm\n"
 _LINK: Final = re.compile(r"\[([^\]]*)\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
+_DIAGRAM: Final = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
+_SCRIPT: Final = "mermaid.min.js"
 _CODE: Final = re.compile(r"(```.*?```|~~~.*?~~~)", re.DOTALL)
 
 
@@ -77,6 +82,19 @@ def relinked(text: str, page: str, site: dict[str, str]) -> str:
     return "".join(parts)
 
 
+def with_diagrams(text: str, place: str) -> str:
+    """Return the text of a page with diagrams for the browser to draw, and the script for it."""
+    script = posixpath.relpath(f"_static/{_SCRIPT}", posixpath.dirname(place) or ".")
+
+    def diagram(found: re.Match[str]) -> str:
+        shown = f'<pre class="mermaid">\n{html.escape(found[1])}</pre>'
+        return f"```{{raw}} html\n{shown}\n```"
+
+    made, count = _DIAGRAM.subn(diagram, text)
+    loads = f'\n```{{raw}} html\n<script src="{script}"></script>\n```\n'
+    return made + loads if count else text
+
+
 def notebook(text: str, page: str, site: dict[str, str]) -> str:
     """Return a notebook with links as they are on the site."""
     data = json.loads(text)
@@ -90,12 +108,13 @@ def _list_the_rest(index: Path, pages: Iterable[str]) -> None:
     """Put pages that no list of the first page names into its list of guides."""
     text = index.read_text()
     named = set(re.findall(r"^(?:.* <)?([\w/.-]+)>?$", text, re.MULTILINE))
-    rest = [page[:-3] for page in pages if page.endswith(".md") and page[:-3] not in named]
-    index.write_text(text.replace(_GUIDES, "\n".join([_GUIDES, *sorted(set(rest) - {"index"})])))
+    own = {page.removesuffix(".md") for page in {*pages} - {*MADE} if page.endswith(".md")}
+    rest = sorted(own - named - {"index"})
+    index.write_text(text.replace(_GUIDES, _GUIDES + "".join(f"{page}\n" for page in rest)))
 
 
-def gather(folder: Path) -> None:
-    """Write all pages to a folder, in place of what is there."""
+def gather(folder: Path, script: Path | None = None) -> None:
+    """Write all pages to a folder, in place of what is there; `script` draws diagrams."""
     if folder.exists():
         shutil.rmtree(folder)
     site = places()
@@ -106,7 +125,10 @@ def gather(folder: Path) -> None:
         goal.parent.mkdir(parents=True, exist_ok=True)
         source = ROOT / page
         if source.suffix == ".md":
-            goal.write_text(relinked(source.read_text(), page, site))
+            text = relinked(source.read_text(), page, site)
+            if script is None:
+                text = text.replace("```mermaid\n", "```text\n")
+            goal.write_text(with_diagrams(text, place) if script else text)
         elif source.suffix == ".ipynb":
             goal.write_text(notebook(source.read_text(), page, site))
         else:
@@ -118,8 +140,11 @@ def gather(folder: Path) -> None:
     for name in reference.MODULES:
         (folder / "reference" / f"{name}.md").write_text(reference.module_page(name))
     shutil.copy(ROOT / "docs" / "conf.py", folder / "conf.py")
+    (folder / "_static").mkdir()
+    if script is not None:
+        shutil.copy(script, folder / "_static" / _SCRIPT)
 
 
 if __name__ == "__main__":
     os.environ.setdefault("TENSORIR_HOST", "measured=no")
-    gather(Path(sys.argv[1]))
+    gather(Path(sys.argv[1]), *map(Path, sys.argv[2:3]))

@@ -135,7 +135,8 @@ def _member(module: ModuleType, name: str, value: Any) -> Member:
 def _members_of(cls: type[Any]) -> Iterator[Member]:
     """Yield the public methods, properties and attributes of a class, bases' of ours included."""
     seen: set[str] = set()
-    for base in (c for c in cls.__mro__ if _is_ours(c)):
+    own = [cls] if issubclass(cls, BaseException) else cls.__mro__
+    for base in (c for c in own if _is_ours(c)):
         described = _attribute_texts(base)
         for name, value in vars(base).items():
             if name.startswith("_") or name in seen:
@@ -265,10 +266,15 @@ def undocumented() -> list[str]:
 def module_page(name: str) -> str:
     """Return the page of a module."""
     module = importlib.import_module(name)
-    about = _PAGE.sub(r"[\1](../\1.md)", own_text(module))
+    about = _PAGE.sub(_page_link, own_text(module))
     parts = [f"# {name}", "", f"{_FENCE}{{py:module}} {name}", _FENCE, "", about, ""]
     parts += [member.markdown() for member in members(module)]
     return "\n".join(parts)
+
+
+def _page_link(found: re.Match[str]) -> str:
+    page = {"search": "the-search"}.get(found[1], found[1])
+    return f"[{found[1]}](../{page}.md)"
 
 
 def primitives_page() -> str:
