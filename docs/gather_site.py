@@ -1,4 +1,4 @@
-"""Gather the pages of the site in a folder, which Sphinx reads: `python docs/gather_site.py FOLDER`.
+"""Gather the pages of the site, which Sphinx reads, in a folder: `python docs/gather_site.py DIR`.
 
 Pages lie where somebody who reads the repository looks for them: READMEs beside the packages,
 notebooks in their folder. On the site they lie together, and links among them go to the pages
