@@ -80,6 +80,7 @@ PASSES: Final[tuple[tuple[str, Step], ...]] = tuple(
         repeat_loads,
     )
 )
+"""The passes of lowering by name, in order."""
 
 
 ADD_LOWER_PASS: Final = "tir.add_lower_pass"
