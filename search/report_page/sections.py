@@ -50,7 +50,7 @@ def summary(search: WatchedSearch) -> Markup:
             facts.insert(1, ("against the first schedules", f"{_factor(began / now)} times as fast"))
     if trials:
         facts += [("from", utc(search.start)), ("for", _span(search.seconds))]
-    facts += [("state", "unfinished" if search.is_unfinished else "finished")]
+    facts += [("state", "unfinished: running, or interrupted" if search.is_unfinished else "finished")]
     facts += [("target", target) for target in dict.fromkeys(task.target for task in tasks)]
     listed = [
         element("div", element("dt", name), element("dd", value), class_=_width(value))
@@ -120,7 +120,7 @@ def _time(search: WatchedSearch) -> Markup | None:
     largest = max(total, build, 1e-9)
     rows = [(name, f"{secs:.1f}", _bar(secs / largest, False), what) for name, secs, what in parts]
     return table(
-        ["stage", "seconds", "", "what it is"],
+        ["stage", "seconds", "share", "what it is"],
         rows,
         caption=f"Where the {total:.1f} seconds of the search went",
         numbers=[1],

@@ -86,7 +86,7 @@ function made(name, attributes = {}, ...content) {
 function tableOf(caption, heading, rows) {
   const isNumber = heading.map((_, k) => rows.every((row) => /^[-\d.,e+%]*$/.test(String(row[k]))));
   const side = (k) => (isNumber[k] ? "number" : null);
-  return made("div", { class: "wide" }, made("table", {},
+  return made("div", { class: "wide", tabindex: 0, role: "region", "aria-label": caption }, made("table", {},
     made("caption", {}, caption),
     made("thead", {}, made("tr", {},
       heading.map((text, k) => made("th", { scope: "col", class: side(k) }, text)))),
