@@ -64,7 +64,7 @@ def tasks_of(
         entry: dict[str, Any] = {"label": task.label, "weight": task.weight}
         shown = winners.get(number)
         if shown is not None and shown.columns:
-            entry["space"] = shown.winner.space
+            entry["space"] = shown.space
             entry["columns"] = [[one.name, one.site, one.part, one.labels] for one in shown.columns]
         known.append(entry)
     for rank, number in enumerate(names):

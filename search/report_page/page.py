@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -30,6 +30,16 @@ _SCRIPTS: Final = (
     "start.js",
 )
 _THEME: Final = "theme.js"
+
+
+PARTS: Final[dict[str, Callable[[WatchedSearch, Mapping[int, ShownWinner]], Markup]]] = {
+    "summary": lambda search, _: sections.summary(search),
+    "tasks-table": lambda search, _: sections.tasks(search),
+    "decisions-table": sections.decisions,
+    "failed": lambda search, _: sections.failures(search),
+    "winners": sections.winners,
+}
+"""What makes the parts of the page that are text and tables, by their ids."""
 
 
 def page(
@@ -73,13 +83,7 @@ def page(
 
 def parts(search: WatchedSearch, winners: Mapping[int, ShownWinner]) -> dict[str, Markup]:
     """Return the parts of the page that are text and tables, by their ids."""
-    return {
-        "summary": sections.summary(search),
-        "tasks-table": sections.tasks(search),
-        "decisions-table": sections.decisions(search, winners),
-        "failed": sections.failures(search),
-        "winners": sections.winners(search, winners),
-    }
+    return {name: make(search, winners) for name, make in PARTS.items()}
 
 
 def offered_tasks(

@@ -47,10 +47,14 @@ def summary(search: WatchedSearch) -> Markup:
         began, now = _call(tasks)
         if began and now:
             facts.insert(0, ("a call of all tasks", duration(now)))
-            facts.insert(1, ("against the first schedules", f"{_factor(began / now)} times as fast"))
+            facts.insert(
+                1, ("against the first schedules", f"{_factor(began / now)} times as fast")
+            )
     if trials:
         facts += [("from", utc(search.start)), ("for", _span(search.seconds))]
-    facts += [("state", "unfinished: running, or interrupted" if search.is_unfinished else "finished")]
+    facts += [
+        ("state", "unfinished: running, or interrupted" if search.is_unfinished else "finished")
+    ]
     facts += [("target", target) for target in dict.fromkeys(task.target for task in tasks)]
     listed = [
         element("div", element("dt", name), element("dd", value), class_=_width(value))

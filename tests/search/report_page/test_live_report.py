@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from search import DatabaseError, TuningError
-from search.report_page import LiveReport, live_server
+from search.report_page import LiveReport, followed_search
 from search.trials.run_directory import TRIALS_FILE, TrialLog
 from tests.search.report_page.made_up_search import (
     TRIAL,
@@ -28,8 +28,9 @@ from tests.search.report_page.made_up_search import (
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_server, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(live_server, "_PARTS_SECONDS", 0.0)
+    monkeypatch.setattr(followed_search, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(followed_search, "_PARTS_SECONDS", 0.0)
+    monkeypatch.setattr(followed_search, "_SHARE", 1.0)
 
 
 @contextmanager
