@@ -37,6 +37,7 @@ PARTS: Final[dict[str, Callable[[WatchedSearch, Mapping[int, ShownWinner]], Mark
     "tasks-table": lambda search, _: sections.tasks(search),
     "decisions-table": sections.decisions,
     "failed": lambda search, _: sections.failures(search),
+    "steps": sections.next_steps,
     "winners": sections.winners,
 }
 """What makes the parts of the page that are text and tables, by their ids."""
@@ -141,6 +142,7 @@ def _main(search: WatchedSearch, winners: Mapping[int, ShownWinner]) -> list[Mar
         ),
         _section("predicted", "Predicted against measured", _picture("prediction")),
         _section("failures", "Failures", part("failed")),
+        _section("next", "What to try next", part("steps")),
         _section("schedules", "The winner beside the original", part("winners")),
         _section("trials", "All trials", _trials()),
         element("noscript", element("p", "The charts and the list of trials need JavaScript.")),

@@ -13,7 +13,7 @@ from search.errors import DatabaseError
 from search.report_page.searched_tasks import SearchedTask, SearchedTasks
 from search.report_page.winners import ShownWinner, Winner, Winners, winner_of
 from search.runs.run_journal import RunJournal
-from search.trials.run_directory import TrialLog
+from search.trials.run_directory import ReportLog, TrialLog
 from search.trials.task_list import TaskList
 from search.trials.trial import Trial
 from search.tune_config import UNLIMITED
@@ -53,6 +53,9 @@ class WatchedSearch:
         """When the first trial began, in seconds since 1970."""
         self._log = TrialLog(self.folder)
         self._list = TaskList(self.folder)
+        self._reports = ReportLog(self.folder)
+        self._reports_read = 0
+        """The bytes that the file of reports had when it was read."""
         self._database: Database | None = None
         self._winners: dict[int, _Known] = {}
         self._unreadable: dict[str, str] = {}
@@ -75,6 +78,13 @@ class WatchedSearch:
             self.tasks.list(self._list.read())
         except DatabaseError as error:
             self._unreadable["tasks"] = str(error)
+        try:
+            self._unreadable.pop("reports", None)
+            if (size := _size(self._reports.path)) != self._reports_read:
+                self.tasks.report(self._reports.read())
+                self._reports_read = size
+        except DatabaseError as error:
+            self._unreadable["reports"] = str(error)
         if new and not self.trials:
             self.start = min(trial.time - trial.spent for trial in new)
         self.trials += new
@@ -154,3 +164,10 @@ class WatchedSearch:
             self._unreadable["database"] = str(error)
             self._database = None
         return self._database
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

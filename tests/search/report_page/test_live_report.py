@@ -86,7 +86,7 @@ def test_new_trials_are_told_as_they_end(tmp_path: Path) -> None:
         assert until(news, "rows")["number"] == [2], "the page has the first two"
         TrialLog(tmp_path).append(replace(TRIAL, number=3, run_secs=(1e-9,)))
         assert until(news, "rows")["number"] == [3]
-        assert "1 ns" in until(news, "parts")["summary"]
+        assert "0.001 us" in until(news, "parts")["summary"]
 
 
 def test_tables_are_made_for_those_who_look(tmp_path: Path) -> None:
