@@ -24,6 +24,7 @@ COLUMNS: Final = (
     "measuring",
     "space",
     "decisions",
+    "machine",
 )
 """The columns of the rows: `time` is in microseconds per call, a lower bound for a trial that was
 stopped; `at` in seconds since the start of the search; `building` and `measuring` in seconds."""
@@ -44,6 +45,7 @@ def rows_of(trials: Sequence[Trial], tasks: Sequence[int], start: float) -> dict
             _rounded(trial.measure_secs, 3),
             trial.space,
             trial.decisions,
+            trial.machine,
         )
         for task, trial in zip(tasks, trials, strict=True)
     ]

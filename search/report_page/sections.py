@@ -16,6 +16,7 @@ from search.trials.cost_curve import CostCurve
 from search.trials.failures import Failure
 from search.trials.failures import failures as failure_groups
 from search.trials.log_format import utc
+from search.trials.trial import Trial
 
 _MOST_TASKS: Final = 1000
 _MOST_GROUPS: Final = 100
@@ -94,9 +95,8 @@ def tasks(search: WatchedSearch) -> Markup:
     rest = element("p", f"{more:,} further tasks take less.", class_="note") if more else None
     unweighted = several and all(task.weight is None for task in known)
     note = "No file says how often a model runs each task: each counts once."
-    return element(
-        "div", shown, rest, element("p", note, class_="note") if unweighted else None, _time(search)
-    )
+    unknown = element("p", note, class_="note") if unweighted else None
+    return element("div", shown, rest, unknown, _time(search), _machines(search))
 
 
 def _task(task: SearchedTask, total: float, several: bool, reported: bool) -> dict[str, Content]:
@@ -150,6 +150,30 @@ def _time(search: WatchedSearch) -> Markup | None:
         rows,
         caption=f"Where the {total:.1f} seconds of the search went",
         numbers=[1],
+    )
+
+
+def _machines(search: WatchedSearch) -> Markup | None:
+    """Return what each machine did, where there were others than the one of the search."""
+    done: dict[str | None, list[Trial]] = {}
+    for trial in search.trials:
+        done.setdefault(trial.machine, []).append(trial)
+    if not set(done) - {None}:
+        return None
+    rows = [
+        [
+            machine or "the one of the search",
+            f"{len(trials):,}",
+            f"{sum(trial.failed for trial in trials):,}",
+            f"{sum(trial.measure_secs for trial in trials):.1f}",
+        ]
+        for machine, trials in sorted(done.items(), key=lambda item: -len(item[1]))
+    ]
+    return table(
+        ["machine", "trials", "failed", "measuring (s)"],
+        rows,
+        caption="Where trials were measured",
+        numbers=[1, 2, 3],
     )
 
 

@@ -30,7 +30,7 @@ function trialsOf(task) {
       row, number: rows.number[row], batch: rows.batch[row], stage: rows.stage[row],
       time: rows.time[row], score: rows.score[row], at: rows.at[row],
       building: rows.building[row], measuring: rows.measuring[row],
-      space: rows.space[row], decisions: rows.decisions[row],
+      space: rows.space[row], decisions: rows.decisions[row], machine: rows.machine[row],
     });
   }
   return found;

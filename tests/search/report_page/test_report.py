@@ -163,6 +163,18 @@ def test_what_a_run_has_reported_stands_in_the_table_of_tasks(tmp_path: Path) ->
     assert "best time1 us" in again, "the report is older than the last trial"
 
 
+def test_machines_are_told_apart_where_there_are_several(tmp_path: Path) -> None:
+    machines = ["red", "blue", "red", None]
+    write(tmp_path, (replace(TRIAL, machine=machine) for machine in machines))
+    parsed = Parsed(ms.report(tmp_path).path.read_text())
+    assert [row[:2] for row in parsed.table("Where trials were measured")[1:]] == [
+        ["red", "2"],
+        ["blue", "1"],
+        ["the one of the search", "1"],
+    ]
+    assert json.loads(parsed.text("data"))["rows"]["machine"] == machines
+
+
 def test_tasks_are_ordered_by_what_they_take_of_a_call(tmp_path: Path) -> None:
     write(tmp_path, trials(10, "seldom"), trials(10, "often", seed=2))
     TaskList(tmp_path).add(
