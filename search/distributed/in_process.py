@@ -35,11 +35,14 @@ class MadeUpBench:
     change: Callable[[MeasureRequest, MeasureAnswer], MeasureAnswer] | None = None
     asked: list[str] = field(default_factory=list)
     """The programs of the requests that were answered."""
+    _core: threading.Lock = field(default_factory=threading.Lock)
+    """The one core that it measures on; it may be given the next candidate meanwhile."""
 
     def answer(self, text: str, worker: str = "") -> str:
         """Return the answer of a worker at an address to a request."""
         request = MeasureRequest.from_text(text)
-        time.sleep(self.seconds)
+        with self._core:
+            time.sleep(self.seconds)
         digest = hashlib.sha256(request.program.encode()).digest()
         answer = MeasureAnswer(
             "measured",
