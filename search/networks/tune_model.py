@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from codegen import Target
+from codegen import Target, why_not_here
 from codegen.history import is_small
 from search.arg_info import ArgInfo
 from search.builder import Builder
@@ -178,7 +178,11 @@ def _check(run: TuningRun, mod: IRModule | BaseFunc, target: Target) -> Callable
                 "Nothing was measured in the time that there was: the model stays as it is; give "
                 "it more seconds"
             )
-        elif _module(mod).graph_funcs():
+        elif not _module(mod).graph_funcs():
+            return
+        elif (reason := why_not_here(target)) is not None:  # other machines have measured
+            run.logs.scheduler.info("The tuned model is not run here to be compared: %s", reason)
+        else:
             run.progress.phase("comparing the tuned model with the untuned one")
             leave_untuned_what_differs(_module(mod), run.database, target, run.logs.scheduler)
 
