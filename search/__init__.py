@@ -86,10 +86,13 @@ if TYPE_CHECKING:
     from search.report_page.written_report import report
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
+    from search.runs.replayed_search import Replayed
+    from search.runs.tuned_schedule import TunedSchedule
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
     from search.spaces.design_space import DesignSpace
+    from search.spaces.named_decisions import decisions_of
     from search.task_scheduler import TaskScheduler
     from search.trials.explain import explain
     from search.trials.run_directory import load_run
@@ -114,6 +117,7 @@ __all__ = [
     "Mutator",
     "Postproc",
     "Profiler",
+    "Replayed",
     "Runner",
     "SampleOnMiss",
     "Sampler",
@@ -123,6 +127,7 @@ __all__ = [
     "TaskScheduler",
     "TuneConfig",
     "TuneContext",
+    "TunedSchedule",
     "TuningError",
     "WorkerError",
     "__version__",
@@ -134,6 +139,7 @@ __all__ = [
     "compile_tir",
     "cost_model",
     "database",
+    "decisions_of",
     "default_schedule",
     "derived_object",
     "design_spaces",

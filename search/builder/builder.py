@@ -138,7 +138,10 @@ class LocalBuilder(Builder):
         self._making = threading.Lock()
         self._seconds: list[float] = []
         """The wall times of the builds that succeeded."""
-        logger.info("LocalBuilder: max_workers = %d", self.max_workers)
+        logger.info(
+            "Candidates are built by %s on this machine",
+            "one process" if self.max_workers == 1 else f"{self.max_workers} processes",
+        )
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build each program to an object file of its own, which is there until `clean_up`."""

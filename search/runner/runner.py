@@ -237,7 +237,7 @@ class LocalRunner(Runner):
         """The file with the results of each unscheduled program, or the reason for having none."""
         self._given: dict[int, tuple[Mapping[int, NDArray[Any]], str]] = {}
         """Arrays of the user, and the files that they were written to, by their identity."""
-        logger.info("LocalRunner: max_workers = 1")
+        logger.info("Candidates are measured on this machine, one after another")
 
     @staticmethod
     def default_evaluator() -> EvaluatorConfig:

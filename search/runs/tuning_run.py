@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import tempfile
 import time
@@ -27,12 +28,14 @@ from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
 from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
-from search.runner import Runner, RunnerResult
+from search.runner import EvaluatorConfig, Runner, RunnerResult
 from search.runs.claims import Claims
-from search.runs.name_winner import name_winner
+from search.runs.name_winner import confirmation_seconds, name_winner
+from search.runs.report_task import report_of, report_task
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
-from search.trials.run_directory import TrialLog
+from search.trials.report import RunReport
+from search.trials.run_directory import ReportLog, TrialLog
 from search.trials.task_list import ListedTask, TaskList
 from search.trials.trial import Stage, Trial
 from search.tune_config import TuneConfig
@@ -45,6 +48,8 @@ MODEL_FILE: Final = "cost_model.xgb"
 _IN_FILES: Final = ("json", "sql")
 """The databases that are made with a directory."""
 _PROBE_BYTES: Final = 1 << 16
+_FOR_WINNERS: Final = 0.1
+"""The share of a bounded time that measuring the best again may take, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +74,7 @@ class TuningRun:
     logs: Logs
     progress: Progress
     trial_log: TrialLog
+    report_log: ReportLog
     journal: RunJournal
     claims: Claims
     spaces: list[list[Schedule]]
@@ -130,7 +136,9 @@ class TuningRun:
             for task, logger in zip(tasks, logs.tasks, strict=True):
                 task.logger = logger
             if not isinstance(runner, Runner):
-                runner = Runner.create(runner)
+                timed = tasks[0].objective.evaluator() if isinstance(runner, str) else {}
+                timing = {"evaluator_config": EvaluatorConfig(**timed)} if timed else {}
+                runner = Runner.create(runner, **timing)
                 stack.callback(runner.close)
                 _refuse_targets_of_other_machines(tasks, runner)
             if builder == "local":
@@ -171,6 +179,7 @@ class TuningRun:
                 logs=logs,
                 progress=progress,
                 trial_log=TrialLog(folder),
+                report_log=ReportLog(folder),
                 journal=journal,
                 claims=stack.enter_context(contextlib.closing(Claims(db))),
                 spaces=spaces,
@@ -188,9 +197,23 @@ class TuningRun:
         return time.monotonic() - self.started
 
     @property
+    def seconds_left(self) -> float:
+        """The seconds until the time of the run is over, at least 0; infinite for any time."""
+        most = self.config.max_seconds
+        return math.inf if most is None else max(0.0, most - self.seconds)
+
+    @property
     def is_over_time(self) -> bool:
-        """True if no further trial is to begin."""
-        return self.config.max_seconds is not None and self.seconds >= self.config.max_seconds
+        """True if no further trial is to begin: what is left is for measuring the best again."""
+        return self.seconds_left <= self.seconds_for_winners
+
+    @property
+    def seconds_for_winners(self) -> float:
+        """The seconds at the end of a run of bounded time in which no trial begins."""
+        most = self.config.max_seconds
+        if most is None or self.config.num_confirmed == 0:
+            return 0.0
+        return min(_FOR_WINNERS * most, confirmation_seconds(most, len(self.tasks)))
 
     def tune(self, on_interrupt: str = "raise", finish: Callable[[], object] | None = None) -> None:
         """Search, and name the winner of each task; `finish` is called before the run is over.
@@ -201,22 +224,51 @@ class TuningRun:
         checked_on_interrupt(on_interrupt)
         try:
             self.scheduler.tune(self)
-            for index, task in enumerate(self.scheduler.tasks):
-                with self.scheduler.leaving_out(index):
-                    name_winner(self, task)
+            self._name_winners()
             self._require_one_that_is_left()
+            if len(self.tasks) > 1:
+                self.logs.scheduler.info("All tasks, by weight: %s", self.report.in_a_sentence())
             self.scheduler.print_tuning_statistics()
             self.scheduler.say_what_failed()
             if finish is not None:
                 finish()
             self.journal.end()
+            self.database.report = self.report
         except KeyboardInterrupt:
-            self.logs.scheduler.warning("Interrupted: what has been measured is kept")
+            self.logs.scheduler.warning(
+                "Interrupted: what has been measured is kept, and the same call goes on from there"
+            )
+            self.database.report = self.report
             if on_interrupt == "raise":
                 raise
         finally:
             with uninterrupted():
                 self.builder.clean_up()
+
+    def _name_winners(self) -> None:
+        """Measure the best of each task again, as far as there is time, and report on it."""
+        tasks, trials = self.scheduler.tasks, self.trial_log.read()
+        in_vain = 0
+        for index, task in enumerate(tasks):
+            is_over = self.seconds_left == 0
+            in_vain += is_over and task.best_ms is not None
+            with self.scheduler.leaving_out(index):
+                if not is_over:
+                    name_winner(self, task, self.seconds_left / (len(tasks) - index))
+                report_task(self, task, trials)
+        if in_vain and self.config.num_confirmed:
+            self.logs.scheduler.info(
+                "Time was too short to measure the best of %d task(s) again: their winners are the "
+                "fastest of the search, measured once",
+                in_vain,
+            )
+
+    @property
+    def report(self) -> RunReport:
+        """The report of the run; of tasks that it did not come to the end of, what is known."""
+        trials = self.trial_log.read()
+        tasks = self.scheduler.tasks
+        return RunReport([task.report or report_of(self, task, trials) for task in tasks])
 
     def _require_one_that_is_left(self) -> None:
         """Raise TuningError if every task was left out."""
@@ -298,7 +350,7 @@ class TuningRun:
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": %d record(s) of the database are for other targets than %s and not '
+                    'Task "%s": %d records of the database are for other targets than %s, and not '
                     "used",
                     task.task_name,
                     others,
@@ -414,6 +466,11 @@ def _check_tasks(tasks: Sequence[object]) -> None:
             "search_strategy": task.search_strategy,
         }
         missing = [name for name, part in needed.items() if part is None]
+        if task.objective != tasks[0].objective:  # type: ignore[attr-defined]
+            raise TuningError(
+                f'task "{task.task_name}" has the objective {task.objective}, and others of the '
+                "run another: they share trials and a cost model, so give all the same"
+            )
         if missing:
             raise TuningError(
                 f'task "{task.task_name}" has no {" and no ".join(missing)}: pass '

@@ -17,6 +17,7 @@ from search.database.records import TuningRecord
 from search.errors import TuningError
 from search.measuring.flops import estimate_tir_flops
 from search.measuring.measure_candidate import MeasureCandidate
+from search.measuring.time_text import time_text
 from search.reports.profiler import Profiler
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.arguments import refuse_what_cannot_be_made_up
@@ -26,6 +27,7 @@ from tensorir.text_table import aligned
 
 if TYPE_CHECKING:
     from search.runs.name_winner import Confirmation
+    from search.trials.report import TaskReport
 
 FAILED_MS: Final = 1e9
 """The latency in milliseconds of a trial that failed."""
@@ -52,6 +54,8 @@ class TaskRecord:
     task_weight: float = 1.0
     flop: float = 1.0
     is_terminated: bool = False
+    is_exhausted: bool = False
+    """True if the strategy found no candidate that was not measured."""
     batches: int = 0
     """The number of batches that were sent to be measured, those of earlier runs among them."""
     build_error_count: int = 0
@@ -70,10 +74,16 @@ class TaskRecord:
     """The seconds that the builds of all trials took, one after the other."""
     measure_seconds: float = 0.0
     """The seconds that their measurements took."""
+    seconds: float = 0.0
+    """The seconds of wall time that the task took, and its share of what the run began with."""
     best_history_ms: list[float] = field(default_factory=list)
     """The best latency after each batch."""
     winner: Confirmation | None = None
     """The best, measured again at the end of the run."""
+    initial: list[MeasureCandidate] = field(default_factory=list)
+    """The schedules of the user that are still to be measured, before those of the strategy."""
+    report: TaskReport | None = None
+    """The findings, when the run is over."""
     batch: Batch | None = None
     """The batch that is being measured, None between batches."""
     reference: BuilderFuture | None = None
@@ -101,13 +111,18 @@ class TaskRecord:
             record.facts = ProgramFacts.of(ctx.mod)
             for func in ctx.mod.prim_funcs().values():
                 refuse_what_cannot_be_made_up(func, record.facts.values, ctx.input_data)
-        for best, _ in islice(with_schedules(best_records(known, len(known))), 1):
+        ranked = with_schedules(best_records(known, len(known)))
+        for best in islice((old for old, sch in ranked if ctx.allows(sch)), 1):
             record.known_ms = best.mean_seconds * 1e3
         for first in islice((old for old in known if old.is_valid), 1):
             record.first_ms = first.mean_seconds * 1e3
         record.batches = int(len(those_that_count(known)) / batch_size + 0.5)
         record.best_history_ms = [record.known_ms] if record.batches else []
         return record
+
+    def __repr__(self) -> str:
+        best = "nothing measured" if self.best_ms is None else time_text(self.best_ms / 1e3)
+        return f'<TaskRecord "{self.ctx.task_name}": {self.trials} trials, {best}>'
 
     @property
     def measure_candidates(self) -> list[MeasureCandidate] | None:
@@ -291,10 +306,14 @@ class Batch:
             self._target.kind,
             self.candidates[k].args_info,
             reference,
-            None if best is None else best * 1e-3,
+            best * 1e-3 if best is not None and self._may_be_ended_early else None,
             self._task.facts,
             self._task.ctx.input_data,
         )
+
+    @property
+    def _may_be_ended_early(self) -> bool:
+        return self._task.ctx.objective.bounded_by_time
 
     def _reference(self) -> str:
         """Return the artifact of the unscheduled program, waiting for it if need be."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from search.database.best_records import with_traces
 from search.errors import DatabaseError, TuningError, WorkerError, blamed_on
 from search.kinds import Kinds
 from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
+from search.search_strategy.initial_schedules import initial_candidates
 from search.task_scheduler.learn_from_records import MOST_OF_TASK, learn, learn_from_records
 from search.task_scheduler.task_record import (
     FAILED_MS,
@@ -131,10 +134,12 @@ class TaskScheduler(ABC):
         self.tasks = []
         self.remaining_tasks = len(run.tasks)
         self._patience = Patience(run.config.early_stopping)
+        opening = run.seconds / len(run.tasks)
         try:
             for place in range(len(run.tasks)):
                 with self.leaving_out(place):
                     self._start(run, place)
+                self.tasks[place].seconds += opening
             run.save_model()
             self._search(run)
         finally:
@@ -172,6 +177,8 @@ class TaskScheduler(ABC):
             elif run.cost_model is not None:
                 learned = learn_from_records(run.cost_model, run.database, ctx)
                 ctx.logger.info("Records that the cost model learned from: %d", learned)
+            known_traces = [trace for _, trace in with_traces(known)]
+            self.tasks[index].initial = initial_candidates(ctx, spaces, known_traces)
             ctx.pre_tuning(
                 max_trials, run.config.num_trials_per_iter, spaces, run.database, run.cost_model
             )
@@ -184,7 +191,11 @@ class TaskScheduler(ABC):
             if index < 0:
                 break
             if run.is_over_time:
-                self.logger.info("The search ends: its %g seconds are over", run.config.max_seconds)
+                self.logger.info(
+                    "The search ends: its %g seconds are over%s",
+                    run.config.max_seconds,
+                    ", but for measuring the best again" if run.seconds_left else "",
+                )
                 break
             if self._patience.is_over:
                 self.logger.info(
@@ -197,6 +208,13 @@ class TaskScheduler(ABC):
                 continue
             most_in_vain = run.config.early_stopping_per_task
             is_in_vain = most_in_vain is not None and task.trials_in_vain >= most_in_vain
+            if is_in_vain:
+                self.logger.info(
+                    'Task #%d "%s" ends early: none of its last %d trials was better than its best',
+                    index,
+                    task.ctx.task_name,
+                    task.trials_in_vain,
+                )
             if task.trials >= run.config.trials_of_a_task or is_in_vain:
                 self.terminate_task(index)
                 continue
@@ -214,7 +232,7 @@ class TaskScheduler(ABC):
         task = self.tasks[index]
         with Profiler.timeit("TakeNewsOfOthers"):
             self._take_news(run, task)
-        candidates = self._candidates_of(run, task, most)
+        candidates = self._initial_of(run, task, most) or self._candidates_of(run, task, most)
         if not candidates:
             self._say_why_nothing(index)
             self.terminate_task(index)
@@ -237,6 +255,12 @@ class TaskScheduler(ABC):
         if run.cost_model is not None:
             learn(run.cost_model, task.ctx, records[-MOST_OF_TASK:])
         task.ctx.logger.info("Records of other runs: %d", len(records))
+
+    def _initial_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
+        """Return the next batch of schedules that the user wants measured first."""
+        left = min(most, run.config.num_trials_per_iter, run.config.trials_of_a_task - task.trials)
+        batch, task.initial = task.initial[:left], task.initial[left:]
+        return run.claims.take(task.ctx, batch) if batch else []
 
     def _candidates_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
         """Return the next batch of a task, an empty one if its strategy has none.
@@ -275,6 +299,15 @@ class TaskScheduler(ABC):
         if reason is not None:
             self.logger.warning(
                 'Task #%d "%s" cannot be tuned: %s', index, task.ctx.task_name, reason
+            )
+        else:
+            task.is_exhausted = True
+            self.logger.info(
+                'Task #%d "%s" ends after %d trials: its strategy finds no candidate that was not '
+                "measured",
+                index,
+                task.ctx.task_name,
+                task.trials,
             )
 
     def join_running_task(self, task_id: int) -> list[RunnerResult]:
@@ -350,18 +383,20 @@ class TaskScheduler(ABC):
     def _say_what_came_out(self, task_id: int, results: Sequence[RunnerResult]) -> None:
         task = self.tasks[task_id]
         failed = sum(result.error_msg is not None for result in results)
+        best = task.best_ms
+        speed = f", {task.best_gflops:.2f} GFLOPS" if task.flop > 1 and task.best_gflops else ""
         stopped = sum(result.stopped for result in results)
         self.logger.info(
-            'Task #%d "%s": batch %d measured (%s%s%s); %s',
+            'Task #%d "%s": %s measured%s%s, %d in all; %s',
             task_id,
             task.ctx.task_name,
-            task.batches,
             "1 trial" if len(results) == 1 else f"{len(results)} trials",
             f", {failed} failed" if failed else "",
             f", {stopped} ended early as too slow" if stopped else "",
-            "no trial has succeeded so far"
-            if task.best_ms is None
-            else f"best so far {task.best_ms * 1e3:.2f} us, {task.best_gflops:.2f} GFLOPS",
+            task.trials,
+            "none has succeeded so far"
+            if best is None
+            else f"the best so far takes {best * 1e3:.2f} us" + speed,
         )
         if failed == len(results):
             reason = _last_line(results[0].error_msg)
@@ -443,10 +478,12 @@ class TaskScheduler(ABC):
     def leaving_out(self, task_id: int) -> Iterator[None]:
         """Go on without a task on which the body of this `with` fails, if the run is to keep going.
 
+        The time that the body takes counts as that of the task.
         What ends any task ends the run: files that cannot be written, processes that do not start.
         """
         run = self.run
         assert run is not None
+        began = time.monotonic()
         try:
             yield
         except (DatabaseError, WorkerError, OSError):
@@ -466,6 +503,8 @@ class TaskScheduler(ABC):
                 error if isinstance(error, TensorIRError) else f"{type(error).__name__}: {error}",
             )
             task.ctx.logger.error("The task is left out", exc_info=error)
+        finally:
+            self.tasks[task_id].seconds += time.monotonic() - began
 
     def say_what_failed(self) -> None:
         """Say of each task without any result why that is: what most of its trials ended with."""
