@@ -8,7 +8,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 # The machine that `make test-made-up-host` makes up: AVX2, 32 KiB of L1, one core.
 MADE_UP_HOST := mcpu=x86-64-v3,l1=32768,l2=524288,l3=33554432,cores=1
 
-.PHONY: tune test test-made-up-host lint bench bench-primitives bench-search bench-suite bench-models notebooks clean
+.PHONY: tune test test-made-up-host lint bench bench-primitives bench-search bench-suite bench-models notebooks docs dist try-dist clean
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -63,5 +63,16 @@ bench-models: $(VENV)/.installed-onnx $(VENV)/.installed-torch  ## tune networks
 notebooks: $(VENV)/.installed-notebook  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check
 
+docs: $(VENV)/.installed-docs  ## build the site, in build/site
+	$(BIN)/python docs/gather_site.py build/pages
+	$(BIN)/python -m sphinx -W --keep-going -q -b html build/pages build/site
+
+dist: $(VENV)/.installed-release  ## build the distribution, in dist
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+try-dist: dist  ## install the distribution into an empty environment and use it there
+	$(PYTHON) tests/installed.py dist/*.whl
+
 clean:  ## remove the environment and what tools left behind
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis tune_tmp
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis tune_tmp

@@ -9,17 +9,14 @@ of an access out of bounds. Each failure is printed as a test.
 
 from __future__ import annotations
 
-import argparse
-import subprocess
 import sys
-import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import codegen
+from benchmarks.fuzz_batches import parser_of, run
 from benchmarks.random_graphs import LIBRARY, random_graph
 from benchmarks.random_kernels import KEPT, Refusal
 from codegen.errors import LibraryFunctionError
@@ -91,40 +88,10 @@ def _compare(result: Any, expected: Any) -> None:
     np.testing.assert_array_equal(result, expected, strict=isinstance(expected, np.ndarray))
 
 
-def _batch(first: int) -> None:
-    for seed in range(first, first + BATCH):
-        print(seed, flush=True)
-        check(seed)
-
-
 def main() -> int:
     """Run batches until the time is up; return the number of failures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--batch", type=int, help="run one batch in this process")
-    options = parser.parse_args()
-    if options.batch is not None:
-        _batch(options.batch)
-        return 0
-    end = time.monotonic() + options.seconds
-    seed, failures = options.start, 0
-    while time.monotonic() < end:
-        command = [sys.executable, "-m", "benchmarks.fuzz_graphs", "--batch", str(seed)]
-        finished = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1]
-        )
-        if finished.returncode == 0:
-            seed += BATCH
-            continue
-        failures += 1
-        seen = finished.stdout.split()
-        bad = int(seen[-1]) if seen else seed
-        reason = (finished.stderr.strip().splitlines() or [f"exit {finished.returncode}"])[-1]
-        print(f"\ndef test_graph_{bad}():\n    # {reason}\n    check({bad})\n", flush=True)
-        seed = bad + 1
-    print(f"{seed - options.start} graphs, {failures} failure(s)")
-    return failures
+    options = parser_of(__doc__).parse_args()
+    return run(options, check, BATCH, "benchmarks.fuzz_graphs", "graph")
 
 
 if __name__ == "__main__":

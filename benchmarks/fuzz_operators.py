@@ -12,17 +12,14 @@ may die of an access out of bounds. Each failure is printed as a test.
 
 from __future__ import annotations
 
-import argparse
-import subprocess
 import sys
-import time
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 import codegen
 import search  # noqa: F401 (offers the default schedules)
+from benchmarks.fuzz_batches import parser_of, run
 from benchmarks.operator_graphs import Facts, OperatorGraph, operator_graph
 from benchmarks.random_operators import Fact
 from codegen.history import can_be_scheduled
@@ -110,45 +107,15 @@ def explain(seed: int) -> None:
     print("# every pass keeps what the interpreter gives")
 
 
-def _batch(first: int) -> None:
-    for seed in range(first, first + BATCH):
-        print(seed, flush=True)
-        check(seed)
-
-
 def main() -> int:
     """Run batches until the time is up; return the number of failures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--batch", type=int, help="run one batch in this process")
+    parser = parser_of(__doc__)
     parser.add_argument("--explain", type=int, help="look for the pass that fails with this seed")
     options = parser.parse_args()
     if options.explain is not None:
         explain(options.explain)
         return 0
-    if options.batch is not None:
-        _batch(options.batch)
-        return 0
-    end = time.monotonic() + options.seconds
-    seed, failures = options.start, 0
-    while time.monotonic() < end:
-        command = [sys.executable, "-m", "benchmarks.fuzz_operators", "--batch", str(seed)]
-        finished = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1]
-        )
-        if finished.returncode == 0:
-            seed += BATCH
-            continue
-        failures += 1
-        seen = finished.stdout.split()
-        bad = int(seen[-1]) if seen else seed
-        lines = [x for x in finished.stderr.strip().splitlines() if x.strip()]
-        reason = next((x for x in lines if "Error" in x), f"exit {finished.returncode}")
-        print(f"\ndef test_operators_{bad}():\n    # {reason}\n    check({bad})\n", flush=True)
-        seed = bad + 1
-    print(f"{seed - options.start} graphs, {failures} failure(s)")
-    return failures
+    return run(options, check, BATCH, "benchmarks.fuzz_operators", "operators")
 
 
 if __name__ == "__main__":

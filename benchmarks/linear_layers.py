@@ -28,14 +28,13 @@ import numpy as np
 import codegen
 import search as ms
 from benchmarks.mlp import SIZES, arguments, in_numpy, linear, model, shapes, stream
-from benchmarks.peer_process import PeerError, PeerProcess, packages_of
+from benchmarks.peer_process import PeerError, PeerProcess, started_peers
 from benchmarks.peers.serve import digest, seconds_of
 from schedule import Schedule
 from search.measuring.measure_candidate import without_layout_rewrite
 from tensorir.function import IRModule
 
 TARGET: Final = "llvm --num-cores=1"
-PEERS: Final = Path(__file__).parent / "peers"
 RUNTIMES: Final = {
     "torch_linear_layers": ("torch", "numpy"),
     "onnx_linear_layers": ("onnxruntime", "onnx"),
@@ -145,23 +144,6 @@ def peer_sides(peer: PeerProcess, batch: int) -> list[Side]:
     return [side(form) for form in prepared["forms"]]
 
 
-def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[PeerProcess]:
-    """Start the runtimes that the interpreters have; says which they have not."""
-    peers = []
-    for script, packages in RUNTIMES.items():
-        homes = [python for python in pythons if packages_of(python, packages) == set(packages)]
-        if not homes:
-            print(f"without {packages[0]}: no interpreter given by --peer has {packages}")
-            continue
-        peer = PeerProcess(
-            homes[0], PEERS / f"{script}.py", logs / f"{script}.log", 120, {"OMP_NUM_THREADS": "1"}
-        )
-        stack.callback(peer.close)
-        peer.start()
-        peers.append(peer)
-    return peers
-
-
 # ------------------------------------------------------------------------------------ its kernels
 
 
@@ -263,7 +245,10 @@ def main() -> None:
             options.work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         options.work_dir.mkdir(parents=True, exist_ok=True)
         try:
-            measure(options.batch, peers_of(options.peer, options.work_dir, stack), options)
+            peers = started_peers(
+                RUNTIMES, options.peer, options.work_dir, stack, 120, {"OMP_NUM_THREADS": "1"}
+            )
+            measure(options.batch, peers, options)
         except PeerError as error:
             raise SystemExit(str(error)) from error
 

@@ -32,7 +32,7 @@ import codegen
 import search
 from benchmarks.linear_layers import Side, in_turns, print_table
 from benchmarks.model_zoo import MODELS as ZOO
-from benchmarks.peer_process import PeerError, PeerProcess, packages_of
+from benchmarks.peer_process import PeerError, PeerProcess, started_peers
 from benchmarks.peers.serve import digest, seconds_of
 from tensorir import frontend
 from tensorir.function import IRModule
@@ -46,7 +46,6 @@ RUNTIMES: Final = {
     "torch_session": ("torch", "numpy"),
 }
 """The peers' scripts, and the packages that each needs."""
-PEERS: Final = Path(__file__).parent / "peers"
 LEAST: Final = 0.05
 """Seconds that a measurement lasts at least."""
 OURS: Final = ("tuned", "untuned")
@@ -195,21 +194,6 @@ def report(rows: Sequence[Row]) -> None:
         print(f"{name}: geometric mean {mean:.2f}x, least {min(ratios):.2f}x")
 
 
-def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[PeerProcess]:
-    """Start the runtimes that the interpreters have; says which they have not."""
-    peers = []
-    for script, packages in RUNTIMES.items():
-        homes = [python for python in pythons if packages_of(python, packages) == set(packages)]
-        if not homes:
-            print(f"without {packages[0]}: no interpreter given by --peer has {packages}")
-            continue
-        peer = PeerProcess(homes[0], PEERS / f"{script}.py", logs / f"{script}.log", 600, {})
-        stack.callback(peer.close)
-        peer.start()
-        peers.append(peer)
-    return peers
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*", default=[*BUILT, *TRAINED])
@@ -225,7 +209,7 @@ def main() -> None:
         if options.work_dir is None:
             options.work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         options.work_dir.mkdir(parents=True, exist_ok=True)
-        peers = peers_of(options.peer, options.work_dir, stack)
+        peers = started_peers(RUNTIMES, options.peer, options.work_dir, stack, 600)
         rows = []
         for name in options.networks:
             net = network(name, options.work_dir)

@@ -11,8 +11,10 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
+PEERS: Final = Path(__file__).parent / "peers"
 _PATIENCE = 2.0
 """Seconds that a peer has to end."""
 
@@ -110,6 +112,32 @@ class PeerProcess:
         assert self._process is not None
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def started_peers(
+    runtimes: Mapping[str, Sequence[str]],
+    pythons: Sequence[Path],
+    logs: Path,
+    stack: contextlib.ExitStack,
+    limit: float,
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> list[PeerProcess]:
+    """Start the runtimes that the interpreters have; says which they have not.
+
+    `runtimes` are scripts of `benchmarks/peers`, and the packages that each needs; the stack closes
+    them. `limit` and `env` are those of `PeerProcess`.
+    """
+    peers = []
+    for script, packages in runtimes.items():
+        homes = [python for python in pythons if packages_of(python, packages) == set(packages)]
+        if not homes:
+            print(f"without {packages[0]}: no interpreter given by --peer has {packages}")
+            continue
+        peer = PeerProcess(homes[0], PEERS / f"{script}.py", logs / f"{script}.log", limit, env)
+        stack.callback(peer.close)
+        peer.start()
+        peers.append(peer)
+    return peers
 
 
 def packages_of(python: Path, names: Sequence[str]) -> set[str]:

@@ -42,6 +42,7 @@ from codegen.runtime.ndarray import NDArray, array, empty, from_dlpack
 from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
 from tensorir.lazy_names import names_on_use
+from tensorir.version import __version__
 
 if TYPE_CHECKING:
     from codegen.explanation.explain import Explanation, explain
@@ -70,6 +71,7 @@ __all__ = [
     "TargetError",
     "TimeEvaluator",
     "VirtualMachine",
+    "__version__",
     "array",
     "build",
     "compile_object",

@@ -10,21 +10,25 @@ from codegen.runtime.module import build
 from codegen.target import Target
 from tensorir.function import IRModule
 from tensorir.transform import PassContext
-from tensorir.transform.kernel_runner import set_kernel_runner
+from tensorir.transform.kernel_runner import Run, set_kernel_runner
 
 _HERE: Final = Target("llvm")
 """This machine, whatever the module that is transformed is built for."""
 
 
-def run_compiled(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
-    """Run a function of tensor functions on arrays, say whether it can be compiled."""
+def compiled_kernel(mod: IRModule, name: str) -> Run | None:
+    """Return what runs a function of tensor functions, None if it cannot be compiled."""
     try:
         with PassContext():  # what looks on at the transform is not to see how it computes
-            module = build(mod, _HERE)
+            function = build(mod, _HERE)[name]
     except CodegenError:
-        return False
-    module[name](*args)
-    return True
+        return None
+
+    def run(args: Sequence[Any]) -> bool:
+        function(*args)
+        return True
+
+    return run
 
 
-set_kernel_runner(run_compiled)
+set_kernel_runner(compiled_kernel)

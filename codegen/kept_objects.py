@@ -68,6 +68,8 @@ class KeptObjects:
 
     def _check_owner(self) -> None:
         """Raise PermissionError if somebody else may have written to the folder."""
+        if not hasattr(os, "getuid"):
+            raise PermissionError("this system does not tell whose a folder is")
         stat = self._folder.stat()
         if stat.st_uid != os.getuid() or stat.st_mode & 0o022:
             raise PermissionError(f"{self._folder} is not a folder of this user alone")

@@ -19,6 +19,7 @@ from schedule.schedule import ExpiredHandleError, Schedule, UnknownHandleError
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from schedule.trace import Trace
+from tensorir.version import __version__
 
 __all__ = [
     "BlockRV",
@@ -39,6 +40,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "UnknownHandleError",
+    "__version__",
     "check",
     "fail",
     "primitive",

@@ -19,7 +19,8 @@ returns the best `Schedule`. The rooms, in the order in which a search goes thro
 - `networks` tunes whole models, each function as often as it counts, and `command_line` is the
   command `tensorir`, which runs and tunes model files;
 - `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
-  of logs, and `trials` what was tried, as a table that is explained and drawn.
+  of logs, `trials` what was tried, as a table that is explained and drawn, and `report_page` the
+  page that shows a search.
 
 Each sort of part has an abstract class to derive from, and short names for `create`. All load on
 first use. docs/search.md draws the data between them.
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from codegen.schedules import Schedules, offer_schedules
 from tensorir.lazy_names import names_on_use
+from tensorir.version import __version__
 
 if TYPE_CHECKING:
     from search import (
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
     from search.postproc import Postproc
     from search.random_search import random_search
     from search.relax_integration import tune_relax
+    from search.report_page.written_report import report
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
     from search.runs.replayed_search import Replayed
@@ -120,6 +123,7 @@ __all__ = [
     "TuneContext",
     "TuningError",
     "WorkerError",
+    "__version__",
     "apply_database",
     "apply_default_schedules",
     "arg_info",
@@ -145,6 +149,7 @@ __all__ = [
     "postproc",
     "random_search",
     "relax_integration",
+    "report",
     "runner",
     "schedule_rule",
     "schedule_using_anchor_trace",

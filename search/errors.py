@@ -28,12 +28,12 @@ class WorkerError(TensorIRError):
 def blamed_on(part: object, candidate: Callable[[], str]) -> Iterator[None]:
     """Turn an error of a part of the search into a TuningError that names part and candidate.
 
-    `candidate` describes what the part was given; it is called only then. TuningErrors, which say
-    what is wrong already, pass.
+    `candidate` describes what the part was given; it is called only then. TuningErrors and
+    DatabaseErrors, which say what is wrong already, pass.
     """
     try:
         yield
-    except TuningError:
+    except (TuningError, DatabaseError):
         raise
     except Exception as error:
         raise TuningError(

@@ -41,6 +41,7 @@ from tensorir.simplify import simplify
 from tensorir.specialize import specialize as _specialize  # noqa: F401 - a method of PrimFunc
 from tensorir.tensor_intrin import TensorIntrin
 from tensorir.verify import verify_ssa, verify_well_formed
+from tensorir.version import __version__
 
 __all__ = [
     "Analyzer",
@@ -70,6 +71,7 @@ __all__ = [
     "TensorIntrin",
     "Var",
     "WellFormedError",
+    "__version__",
     "arith",
     "assert_structural_equal",
     "decl_buffer",

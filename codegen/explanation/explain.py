@@ -65,8 +65,8 @@ class Explanation:
 
     def __str__(self) -> str:
         parts = []
-        for name in self.functions:
-            parts += [self._title(name), *(table.text() for table in self._tables(name))]
+        for title, tables in self.sections():
+            parts += [title, *(table.text() for table in tables)]
         return "\n\n".join(parts)
 
     def __repr__(self) -> str:
@@ -74,10 +74,15 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         parts = []
-        for name in self.functions:
-            parts.append(f"<p><b>{html.escape(self._title(name))}</b></p>")
-            parts += [table.html() for table in self._tables(name)]
+        for title, tables in self.sections():
+            parts.append(f"<p><b>{html.escape(title)}</b></p>")
+            parts += [table.html() for table in tables]
         return "".join(parts)
+
+    def sections(self) -> Iterator[tuple[str, list[Table]]]:
+        """Yield a title for each function, and its tables."""
+        for name in self.functions:
+            yield self._title(name), list(self._tables(name))
 
     def _title(self, function: str) -> str:
         registers, bits = self.target.vector_registers, self.target.vector_bits

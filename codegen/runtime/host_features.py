@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
@@ -34,6 +35,11 @@ def why_not_loaded(info: ModuleInfo) -> str | None:
 
 @cache
 def _refusal(architecture: str, triple: str | None, features: frozenset[str]) -> str | None:
+    if sys.platform == "win32":
+        return (
+            "compiled code runs on Linux and macOS, and on Windows in its subsystem for Linux "
+            "(WSL); here it can be built, inspected and exported"
+        )
     remedy = "build it for the target 'host' to run it here"
     if architecture != host.machine():
         return f"the code is for {architecture}, and this machine is {host.machine()}; {remedy}"

@@ -151,7 +151,7 @@ def missing_features(needed: Iterable[str]) -> list[str]:
 
 
 def cpu_features() -> frozenset[str]:
-    """Return the features of this CPU under LLVM's names; empty where the system does not tell."""
+    """Return the features of this CPU under LLVM's names, as the system or else LLVM sees it."""
     made_up = _made_up().mcpu
     return _true_cpu_features() if made_up is None else CPU_FEATURES[made_up]
 
@@ -160,8 +160,15 @@ def cpu_features() -> frozenset[str]:
 def _true_cpu_features() -> frozenset[str]:
     text = system_text(_CPU_INFO)
     found = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)
-    words = found[1].split() if found else []
-    return frozenset(_KERNEL_TO_LLVM.get(word, word) for word in words)
+    if found is None:
+        return _features_that_llvm_sees()
+    return frozenset(_KERNEL_TO_LLVM.get(word, word) for word in found[1].split())
+
+
+def _features_that_llvm_sees() -> frozenset[str]:
+    import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
+
+    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
 
 
 @cache

@@ -16,6 +16,7 @@ import numpy as np
 
 from codegen.runtime.ndarray import NDArray, address_of, array, empty
 from tensorir.memory.alignment import ALIGNMENT, aligned
+from tensorir.relax.deferred_array import DeferredArray
 from tensorir.relax.expr import Constant
 
 LARGE: Final = 4096
@@ -73,7 +74,7 @@ class ConstantPool:
     """Collects constants; those with the same bytes share one place."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, bytes], ConstantPlace] = {}
+        self._places: dict[tuple[int, bytes], tuple[ConstantPlace, Array]] = {}
         self._known: dict[int, ConstantPlace] = {}
         self._small: list[tuple[int, Array]] = []
         self._large: list[tuple[int, Array]] = []
@@ -84,14 +85,19 @@ class ConstantPool:
 
     def place(self, constant: Constant) -> ConstantPlace:
         """Return the place of a constant."""
-        data = constant.data
-        found = self._known.get(id(data))
+        source = constant.source
+        found = self._known.get(id(source))
         if found is None:
+            data = constant.data
             key = (data.nbytes, hashlib.blake2b(_bytes(data), digest_size=16).digest())
-            found = self._places.get(key)
-            if found is None:
-                found = self._places[key] = self._added(data)
-            self._known[id(data)] = found
+            held = self._places.get(key)
+            if held is None:
+                held = self._places[key] = self._added(data), data
+            found = held[0]
+            if isinstance(source, DeferredArray):
+                # The executable has the elements from here on: what they are made from may go.
+                source.keep(np.ravel(held[1]).view(data.dtype).reshape(data.shape))
+            self._known[id(source)] = found
         return found
 
     def _added(self, data: Array) -> ConstantPlace:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
 import weakref
 from pathlib import Path
 from typing import Final
+
+from search.records.file_lock import take_lock
 
 _PREFIX: Final = "tune_artifacts_"
 _LOCK: Final = "in_use"
@@ -27,7 +28,7 @@ class ArtifactDirectory:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         unlocked = self.path / f"{_LOCK}.new"
         lock = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        take_lock(lock)
         unlocked.rename(self.path / _LOCK)  # so that nobody sees it without its lock
         self.remove = weakref.finalize(self, _remove, self.path, lock)
 
@@ -45,7 +46,7 @@ def _remove_abandoned(parent: Path) -> None:
         except OSError:
             continue  # its owner has just removed it, or it is another user's
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_lock(lock, wait=False)
         except BlockingIOError:
             os.close(lock)
         else:

@@ -33,6 +33,7 @@ INTERRUPTED: Final = 130
 
 COMMANDS: Final = {
     "tune": "Search for the schedules that make a program or a model fast.",
+    "report": "Show a search as a page to look at, or live while it runs.",
     "run": "Build a program or a model, call it, and print its results.",
 }
 """The commands, each a module of this package, and what they do."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -204,8 +206,7 @@ class TreeEnsemble:
         `estimates` has a log speed for each candidate, 0 for all where nothing is known.
         The same data give the same boosters. The loss is logged every `verbose_eval` rounds.
         """
-        import xgboost  # noqa: PLC0415  takes long to import, and not every search needs it
-
+        xgboost = imported_xgboost()
         random = np.random.default_rng(config.seed)
         loss = RankingLoss(data, TEMPERATURE, random)
         fold_of = _folds(data.workload, folds, random)
@@ -256,8 +257,7 @@ class TreeEnsemble:
     @staticmethod
     def loaded(members: Sequence[bytes], config: XGBConfig) -> TreeEnsemble:
         """Return the committee of which `saved` gave the members; TuningError for other bytes."""
-        import xgboost  # noqa: PLC0415  takes long to import, and not every search needs it
-
+        xgboost = imported_xgboost()
         threads = {"nthread": config.nthread}
         try:
             return TreeEnsemble(
@@ -266,6 +266,31 @@ class TreeEnsemble:
         except xgboost.core.XGBoostError as error:
             reason = str(error).partition("\n")[0]
             raise TuningError(f"XGBoost cannot read its part of a saved model: {reason}") from error
+
+
+def imported_xgboost() -> Any:
+    """Import XGBoost, which takes long, and which not every search needs.
+
+    Raises TuningError where it is not installed, or lacks a library of the system.
+    """
+    check_xgboost()
+    try:
+        return importlib.import_module("xgboost")
+    except (ImportError, OSError, ValueError) as error:  # ValueError: XGBoost's own, for a library
+        raise TuningError(_without_xgboost(str(error).strip().partition("\n")[0])) from error
+
+
+def check_xgboost() -> None:
+    """Raise TuningError where XGBoost is not installed, without importing it."""
+    if importlib.util.find_spec("xgboost") is None:
+        raise TuningError(_without_xgboost("it is not installed"))
+
+
+def _without_xgboost(reason: str) -> str:
+    return (
+        f'the cost model "xgb" needs XGBoost, which cannot be imported: {reason}. '
+        'pip install xgboost-cpu (on macOS xgboost, and libomp), or choose cost_model="random"'
+    )
 
 
 @dataclass(eq=False)

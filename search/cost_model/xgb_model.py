@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import os
 import threading
@@ -17,10 +16,18 @@ from numpy.typing import NDArray
 from codegen.target import as_target
 from search.cost_model.cost_model import CostModel, Scores
 from search.cost_model.measurements import FAILURE, Cost, Measurements, SavedModel
-from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig, average_peak, pairwise_accuracy
+from search.cost_model.tree_ensemble import (
+    TreeEnsemble,
+    XGBConfig,
+    average_peak,
+    check_xgboost,
+    imported_xgboost,
+    pairwise_accuracy,
+)
 from search.database.growing_file import json_line
 from search.database.records import digest
 from search.database.target_key import target_key
+from search.errors import TuningError
 from search.feature_extractor import FeatureExtractor, PackedFeatures
 from search.reports.profiler import Profiler
 from tensorir.comparison.structural_hash import structural_hash
@@ -105,12 +112,14 @@ class XGBModel(CostModel):
     def warm_up(self) -> None:
         """Begin to import XGBoost, which takes half a second, with scikit-learn installed a whole.
 
-        Training waits for the end of it, and says what is wrong if that fails.
+        Training waits for the end of it, and says what is wrong if that fails. Raises TuningError
+        at once where XGBoost is not installed.
         """
+        check_xgboost()
 
         def load() -> None:
-            with contextlib.suppress(ImportError):
-                importlib.import_module("xgboost")
+            with contextlib.suppress(TuningError):
+                imported_xgboost()
 
         threading.Thread(target=load, name="import of xgboost").start()
 

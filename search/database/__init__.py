@@ -1,7 +1,7 @@
 """Databases of workloads and tuning records."""
 
 from search.database.at_place import database_at
-from search.database.database import Database, PyDatabase
+from search.database.database import Claimed, Database, PyDatabase
 from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
 from search.database.keyed_database import KeyedDatabase, MemoryDatabase
@@ -13,10 +13,12 @@ from search.database.query_only_databases import (
     UnionDatabase,
 )
 from search.database.records import TuningRecord, Workload
+from search.database.server_database import ServerDatabase, ServerGoneError
 from search.database.sql_database import SQLDatabase
 from search.database.target_key import same_target, target_key
 
 __all__ = [
+    "Claimed",
     "Database",
     "JSONDatabase",
     "KeyedDatabase",
@@ -27,6 +29,8 @@ __all__ = [
     "PyDatabase",
     "SQLDatabase",
     "ScheduleFnDatabase",
+    "ServerDatabase",
+    "ServerGoneError",
     "TuningRecord",
     "UnionDatabase",
     "Workload",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from codegen import Target
 from search.database.best_records import best_of_each, with_schedules
@@ -49,6 +49,15 @@ class Entered(ABC):
         _entered.set(stack[:-1])
 
 
+class Claimed(NamedTuple):
+    """The answer of a database to a tuner that is about to measure traces, by their keys."""
+
+    granted: frozenset[bytes]
+    """Those that the tuner is to measure, and nobody else."""
+    measured: frozenset[bytes]
+    """Those that have a record; what is in neither, another tuner is measuring."""
+
+
 _entered: Final[ContextVar[tuple[Entered, ...]]] = ContextVar("entered", default=())
 
 
@@ -75,6 +84,9 @@ class Database(Entered):
 
     kinds: ClassVar[Kinds[Database]] = Kinds("database")
 
+    has_claims: ClassVar[bool] = False
+    """True if tuners say here what they are measuring, so that no other measures it."""
+
     def __init__(self, module_equality: str | ModuleEquality = "structural") -> None:
         self.module_equality = ModuleEquality.create(module_equality)
         self._said: set[tuple[str, ...]] = set()
@@ -83,8 +95,9 @@ class Database(Entered):
     def create(
         kind: str | Database | Callable[[Schedule], bool] = "json", *args: Any, **kwargs: Any
     ) -> Database:
-        """Return a database: `"json"`, `"sql"`, `"memory"`, `"union"`, ... or a function.
+        """Return a database: `"json"`, `"sql"`, `"memory"`, `"union"`, ..., a URL or a function.
 
+        `"sqlite:///path"` is a file, `"postgresql+psycopg://user@host/db"` a database on a server.
         A function `f(sch) -> bool` schedules a program itself, or says by False that it cannot.
         """
         if callable(kind) and not isinstance(kind, type):
@@ -151,6 +164,42 @@ class Database(Entered):
         """Return the best valid records of a workload made for a target, best first."""
         best = self.get_top_k(workload, count if target is None else len(self))
         return [record for record in best if same_target(record.target, target)][:count]
+
+    # ------------------------------------------------------------------- several tuners at one time
+
+    def records_behind(
+        self, workload: Workload, target: Target | None, place: int
+    ) -> tuple[list[TuningRecord], int]:
+        """Return the records of a workload behind a place, and the place behind them.
+
+        Who asks again with that place gets what was committed meanwhile; the first place is 0.
+        """
+        records = self.tuning_records_of(workload, target)
+        return records[place:], max(place, len(records))
+
+    def claim(
+        self,
+        workload: Workload,
+        target: Target,
+        trace_keys: Sequence[bytes],
+        owner: str,
+        seconds: int,
+    ) -> Claimed:
+        """Say that `owner` measures those of traces that nobody measures or has measured.
+
+        That is believed for so many seconds. A database without claims, as this one is, is not
+        shared by tuners at work: it grants everything.
+        """
+        return Claimed(frozenset(trace_keys), frozenset())
+
+    def renew_claims(self, owner: str, seconds: int) -> None:
+        """Let the claims of an owner last for so many seconds from now on."""
+
+    def release_claims(self, owner: str) -> None:
+        """End the claims of an owner."""
+
+    def settle(self) -> None:
+        """Commit what could not be committed before, where such records are kept."""
 
     # ------------------------------------------------------------------------------------ queries
 

@@ -13,11 +13,11 @@ after it. A file that is replaced is on the disk before it takes the place of th
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from search.records.file_lock import share_lock, take_lock
 from tensorir.replaced_file import replaced_file
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -39,15 +39,15 @@ def locked(path: PathLike) -> Iterator[int]:
         os.close(descriptor)
 
 
-def opened_locked(path: PathLike, options: int = 0) -> int:
+def opened_locked(path: PathLike, wait: bool = True) -> int:
     """Return a descriptor that has the lock of a file until it is closed; see `locked`.
 
-    With `options=fcntl.LOCK_NB` there is no waiting, but BlockingIOError while another has it.
+    Without `wait`, BlockingIOError is raised while another has it.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _CHANGEABLE)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | options)
+            take_lock(descriptor, wait)
             if _is_file_at(path, descriptor):
                 return descriptor
         except BaseException:
@@ -68,7 +68,7 @@ def locked_for_reading(path: PathLike) -> Iterator[None]:
         yield
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        share_lock(descriptor)
         yield
     finally:
         os.close(descriptor)

@@ -6,7 +6,6 @@ are to be make a run: its plan. How it is measured does not: a run may go on wit
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -116,7 +115,7 @@ class RunJournal:
         heading = json_line(plan)
         self._path = self.folder / f"{_NAME}.{_digest(heading)}.json"
         try:
-            self._file = opened_locked(self._path, fcntl.LOCK_NB)
+            self._file = opened_locked(self._path, wait=False)
         except BlockingIOError:
             return [0] * tasks
         first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import tempfile
@@ -21,19 +22,23 @@ from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.database.module_equality import ModuleEquality
-from search.errors import TuningError
+from search.errors import DatabaseError, TuningError
 from search.measure_callback import MeasureCallback
 from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
 from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
 from search.runner import EvaluatorConfig, Runner, RunnerResult
+from search.runs.claims import Claims
 from search.runs.name_winner import confirmation_seconds, name_winner
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
 from search.trials.run_directory import TrialLog
+from search.trials.task_list import ListedTask, TaskList
 from search.trials.trial import Stage, Trial
 from search.tune_config import TuneConfig
+
+logger = logging.getLogger("tensorir.search")
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
@@ -68,6 +73,7 @@ class TuningRun:
     progress: Progress
     trial_log: TrialLog
     journal: RunJournal
+    claims: Claims
     spaces: list[list[Schedule]]
     trials_done: list[int]
     failures: dict[int, Exception]
@@ -118,6 +124,7 @@ class TuningRun:
             stack.enter_context(without_history())
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             db = open_database(database, folder, module_equality=module_equality)
+            stack.callback(_settle, db)
             model = _cost_model(cost_model, config, tasks[0])
             if progress is None:
                 progress = live_display(config.bounded_trials)
@@ -167,10 +174,12 @@ class TuningRun:
                 progress=progress,
                 trial_log=TrialLog(folder),
                 journal=journal,
+                claims=stack.enter_context(contextlib.closing(Claims(db))),
                 spaces=spaces,
                 trials_done=done,
                 failures=failures,
             )
+            run._list_tasks()
             run._say_how_it_starts(plan)
             run._resume_model(made_here=not isinstance(cost_model, CostModel))
             yield run
@@ -290,6 +299,15 @@ class TuningRun:
         except OSError as error:
             self.logs.scheduler.warning("The cost model cannot be saved: %s", error)
 
+    def _list_tasks(self) -> None:
+        """Write down the tasks and their weights, for whoever reads the directory."""
+        listed = []
+        for task, weight in zip(self.tasks, self.task_weights, strict=True):
+            assert task.mod is not None
+            key = self.database.workload_key(task.mod)
+            listed.append(ListedTask(task.task_name, key, str(task.target), float(weight)))
+        TaskList(self.work_dir).add(listed)
+
     def _say_how_it_starts(self, plan: Mapping[str, Any]) -> None:
         self.logs.scheduler.info("Working directory: %s", self.work_dir)
         done = sum(self.trials_done)
@@ -337,11 +355,21 @@ class TuningRun:
 def open_database(
     database: str | Database, work_dir: PathLike, *, module_equality: str = "structural"
 ) -> Database:
-    """Return a database that is given itself or by short name; one in files is in `work_dir`."""
+    """Return a database that is given itself, by short name or by URL.
+
+    One in files is in `work_dir`; one on a server keeps there what it is told, too.
+    """
     if not isinstance(database, str):
         return Database.create(database)
-    where = {"work_dir": work_dir} if database in _IN_FILES else {}
+    where = {"work_dir": work_dir} if database in _IN_FILES or "://" in database else {}
     return Database.create(database, module_equality=module_equality, **where)
+
+
+def _settle(database: Database) -> None:
+    try:
+        database.settle()
+    except DatabaseError as error:
+        logger.warning("Not all records were entered: %s", error)
 
 
 def _design_spaces(
@@ -433,7 +461,8 @@ def _writable(work_dir: PathLike) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
     except OSError as error:
         reason = "it is a file" if folder.is_file() else error.strerror
         raise TuningError(

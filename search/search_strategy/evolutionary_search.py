@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
+    from search.database.records import TuningRecord
     from search.runner import RunnerResult
 
 _EXHAUSTED_AFTER: Final = 64
@@ -142,7 +143,7 @@ class EvolutionarySearch(SearchStrategy):
         assert context.mod is not None
         spaces = context.points_of(design_spaces)
         breeding = Breeding(context, spaces, TraceApplication(context), self._rng)
-        search = self._search = _Search(
+        self._search = _Search(
             breeding=breeding,
             scoring=Scoring(context, cost_model, breeding),
             cost_model=cost_model,
@@ -151,13 +152,7 @@ class EvolutionarySearch(SearchStrategy):
             per_iter=num_trials_per_iter,
         )
         workload = database.commit_workload(context.mod)
-        known = those_that_count(database.tuning_records_of(workload, context.target))
-        for record, trace in with_traces(known):
-            individual = Individual.of_trace(trace, spaces)
-            search.known.add(individual.key)
-            if record.is_valid and breeding.allows(individual):
-                search.measured.add(individual, context.objective.of_record(record))
-                search.has_begun = True
+        self.notify_records(database.tuning_records_of(workload, context.target))
 
     def post_tuning(self) -> None:
         """Forget the search."""
@@ -219,6 +214,18 @@ class EvolutionarySearch(SearchStrategy):
                 search.measured.add(individual, seconds)
                 search.has_begun |= own is not None
         search.pending = {}
+
+    def notify_records(self, records: Sequence[TuningRecord]) -> None:
+        """Count what another run has measured as measured: a parent, and not repeated."""
+        search = self._in_progress()
+        assert self.context is not None
+        objective = self.context.objective
+        for record, trace in with_traces(those_that_count(records)):
+            individual = Individual.of_trace(trace, search.breeding.spaces)
+            search.known.add(individual.key)
+            if record.is_valid and search.breeding.allows(individual):
+                search.measured.add(individual, objective.of_record(record))
+                search.has_begun = True
 
     def why_nothing(self) -> str | None:
         """Return the reasons for which all samples were rejected, None if one was accepted."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
+    from search.database.records import TuningRecord
     from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
 
@@ -66,6 +67,12 @@ class SearchStrategy(TaskPart, ABC):
 
         After an interruption there are fewer of both than were generated. The first batches of a
         task may be candidates that the strategy did not choose: the initial schedules of a user.
+        """
+
+    def notify_records(self, records: Sequence[TuningRecord]) -> None:
+        """Take note of records that another run has made of the task meanwhile.
+
+        Candidates that others measure or have measured are taken out of batches in any case.
         """
 
     def why_nothing(self) -> str | None:

@@ -16,7 +16,7 @@ from search.errors import blamed_on
 from search.measuring.measure_candidate import MeasureCandidate, described
 from search.runner import RunnerResult
 
-_MOST_OF_TASK: Final = 256
+MOST_OF_TASK: Final = 256
 _MOST_OF_OTHERS: Final = 64
 """Enough to rank the first batch; replaying a record takes ten milliseconds and more."""
 _LATEST: Final = 4096
@@ -33,7 +33,7 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
         return 0
     workload = database.commit_workload(context.mod)
     own = database.tuning_records_of(workload, context.target)
-    count = learn(model, context, own[-_MOST_OF_TASK:])
+    count = learn(model, context, own[-MOST_OF_TASK:])
     others: dict[int, list[TuningRecord]] = {}
     for record in database.get_all_tuning_records()[-_LATEST:]:
         shash = record.workload.shash

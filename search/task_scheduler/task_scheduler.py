@@ -18,7 +18,7 @@ from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
 from search.search_strategy.initial_schedules import initial_candidates
-from search.task_scheduler.learn_from_records import learn_from_records
+from search.task_scheduler.learn_from_records import MOST_OF_TASK, learn, learn_from_records
 from search.task_scheduler.task_record import (
     FAILED_MS,
     Batch,
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _EMPTY_BATCHES: Final = 3
 """The number of empty batches in a row after which a strategy counts as exhausted."""
+
+_REFUSED_BATCHES: Final = 32
+"""The number of batches that others measure after which a strategy counts as exhausted."""
 
 Objective: TypeAlias = Callable[[Sequence[float]], float]
 """The number to minimise, from the best latency of each task in seconds, in their order."""
@@ -147,9 +150,7 @@ class TaskScheduler(ABC):
         with Profiler.timeit("InitializeTask"):
             ctx.progress = run.progress
             assert ctx.mod is not None
-            known = run.database.tuning_records_of(
-                run.database.commit_workload(ctx.mod), ctx.target
-            )
+            known = run.claims.known(ctx)
             weight, size = run.task_weights[index], run.config.num_trials_per_iter
             self.tasks.append(TaskRecord(ctx, weight, trials_before=before))
             if index in run.failures:
@@ -219,7 +220,11 @@ class TaskScheduler(ABC):
     def _send_batch(self, run: TuningRun, index: int, most: int) -> int:
         """Begin the next batch of a task, or end the task; return how many trials it will be."""
         task = self.tasks[index]
-        candidates = self._initial_of(task, most) or (self._candidates_of(task) or [])[:most]
+        candidates = self._initial_of(run, task, most)
+        if not candidates:
+            with Profiler.timeit("TakeNewsOfOthers"):
+                self._take_news(run, task)
+            candidates = self._candidates_of(run, task, most)
         if not candidates:
             self._say_why_nothing(index)
             self.terminate_task(index)
@@ -232,30 +237,53 @@ class TaskScheduler(ABC):
             run.cost_model.warm_up()
         return len(candidates)
 
-    def _initial_of(self, task: TaskRecord, most: int) -> list[MeasureCandidate]:
+    def _initial_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
         """Return the next batch of schedules that the user wants measured first."""
-        assert self.run is not None
-        config = self.run.config
+        config = run.config
         left = min(most, config.num_trials_per_iter, config.trials_of_a_task - task.trials)
         batch, task.initial = task.initial[:left], task.initial[left:]
-        return batch
+        return run.claims.take(task.ctx, batch) if batch else []
 
-    def _candidates_of(self, task: TaskRecord) -> list[MeasureCandidate] | None:
-        """Return the next batch of a task, None if its strategy has none.
+    def _take_news(self, run: TuningRun, task: TaskRecord) -> None:
+        """Tell the strategy and the model what other runs on the database have measured."""
+        records = run.claims.news(task.ctx)
+        if not records:
+            return
+        assert task.ctx.search_strategy is not None
+        task.ctx.search_strategy.notify_records(records)
+        if run.cost_model is not None:
+            learn(run.cost_model, task.ctx, records[-MOST_OF_TASK:])
+        task.ctx.logger.info("Records of other runs: %d", len(records))
 
-        A strategy may give an empty batch, after which it is asked again, but not for ever.
+    def _candidates_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
+        """Return the next batch of a task, an empty one if its strategy has none.
+
+        A strategy may give an empty batch, or one that others on the database are measuring, after
+        which it is asked again, but not for ever.
         """
-        for _ in range(_EMPTY_BATCHES):
-            candidates = task.ctx.generate_measure_candidates()
-            if candidates is None or candidates:
+        candidates = run.claims.left_behind(task.ctx, most)
+        if candidates:
+            return candidates
+        empty = refused = 0
+        while empty < _EMPTY_BATCHES and refused < _REFUSED_BATCHES:
+            generated = task.ctx.generate_measure_candidates()
+            if generated is None:
+                return []
+            candidates = run.claims.take(task.ctx, generated[:most])
+            if candidates:
                 return candidates
+            if generated:
+                refused += 1
+            else:
+                empty += 1
             task.ctx.notify_runner_results([], [])
         self.logger.warning(
-            'Task "%s" ends: its search strategy gave %d empty batches one after another',
+            'Task "%s" ends: its search strategy gave %d %s one after another',
             task.ctx.task_name,
-            _EMPTY_BATCHES,
+            refused or empty,
+            "batches that others have measured" if refused else "empty batches",
         )
-        return None
+        return []
 
     def _say_why_nothing(self, index: int) -> None:
         task = self.tasks[index]
@@ -310,6 +338,7 @@ class TaskScheduler(ABC):
         candidates = batch.candidates[: len(results)]
         builds = [build.result() for build in batch.builds[: len(results)]]
         task.ctx.notify_runner_results(candidates, results)
+        run.claims.release(task.ctx)
         run.progress.phase("learning")
         for callback in self.measure_callbacks:
             with (

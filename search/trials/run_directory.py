@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schedule import Schedule
 from search.analysis.resources import resources_of
 from search.database.best_records import usable, with_traces
-from search.database.growing_file import GrowingFile, json_line, json_of
+from search.database.growing_file import GrowingFile, Line, json_line, json_of
 from search.database.in_directory import database_in
 from search.errors import DatabaseError, TuningError
 from search.measuring.flops import estimate_tir_flops
@@ -46,6 +46,8 @@ class TrialLog:
 
     def __init__(self, work_dir: str | os.PathLike[str]) -> None:
         self.path = Path(work_dir) / TRIALS_FILE
+        self.left_out = 0
+        """The number of lines read that are no trials; one that is being written does not count."""
         self._file = GrowingFile(self.path, b"{")
 
     def append(self, trial: Trial) -> None:
@@ -55,10 +57,26 @@ class TrialLog:
 
     def read(self) -> list[Trial]:
         """Return all trials; lines that are none are left out, and one warning names them."""
+        self._file = GrowingFile(self.path, b"{")
+        self.left_out = 0
+        return self.read_new()
+
+    def read_new(self) -> list[Trial]:
+        """Return the trials that were written since the last time; see `read`.
+
+        One who reads like this does not `append`, which passes over what others wrote.
+        DatabaseError for a file that was replaced meanwhile: `read` begins anew.
+        """
         trials: list[Trial] = []
-        GrowingFile(self.path, b"{").catch_up(
-            lambda line: trials.append(Trial.from_json(json_of(line.text)))
-        )
+
+        def take(line: Line) -> None:
+            try:
+                trials.append(Trial.from_json(json_of(line.text)))
+            except DatabaseError:
+                self.left_out += line.is_ended
+                raise
+
+        self._file.catch_up(take)
         return trials
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import sys
@@ -14,6 +13,7 @@ from typing import IO, Final
 
 from codegen import Target
 from codegen.target import host
+from search.records.file_lock import take_lock
 
 _FOLDER: Final = Path("/tmp")
 """Not what `TMPDIR` says: it is for all processes of the machine."""
@@ -97,7 +97,7 @@ def _lock(core: int) -> IO[bytes] | str | None:
     except OSError:
         return f"{path} cannot be made"
     try:
-        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        take_lock(claim.fileno(), wait=False)
     except OSError:
         claim.close()
         return None

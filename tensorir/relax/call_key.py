@@ -6,8 +6,8 @@ worked out once for them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from tensorir.arith.opaque import expr_key
 from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr
@@ -20,6 +20,8 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
 )
 
+V = TypeVar("V")
+
 
 def call_key(args: Sequence[GraphExpr | GlobalVar], attrs: Mapping[str, Any]) -> Hashable | None:
     """Return a key that calls of a formula have in common if they give the same.
@@ -31,13 +33,43 @@ def call_key(args: Sequence[GraphExpr | GlobalVar], attrs: Mapping[str, Any]) ->
     return None if _NONE in parts else (tuple(parts), repr(attrs))
 
 
+class KnownCalls(Generic[V]):
+    """Something that follows from calls of a formula, and is remembered by their keys."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[V, list[StructInfo]]] = {}
+        """What follows, and the operands whose sizes the key tells apart by identity."""
+
+    def of(
+        self,
+        args: Sequence[GraphExpr | GlobalVar],
+        attrs: Mapping[str, Any],
+        work_out: Callable[[], V],
+    ) -> V:
+        """Return what follows from a call, worked out now if it is not known."""
+        key = call_key(args, attrs)
+        if key is None:
+            return work_out()
+        if key not in self._known:
+            found = work_out()
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            kept = [arg.struct_info for arg in args if isinstance(arg, GraphExpr)]
+            self._known[key] = found, kept
+        return self._known[key][0]
+
+
+_MOST_KNOWN: Final = 1 << 12
+"""How many calls of an operator are remembered."""
 _NONE: Final = object()
 
 
 def _argument_key(arg: GraphExpr | GlobalVar) -> Hashable:
     if isinstance(arg, GlobalVar):
         return _NONE
-    if isinstance(arg, Constant) and arg.data.ndim == 0:
+    if isinstance(arg, Constant) and arg.source.shape == ():
         # It may be a number in the formula.
         return arg.data.tobytes(), _info_key(arg.struct_info)
     if isinstance(arg, Tuple):

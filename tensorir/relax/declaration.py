@@ -20,7 +20,7 @@ is lowered to (`transform.LegalizeOps`), follow from the function. A declared op
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.relax.call_key import call_key
+from tensorir.relax.call_key import KnownCalls
 from tensorir.relax.call_te import outputs_of
 from tensorir.relax.calls import call_pure_packed
 from tensorir.relax.dimension_order import DimensionOrder
@@ -111,7 +111,7 @@ class FormulaOperator(DeclaredOperator):
     it maps elements.
     """
 
-    __slots__ = ("_known", "dimension_order")
+    __slots__ = ("_elementwise", "_known", "dimension_order")
 
     def __init__(
         self,
@@ -122,21 +122,14 @@ class FormulaOperator(DeclaredOperator):
     ) -> None:
         super().__init__(name, function, prepare)
         self.dimension_order = dimension_order
-        self._known: dict[Hashable, tuple[StructInfo, list[StructInfo]]] = {}
-        """Results by `call_key`, and the operands whose sizes the key tells apart by identity."""
+        self._known: KnownCalls[StructInfo] = KnownCalls()
+        self._elementwise: KnownCalls[bool] = KnownCalls()
 
     def _infer(
         self, args: Sequence[GraphExpr], attrs: Mapping[str, Any], sinfo_args: Sequence[StructInfo]
     ) -> StructInfo:
-        key = call_key(args, attrs)
-        if key in self._known:
-            return self._known[key][0]
-        result = super()._infer(args, attrs, sinfo_args)
-        if key is not None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[key] = result, [arg.struct_info for arg in args]
-        return result
+        infer = super()._infer
+        return self._known.of(args, attrs, lambda: infer(args, attrs, sinfo_args))
 
     def result(self, arguments: dict[str, Any]) -> StructInfo:
         """Return the shapes and dtypes of the tensors that the formula gives.
@@ -168,8 +161,13 @@ class FormulaOperator(DeclaredOperator):
 
         Operands may be stretched. The answer is read from the formula.
         """
-        arguments = self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
-        return maps_elements(outputs_of(self.function, self.formula_arguments(arguments)).tensors)
+
+        def read() -> bool:
+            arguments = self.signature.arguments(call.args, call.attrs)  # type: ignore[arg-type]
+            made = outputs_of(self.function, self.formula_arguments(arguments))
+            return maps_elements(made.tensors)
+
+        return self._elementwise.of(call.args, call.attrs, read)
 
     def formula_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the formula: constant numbers that may be, are plain numbers."""
@@ -320,9 +318,6 @@ def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
 
 
 _UNKNOWN: Final = object()
-
-_MOST_KNOWN: Final = 1 << 12
-"""How many results an operator remembers."""
 
 
 def _filled(value: Any, unknown: dict[Var, None]) -> Any:

@@ -11,7 +11,7 @@ a variable (`tensorir.relax.verify` checks it, `BlockBuilder` makes it so).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.nodes.node import Node, as_attrs, body, definition, label, part, parts, value
 from tensorir.nodes.ops import as_expr, const
+from tensorir.relax.deferred_array import LARGE, DeferredArray
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import common_base
 from tensorir.relax.struct_info import (
@@ -185,30 +186,66 @@ class ExternFunc(GraphExpr):
 class Constant(GraphExpr):
     """An array that is part of the program.
 
-    The array is kept without a copy, as a read-only view. `dtype` names types that NumPy lacks
-    (`bfloat16` is kept as `uint16`).
+    The array is kept without a copy, as a read-only view; a `DeferredArray` is read when it is
+    asked for. `dtype` names types that NumPy lacks (`bfloat16` is kept as `uint16`).
     """
 
     fields = ("struct_info", "data")
-    __slots__ = fields[1:]
+    __slots__ = ("source",)
 
-    def __init__(self, data: ArrayLike, dtype: str | None = None) -> None:
-        array = np.ascontiguousarray(data).reshape(np.shape(data))
-        view: NDArray[Any] = array.view(np.ndarray)
-        view.flags.writeable = False
-        kind = DataType(str(array.dtype) if dtype is None else dtype)
-        if kind.to_numpy() != array.dtype:
-            raise IRTypeError(
-                f"a constant of {kind} is given as {kind.to_numpy()}, not {array.dtype}"
-            )
-        self.data = view
-        self.struct_info = TensorStructInfo(array.shape, kind)
+    def __init__(self, data: ArrayLike | DeferredArray, dtype: str | None = None) -> None:
+        self.source: NDArray[Any] | DeferredArray
+        """The array, or how it is made: what has its shape and size without reading it."""
+        if isinstance(data, DeferredArray):
+            self.source = data
+        else:
+            array = np.ascontiguousarray(data).reshape(np.shape(data))
+            self.source = array.view(np.ndarray)
+            self.source.flags.writeable = False
+        held = self.source.dtype
+        kind = DataType(str(held) if dtype is None else dtype)
+        if kind.to_numpy() != held:
+            raise IRTypeError(f"a constant of {kind} is given as {kind.to_numpy()}, not {held}")
+        self.struct_info = TensorStructInfo(self.source.shape, kind)
+
+    @staticmethod
+    def made_by(
+        make: Callable[[], NDArray[Any]], shape: Sequence[int], dtype: DataType
+    ) -> Constant:
+        """Return a constant whose elements a function makes, the same ones whenever it is called.
+
+        Large ones are made when they are read, and not kept.
+        """
+        later = DeferredArray(make, shape, dtype.to_numpy())
+        return Constant(later if later.nbytes >= LARGE else later.read(), dtype)
+
+    @property
+    def data(self) -> NDArray[Any]:
+        """The array, read-only."""
+        held = self.source
+        return held.read() if isinstance(held, DeferredArray) else held
+
+    def reshaped(self, shape: Sequence[int]) -> Constant:
+        """Return the same elements in another shape, without a copy."""
+        source = self.source
+        if not isinstance(source, DeferredArray):
+            return Constant(source.reshape(shape), self._dtype())
+        return Constant.made_by(lambda: source.read().reshape(shape), shape, self._dtype())
+
+    def transposed(self, axes: Sequence[int]) -> Constant:
+        """Return the elements with the axes in another order."""
+        shape = [self.source.shape[axis] for axis in axes]
+        return Constant.made_by(lambda: self.data.transpose(axes), shape, self._dtype())
+
+    def _dtype(self) -> DataType:
+        info = self.struct_info
+        assert isinstance(info, TensorStructInfo)
+        assert info.dtype is not None
+        return info.dtype
 
     def __reduce__(self) -> tuple[type[Constant], tuple[NDArray[Any], DataType]]:
         """Pickle through the constructor, because unpickled arrays could be written to."""
-        assert isinstance(self.struct_info, TensorStructInfo)
-        assert self.struct_info.dtype is not None
-        return (Constant, (self.data, self.struct_info.dtype))
+        return (Constant, (self.data, self._dtype()))
 
 
 class ShapeExpr(GraphExpr):

@@ -310,7 +310,7 @@ def _made(kind: Kind, value: Any, dtype: str | None) -> GraphExpr | None:
         return _integers(value)
     if isinstance(value, PrimValue):
         return value
-    if isinstance(value, Constant) and value.data.ndim == 0:
+    if isinstance(value, Constant) and value.source.shape == ():
         return PrimValue(_immediate(value))
     if type(value) is float and dtype == "float64":
         return PrimValue(FloatImm(dtype, value))
@@ -353,7 +353,7 @@ def _integer(value: Any) -> Any:
 
 def immediate(value: GraphExpr) -> PrimExpr | None:
     """Return the number that a constant of rank 0 is, None for any other value."""
-    if not isinstance(value, Constant) or value.data.ndim != 0:
+    if not isinstance(value, Constant) or value.source.shape != ():
         return None
     info = value.struct_info
     assert isinstance(info, TensorStructInfo)
@@ -384,7 +384,7 @@ def _python_value(value: Any) -> Any:
         return _python_value(value.value)
     if isinstance(value, DataTypeValue):
         return str(value.value)
-    if isinstance(value, Constant) and value.data.ndim == 0:
+    if isinstance(value, Constant) and value.source.shape == ():
         return value.data.item()
     if isinstance(value, ShapeExpr):
         return tuple(map(_python_value, value.values))

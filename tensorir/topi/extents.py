@@ -95,9 +95,10 @@ def in_order(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr
     return position
 
 
-def is_number(extent: PrimExpr, value: int) -> bool:
+def is_number(extent: PrimExpr | int, value: int) -> bool:
     """Say whether an extent is this number."""
-    return isinstance(extent, IntImm) and extent.value == value
+    known = extent.value if isinstance(extent, IntImm) else extent
+    return isinstance(known, int) and known == value
 
 
 _LARGE: Final = 1 << 30

@@ -176,7 +176,7 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
     sizes: dict[Var, PrimExpr] = {}
     source: dict[Var, GraphVar] = {}
     facts = [
-        (param, k, wanted, constant.data.shape[k])
+        (param, k, wanted, constant.source.shape[k])
         for param, constant in bound.items()
         if isinstance(param.struct_info, TensorStructInfo)
         for k, wanted in enumerate(param.struct_info.shape or ())
@@ -204,7 +204,7 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
         assert isinstance(info, TensorStructInfo)
         raise IRValueError(
             f"the parameter {param.name} has the shape {_shown(info)}{reason}, the array "
-            f"{bound[param].data.shape}: dimension {k} must be {_number(expected)}"
+            f"{bound[param].source.shape}: dimension {k} must be {_number(expected)}"
         )
     return sizes
 

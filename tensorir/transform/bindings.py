@@ -16,6 +16,13 @@ def used_vars(node: Node) -> Iterator[g.GraphVar]:
     return (part for part in walk(node) if isinstance(part, g.GraphVar))
 
 
+def leaves_of(value: Node) -> list[Node]:
+    """Return the parts of a value that are no tuples, in order."""
+    if isinstance(value, g.Tuple):
+        return [leaf for part in value.elements for leaf in leaves_of(part)]
+    return [value]
+
+
 class Uses:
     """Which variables are used on some path behind a binding.
 

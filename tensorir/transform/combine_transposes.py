@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
 from tensorir.memory.element_shape import for_order, has_shape
@@ -128,10 +126,7 @@ class _Combining(GraphRewriter):
             if not is_whole:
                 args.append(arg)
             elif isinstance(arg, g.Constant):
-                order = [axes.index(k) for k in range(len(axes))]
-                info = arg.struct_info
-                assert isinstance(info, TensorStructInfo)
-                args.append(g.Constant(np.transpose(arg.data, order), info.dtype))
+                args.append(arg.transposed([axes.index(k) for k in range(len(axes))]))
             elif isinstance(arg, g.GraphVar) and arg in self._known:
                 args.append(self._known[arg].source)
             else:

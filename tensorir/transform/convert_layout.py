@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from tensorir.errors import IRValueError
 from tensorir.function import IRModule
 from tensorir.relax import expr as g
@@ -15,6 +13,7 @@ from tensorir.relax.declaration import FormulaOperator
 from tensorir.relax.function import graph_functions
 from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo, is_void
 from tensorir.rewriting.visit import walk
+from tensorir.transform.bindings import leaves_of
 from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.pass_context import PassContext
 from tensorir.transform.rebuild_graph import GraphRebuilder
@@ -100,7 +99,8 @@ class _Converting(GraphRebuilder):
             return self.plain(value)
         if value.op.short_name in self._desired:
             return self._anchored(value, value.op)
-        orders = [self._held[arg][1] for arg in _tensors(value) if arg in self._held]
+        leaves = [leaf for arg in value.args for leaf in leaves_of(arg)]
+        orders = [self._held[x][1] for x in leaves if isinstance(x, g.GraphVar) and x in self._held]
         followed = self._following(value, value.op, orders[0]) if orders else None
         return self.plain(value) if followed is None else followed
 
@@ -157,7 +157,7 @@ class _Converting(GraphRebuilder):
         if missing == 0:
             return value
         if isinstance(value, g.Constant):
-            return g.Constant(value.data.reshape((1,) * missing + value.data.shape), info.dtype)
+            return value.reshaped((1,) * missing + value.source.shape)
         return self.builder.emit(op.expand_dims(value, axis=list(range(missing))))
 
     def _permuted(self, value: g.GraphExpr, order: Order) -> g.GraphExpr:
@@ -224,14 +224,6 @@ def _with_first(
     return g.GraphCall(call.op, [first, *call.args[1:]], {**call.attrs, **attrs})
 
 
-def _tensors(call: g.GraphCall) -> list[g.GraphVar]:
-    """Return the variables that a call takes, those of tuples too."""
-    values = [
-        v for arg in call.args for v in (arg.elements if isinstance(arg, g.Tuple) else (arg,))
-    ]
-    return [v for v in values if isinstance(v, g.GraphVar)]
-
-
 def _order_between(source: str, destination: str) -> Order:
     """Return where the dimensions of a layout come from in another one."""
     if sorted(source) != sorted(destination):
@@ -245,7 +237,5 @@ def _inverse(order: Order) -> Order:
 
 def _permuted(value: g.GraphExpr, order: Order) -> g.GraphExpr:
     if isinstance(value, g.Constant):
-        info = value.struct_info
-        assert isinstance(info, TensorStructInfo)
-        return g.Constant(np.ascontiguousarray(value.data.transpose(order)), info.dtype)
+        return value.transposed(order)
     return op.permute_dims(value, axes=order)

@@ -13,6 +13,7 @@ from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import GraphRewriter
+from tensorir.transform.bindings import leaves_of
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.pass_context import PassContext
 
@@ -103,13 +104,7 @@ class _Common(GraphRewriter):
 def _is_local(value: g.GraphExpr) -> bool:
     """Say whether a value names a variable that only its block sees."""
     parts = value.args if isinstance(value, g.GraphCall) else (value.tuple_value,)  # type: ignore[attr-defined]
-    return any(isinstance(part, g.DataflowVar) for arg in parts for part in _leaves(arg))
-
-
-def _leaves(value: object) -> list[object]:
-    if isinstance(value, g.Tuple):
-        return [leaf for part in value.elements for leaf in _leaves(part)]
-    return [value]
+    return any(isinstance(part, g.DataflowVar) for arg in parts for part in leaves_of(arg))
 
 
 def _key(value: Any) -> Hashable:

@@ -173,7 +173,7 @@ class _Folding(GraphRewriter):
             return
         if any(constant.struct_info.dtype != info.dtype for constant in constants):
             return
-        if mean.data.dtype.kind != "f" or self._items[var] != self._uses[var]:
+        if mean.source.dtype.kind != "f" or self._items[var] != self._uses[var]:
             return
         with np.errstate(all="ignore"):
             factor = 1 / np.sqrt(_wide(variance.data) + given["epsilon"])
@@ -229,14 +229,14 @@ def _weight_of(call: g.GraphCall) -> _Weight | None:
     if name not in (*_CONVOLUTIONS, "matmul", "nn.dense") or len(call.args) < 2:
         return None
     weight, info = call.args[1], call.struct_info
-    if not isinstance(weight, g.Constant) or weight.data.dtype.kind != "f":
+    if not isinstance(weight, g.Constant) or weight.source.dtype.kind != "f":
         return None
     if not isinstance(info, TensorStructInfo) or info.dtype != weight.struct_info.dtype:  # type: ignore[attr-defined]
         return None
     given = _arguments(call)
     axis, channel, bias = 0, -1, None
     if name == "matmul":
-        if weight.data.ndim != 2:
+        if len(weight.source.shape) != 2:
             return None
         axis = 1
     elif name == "nn.dense":
@@ -249,7 +249,7 @@ def _weight_of(call: g.GraphCall) -> _Weight | None:
         axis, channel = given["kernel_layout"].index("O"), layout.index("C") - len(layout)
         if len(layout) != info.ndim:
             return None
-    return _Weight(1, axis, channel, bias, weight.data.shape[axis])
+    return _Weight(1, axis, channel, bias, weight.source.shape[axis])
 
 
 def _arguments(call: g.GraphCall) -> Mapping[str, Any]:
@@ -259,11 +259,23 @@ def _arguments(call: g.GraphCall) -> Mapping[str, Any]:
 
 def _scaled(weight: object, channels: NDArray[Any], axis: int) -> g.Constant:
     assert isinstance(weight, g.Constant)
-    shape = [1] * weight.data.ndim
+    unscaled = weight
+    info = weight.struct_info
+    assert isinstance(info, TensorStructInfo)
+    assert info.dtype is not None
+    shape = [1] * len(weight.source.shape)
     shape[axis] = -1
-    return g.Constant(
-        _rounded(_wide(weight.data) * _wide(channels).reshape(shape), weight.data.dtype)
-    )
+    factors = _wide(channels).reshape(shape)
+
+    def scaled() -> NDArray[Any]:
+        data = unscaled.data
+        with np.errstate(all="ignore"):
+            # NumPy widens and rounds a piece at a time: no array of float64 is made.
+            result = np.empty_like(data)
+            np.multiply(data, factors, result, dtype=np.float64, casting="same_kind")
+        return result
+
+    return g.Constant.made_by(scaled, weight.source.shape, info.dtype)
 
 
 def _fits(shape: Sequence[int], result: g.GraphVar) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
@@ -14,18 +16,21 @@ from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.relax import expr as g
 from tensorir.relax.calls import FRESH, VIEW, DestinationPassing, destination_passing
 from tensorir.relax.declaration import DeclaredOperator
+from tensorir.relax.deferred_array import LARGE
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from tensorir.relax.visit import GraphRewriter
-from tensorir.transform.bindings import BuiltTuples
+from tensorir.transform.bindings import BuiltTuples, leaves_of
 from tensorir.transform.dead_code_elimination import without_dead_bindings
 from tensorir.transform.define_pass import FunctionPass
-from tensorir.transform.kernel_runner import run_kernel
+from tensorir.transform.kernel_runner import Run, runnable_kernel, steps
 from tensorir.transform.legalize_ops import LegalizeOps
 from tensorir.transform.pass_context import PassContext
 
 SMALL: Final = 1 << 20
 """Bytes that a folded call may give in any case."""
+QUICK: Final = 4
+"""Statements an element up to which a result is computed again in place of being kept."""
 
 
 class FoldConstant(FunctionPass):
@@ -51,12 +56,51 @@ class FoldConstant(FunctionPass):
         return func if folded is func else without_dead_bindings(folded, mod)
 
 
+@dataclass(frozen=True)
+class _Computation:
+    """A call on constants, which can be run any number of times."""
+
+    run: Run
+    call: DestinationPassing
+    constants: tuple[g.Constant, ...]
+    numbers: tuple[int, ...]
+
+    def __call__(self) -> list[NDArray[Any]] | None:
+        """Return the outputs, None if the function cannot be run."""
+        args: list[NDArray[Any]] = [constant.data for constant in self.constants]
+        outputs, own = [], []
+        for info, index in zip(self.call.outputs, self.call.inplace, strict=True):
+            if index != FRESH:
+                args[index] = args[index].copy()
+                outputs.append(args[index])
+                continue
+            assert info.static_shape is not None
+            assert info.dtype is not None
+            own.append(np.empty(info.static_shape, info.dtype.to_numpy()))
+            outputs.append(own[-1])
+        return outputs if self.run([*args, *own, *self.numbers]) else None
+
+    def deferred(self) -> g.Constant:
+        """Return the only output as a constant, which is computed when it is read."""
+        (info,) = self.call.outputs
+        assert info.static_shape is not None
+        assert info.dtype is not None
+
+        def output() -> NDArray[Any]:
+            outputs = self()
+            assert outputs is not None  # it ran before, on the same constants
+            return outputs[0]
+
+        return g.Constant.made_by(output, info.static_shape, info.dtype)
+
+
 class _Folding(GraphRewriter):
     def __init__(self, mod: IRModule, small: int) -> None:
         super().__init__()
         self._mod = mod
         self._small = small
         self._tuples = BuiltTuples()
+        self._runs: dict[str, Run | None] = {}
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Fold a binding; uses of a constant name it directly from here on."""
@@ -87,9 +131,7 @@ class _Folding(GraphRewriter):
 
     def _operator(self, call: g.GraphCall) -> g.GraphExpr | None:
         """Return the result of an operator on constants, None if it is to stay."""
-        leaves = [
-            leaf for arg in call.args if isinstance(arg, g.GraphExpr) for leaf in _leaves(arg)
-        ]
+        leaves = [leaf for arg in call.args for leaf in leaves_of(arg)]
         constants = [leaf for leaf in leaves if isinstance(leaf, g.Constant)]
         if any(isinstance(leaf, g.GraphVar) for leaf in leaves) or not call.op.pure:  # type: ignore[union-attr]
             return None
@@ -110,7 +152,7 @@ class _Folding(GraphRewriter):
         found = value if isinstance(value, g.Constant) else self._tuples.of(value)
         if found is None:
             return None
-        leaves = _leaves(found)
+        leaves = leaves_of(found)
         return found if all(isinstance(leaf, g.Constant) for leaf in leaves) else None
 
     def _run(self, name: str, call: DestinationPassing) -> g.GraphExpr | None:
@@ -128,20 +170,18 @@ class _Folding(GraphRewriter):
         if len(constants) == 1 and is_reshape(func):
             info = call.outputs[0]
             assert info.static_shape is not None
-            return g.Constant(constants[0].data.reshape(info.static_shape), info.dtype)
-        args: list[Any] = [constant.data for constant in constants]
-        outputs, own = [], []
-        for info, index in zip(call.outputs, call.inplace, strict=True):
-            if index != FRESH:
-                args[index] = args[index].copy()
-                outputs.append(args[index])
-                continue
-            assert info.static_shape is not None
-            assert info.dtype is not None
-            own.append(np.empty(info.static_shape, info.dtype.to_numpy()))
-            outputs.append(own[-1])
-        if not run_kernel(self._mod, name, [*args, *own, *numbers]):
+            return constants[0].reshaped(info.static_shape)
+        if name not in self._runs:
+            self._runs[name] = runnable_kernel(self._mod, name)
+        run = self._runs[name]
+        if run is None:
             return None
+        computation = _Computation(run, call, tuple(constants), tuple(numbers))
+        outputs = computation()
+        if outputs is None:
+            return None
+        if len(outputs) == 1 and _is_worth_forgetting(func, outputs[0]):
+            return computation.deferred()
         results = [
             g.Constant(array, info.dtype) for array, info in zip(outputs, call.outputs, strict=True)
         ]
@@ -153,15 +193,14 @@ class _Folding(GraphRewriter):
         """Say whether outputs are of known sizes that are not too large."""
         sizes = [info.static_bytes for info in outputs]
         known = [size for size in sizes if size is not None]
-        most = max(self._small, 2 * sum(constant.data.nbytes for constant in constants))
+        most = max(self._small, 2 * sum(constant.source.nbytes for constant in constants))
         return len(known) == len(sizes) and sum(known) <= most
 
 
-def _leaves(value: g.GraphExpr) -> list[g.GraphExpr]:
-    """Return the parts of a value that are no tuples."""
-    if isinstance(value, g.Tuple):
-        return [leaf for part in value.elements for leaf in _leaves(part)]
-    return [value]
+def _is_worth_forgetting(func: PrimFunc, output: NDArray[Any]) -> bool:
+    """Say whether a result is large, and little more work than copying it."""
+    longest = max(output.shape, default=1)
+    return output.nbytes >= LARGE and steps(func.body, longest) <= QUICK * output.size
 
 
 def _tensors(info: StructInfo) -> list[TensorStructInfo] | None:
@@ -182,4 +221,4 @@ def _viewed(view: g.GraphCall) -> g.GraphExpr:
     shape = info.static_shape
     if not isinstance(tensor, g.Constant) or shape is None:
         return view
-    return g.Constant(tensor.data.reshape(shape), info.dtype)
+    return tensor.reshaped(shape)

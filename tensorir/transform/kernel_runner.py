@@ -18,11 +18,15 @@ from tensorir.nodes.node import Node
 from tensorir.relax.call_graph import reached
 from tensorir.rewriting.visit import children, walk
 
-KernelRunner: TypeAlias = Callable[[IRModule, str, Sequence[Any]], bool]
+Run: TypeAlias = Callable[[Sequence[Any]], bool]
 """Runs a tensor function on arrays and integers, which writes its outputs in place.
 
-The module holds tensor functions only: the one that is run, and those that it calls. False says
-that it cannot be run; arrays that it writes have any contents then.
+False says that it cannot be run; arrays that it writes have any contents then.
+"""
+KernelRunner: TypeAlias = Callable[[IRModule, str], Run | None]
+"""Makes a tensor function ready to be run any number of times, None if it cannot be run.
+
+The module holds tensor functions only: the one that is run, and those that it calls.
 """
 
 MOST_STEPS: Final = 1_000_000
@@ -34,8 +38,8 @@ _OUTSIDE: Final = frozenset(
 """Operations that call what is no tensor function and may have effects."""
 
 
-def run_kernel(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
-    """Run a tensor function of a module, say whether that was possible.
+def runnable_kernel(mod: IRModule, name: str) -> Run | None:
+    """Return what runs a tensor function of a module, None if that is not possible.
 
     One that calls a library function is not run. Arrays that are read may lie at any address, as
     weights of a file that is mapped do.
@@ -45,8 +49,9 @@ def run_kernel(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
     for func in kernels.prim_funcs().values():
         for node in walk(func.body):
             if isinstance(node, Call) and getattr(node.op, "short_name", "") in _OUTSIDE:
-                return False
-    return _runner(kernels, name, [_aligned(arg) for arg in args])
+                return None
+    run = _runner(kernels, name)
+    return None if run is None else lambda args: run([_aligned(arg) for arg in args])
 
 
 def _aligned(arg: Any) -> Any:
@@ -61,28 +66,32 @@ def set_kernel_runner(runner: KernelRunner) -> KernelRunner:
     return previous
 
 
-def interpreted(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
-    """Run a tensor function by the interpreter, if it takes about a second at most."""
+def interpreted(mod: IRModule, name: str) -> Run:
+    """Return what runs a tensor function by the interpreter, if it takes about a second at most."""
     func = mod.prim_funcs()[name]
-    longest = max((n for arg in args for n in getattr(arg, "shape", ())), default=1)
-    if _steps(func.body, max(1, longest)) > MOST_STEPS:
-        return False
-    try:
-        interpret(mod, *args, func_name=name)
-    except InterpreterError:
-        return False
-    return True
+
+    def run(args: Sequence[Any]) -> bool:
+        longest = max((n for arg in args for n in getattr(arg, "shape", ())), default=1)
+        if steps(func.body, max(1, longest)) > MOST_STEPS:
+            return False
+        try:
+            interpret(mod, *args, func_name=name)
+        except InterpreterError:
+            return False
+        return True
+
+    return run
 
 
 _runner: KernelRunner = interpreted
 
 
-def _steps(node: Node, longest: int) -> int:
-    """Return the number of times that statements run, with `longest` for unknown extents."""
+def steps(node: Node, longest: int) -> int:
+    """Return how often statements run at most, with `longest` for extents that are not known."""
     if isinstance(node, s.For):
         count = node.extent.value if isinstance(node.extent, IntImm) else longest
-        return count * _steps(node.body, longest)
+        return count * steps(node.body, longest)
     if isinstance(node, s.While):
         return MOST_STEPS + 1  # as often as it likes
     inner = [child for child in children(node) if isinstance(child, s.Stmt)]
-    return max(1, sum(_steps(child, longest) for child in inner))
+    return max(1, sum(steps(child, longest) for child in inner))

@@ -9,6 +9,7 @@ import pytest
 
 from search.builder import LocalBuilder
 from search.runner import EvaluatorConfig, LocalRunner
+from tests.search.postgres_server import Server, running_server
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +20,10 @@ def measured() -> Iterator[dict[str, Any]]:
     yield {"builder": builder, "runner": runner}
     builder.close()
     runner.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server, which starts once a session."""
+    with running_server() as server:
+        yield server

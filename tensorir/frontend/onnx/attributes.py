@@ -8,7 +8,6 @@ from typing import Any
 from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.model_file import Model
 from tensorir.frontend.onnx.optional_package import onnx_package
-from tensorir.relax.expr import Constant
 
 
 def attribute_values(
@@ -42,7 +41,7 @@ def _value(attribute: Any, model: Model) -> Any:
     if kind == kinds.STRING:
         return _text(attribute.s)
     if kind == kinds.TENSOR:
-        return Constant(*model.array(attribute.t))
+        return model.tensor(attribute.t)
     if kind == kinds.FLOATS:
         return tuple(attribute.floats)
     if kind == kinds.INTS:
@@ -50,7 +49,7 @@ def _value(attribute: Any, model: Model) -> Any:
     if kind == kinds.STRINGS:
         return tuple(map(_text, attribute.strings))
     if kind == kinds.TENSORS:
-        return tuple(Constant(*model.array(tensor)) for tensor in attribute.tensors)
+        return tuple(model.tensor(tensor) for tensor in attribute.tensors)
     for name, field in (
         ("GRAPH", "g"), ("GRAPHS", "graphs"), ("TYPE_PROTO", "tp"), ("TYPE_PROTOS", "type_protos"),
         ("SPARSE_TENSOR", "sparse_tensor"), ("SPARSE_TENSORS", "sparse_tensors"),

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.dtypes import array_of, dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.optional_package import onnx_package
-from tensorir.frontend.onnx.stored_weights import mapped, without_weights
+from tensorir.frontend.onnx.stored_weights import MappedFile, without_weights
 from tensorir.nodes.dtype import DataType
+from tensorir.relax.expr import Constant
 
 
 @dataclass
@@ -28,11 +28,13 @@ class Model:
     opsets: dict[str, int] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Where in the file the elements of weights are that the message lacks."""
+    _files: dict[Path, MappedFile] = field(default_factory=dict)
 
-    def weights(self) -> Iterator[tuple[Any, NDArray[Any], DataType]]:
-        """Return the weights of the graph: the message, the elements, the dtype.
+    def weights(self) -> Iterator[tuple[Any, Constant]]:
+        """Return the weights of the graph, each with its message.
 
-        Raises IRValueError for two of one name, and for what `array` does.
+        Elements that lie in a file are read when they are used. Raises IRValueError for two of one
+        name, and for what `tensor` does.
         """
         names = set()
         for k, tensor in enumerate(self.proto.graph.initializer):
@@ -40,26 +42,25 @@ class Model:
                 raise IRValueError(f"there are two weights {tensor.name!r}")
             names.add(tensor.name)
             if k not in self.places:
-                yield tensor, *self.array(tensor)
+                yield tensor, self.tensor(tensor)
                 continue
             assert self.path is not None
             if narrow_integer(tensor.data_type) is not None:
-                yield tensor, *array_of(_with_elements(tensor, self.path, self.places[k]))
+                yield tensor, Constant(*array_of(self._complete(tensor, self.path, self.places[k])))
                 continue
             dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
             place = self.places[k]
             _check_bytes(f"the tensor {tensor.name!r}", shape, dtype, place[1])
-            elements = mapped(self.path, place, dtype.to_numpy())
-            yield tensor, elements.reshape(shape), dtype
+            yield tensor, self._stored(self.path, place, shape, dtype)
 
-    def array(self, tensor: Any) -> tuple[NDArray[Any], DataType]:
-        """Return the elements of a tensor of the model and their dtype.
+    def tensor(self, tensor: Any) -> Constant:
+        """Return a tensor of the model.
 
         Data beside the model file are mapped, not read. Raises IRValueError for data that are
         missing, too short, or not in the folder of the model.
         """
         if tensor.data_location != onnx_package().TensorProto.EXTERNAL:
-            return array_of(tensor)
+            return Constant(*array_of(tensor))
         place = f"the tensor {tensor.name!r}"
         entries = {entry.key: entry.value for entry in tensor.external_data}
         dtype, shape = held_dtype(tensor.data_type), tuple(tensor.dims)
@@ -76,10 +77,31 @@ class Model:
                 f"{path.stat().st_size} bytes"
             )
         if is_packed:
-            return array_of(_with_elements(tensor, path, (offset, length)))
+            return Constant(*array_of(self._complete(tensor, path, (offset, length))))
         if not length:
-            return np.empty(shape, dtype.to_numpy()), dtype
-        return mapped(path, (offset, length), dtype.to_numpy()).reshape(shape), dtype
+            return Constant(np.empty(shape, dtype.to_numpy()), dtype)
+        return self._stored(path, (offset, length), shape, dtype)
+
+    def _stored(
+        self, path: Path, place: tuple[int, int], shape: Sequence[int], dtype: DataType
+    ) -> Constant:
+        """Return a tensor with elements in a file."""
+        file, kind = self._mapped(path), dtype.to_numpy()
+        return Constant.made_by(lambda: file.array(place, kind).reshape(shape), shape, dtype)
+
+    def _mapped(self, path: Path) -> MappedFile:
+        if path not in self._files:
+            self._files[path] = MappedFile(path)
+        return self._files[path]
+
+    def _complete(self, tensor: Any, path: Path, place: tuple[int, int]) -> Any:
+        """Return the message of a tensor with its elements, which are packed in a file."""
+        result = onnx_package().TensorProto()
+        result.CopyFrom(tensor)
+        result.ClearField("external_data")
+        result.data_location = onnx_package().TensorProto.DEFAULT
+        result.raw_data = self._mapped(path).array(place, np.dtype(np.uint8)).tobytes()
+        return result
 
     def _data_file(self, location: str, place: str) -> Path:
         """Return the file of external data, which is in the folder of the model."""
@@ -162,16 +184,6 @@ def opset_versions(imports: Any) -> dict[str, int]:
         if not 1 <= version < 1 << 31:
             raise IRValueError(f"{version} is no version of the operators of {domain!r}")
     return versions
-
-
-def _with_elements(tensor: Any, path: Path, place: tuple[int, int]) -> Any:
-    """Return a tensor with its elements, which are packed in a file."""
-    result = onnx_package().TensorProto()
-    result.CopyFrom(tensor)
-    result.ClearField("external_data")
-    result.data_location = onnx_package().TensorProto.DEFAULT
-    result.raw_data = mapped(path, place, np.dtype(np.uint8)).tobytes()
-    return result
 
 
 def _check_bytes(place: str, shape: Sequence[int], dtype: DataType, given: int) -> None:

@@ -13,11 +13,13 @@ from tensorir.frontend.onnx.elements import common_element
 from tensorir.frontend.onnx.step_function import Body, StepFunction, step_function
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
-from tensorir.relax.expr import Constant, GraphExpr, GraphVar
+from tensorir.relax.expr import GraphExpr, GraphVar
 from tensorir.relax.struct_info import UNKNOWN_NDIM, StructInfo, TensorStructInfo
+from tensorir.topi.extents import is_number
 
 if TYPE_CHECKING:
-    from tensorir.frontend.onnx.graph_import import GraphImport, Scope
+    from tensorir.frontend.onnx.graph_import import GraphImport
+    from tensorir.frontend.onnx.scope import Scope
     from tensorir.relax.block_builder import BlockBuilder
 
 
@@ -90,12 +92,12 @@ class OnnxNode:
 
     def narrow(self, value: GraphExpr) -> int | None:
         """Return the number of the dtype of integers of fewer than 8 bits, None for others."""
-        return self._importing.narrow.get(value)
+        return self._importing.known.narrow(value)
 
     def narrowed(self, value: GraphExpr, number: int) -> GraphExpr:
         """Return a tensor as one of integers of fewer than 8 bits, which it holds."""
         var = self.emit(value)
-        self._importing.narrow[var] = number
+        self._importing.known.remember_kind(var, number)
         return var
 
     def tensor(self, value: GraphExpr) -> TensorStructInfo:
@@ -118,7 +120,7 @@ class OnnxNode:
 
         None if they are not known, or if NumPy lacks their dtype.
         """
-        return None if value is None else self._importing.contents(value)
+        return None if value is None else self._importing.known.contents(value)
 
     def numbers(self, value: GraphExpr, what: str) -> NDArray[Any]:
         """Return elements that have to be known numbers while a model is read.
@@ -142,7 +144,7 @@ class OnnxNode:
         known = self.contents(value)
         if known is not None:
             return [_plain(n) for n in known.reshape(-1)]
-        return list(self._importing.looked_at(value, what))
+        return list(self._importing.known.looked_at(value, what))
 
     def known_integers(self, value: GraphExpr, what: str) -> list[int]:
         """Return integers that have to be known while a model is read, as `numbers`."""
@@ -150,7 +152,7 @@ class OnnxNode:
 
     def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
         """Return a tensor of rank 1 of integers, which are remembered as its contents."""
-        return self._importing.integer_tensor(values, dtype)
+        return self._importing.known.integer_tensor(values, dtype)
 
     def elements(self, sequence: GraphExpr) -> TensorStructInfo:
         """Return what is known of the elements of a sequence; IRTypeError if it is none."""
@@ -161,7 +163,7 @@ class OnnxNode:
 
     def known_elements(self, value: GraphExpr) -> TensorStructInfo | None:
         """Return what is known of the elements of a sequence, or of an optional tensor, if any."""
-        return self._importing.known_elements(value)
+        return self._importing.known.known_elements(value)
 
     def common_elements(self, values: Sequence[GraphExpr]) -> TensorStructInfo | None:
         """Return what is known of the elements of all of several sequences, if any."""
@@ -170,15 +172,15 @@ class OnnxNode:
 
     def remember_elements(self, value: GraphExpr, info: TensorStructInfo | None) -> None:
         """Note what the elements of a sequence are; nothing for None."""
-        self._importing.remember_elements(value, info)
+        self._importing.known.remember_elements(value, info)
 
     def is_optional_tensor(self, value: GraphExpr) -> bool:
         """Say whether an object is a tensor or absent."""
-        return self._importing.is_optional_tensor(value)
+        return self._importing.known.is_optional_tensor(value)
 
     def fresh_size(self, name: str) -> Var:
         """Return a symbolic size that `matched` may define."""
-        return self._importing.fresh_size(name)
+        return self._importing.known.fresh_size(name)
 
     def matched(self, value: GraphExpr, info: StructInfo) -> GraphVar:
         """Return a value whose struct info is checked when the model runs.
@@ -201,7 +203,7 @@ class OnnxNode:
                     (k, self.rank(value) - axis)
                     for k, value in enumerate(operands)
                     if axis <= self.rank(value)
-                    and not is_one(self.shape(value)[self.rank(value) - axis])
+                    and not is_number(self.shape(value)[self.rank(value) - axis], 1)
                 ]
                 for axis in range(1, rank + 1)
             ],
@@ -230,7 +232,7 @@ class OnnxNode:
 
         Each of `places` is a list of sizes that have to be equal: (which operand, which axis).
         """
-        return self._importing.agreed_sizes(operands, places)
+        return self._importing.known.agreed_sizes(operands, places)
 
     # ----------------------------------------------------------------------------------- graphs
 
@@ -243,7 +245,7 @@ class OnnxNode:
 
     def branch(self, graph: Any) -> list[GraphExpr]:
         """Return the outputs of a graph without inputs that is emitted in a suite of its own."""
-        with self._importing.branch():
+        with self._importing.known.branch():
             return self.graph(graph)
 
     def step_function(self, carried: Sequence[GraphExpr], body: Body) -> StepFunction:
@@ -265,18 +267,6 @@ class OnnxNode:
             ),
             inputs,
         )
-
-
-def is_one(extent: PrimExpr) -> bool:
-    """Say whether a size is known to be 1."""
-    return isinstance(extent, IntImm) and extent.value == 1
-
-
-def constant_contents(value: Constant) -> NDArray[Any] | None:
-    """Return the elements of a constant whose dtype NumPy has."""
-    dtype = value.struct_info.dtype if isinstance(value.struct_info, TensorStructInfo) else None
-    plain = dtype is not None and (dtype.is_integral or dtype.is_float)
-    return value.data if plain else None
 
 
 def _plain(value: Any) -> int | PrimExpr:

@@ -34,7 +34,8 @@ from tensorir.rewriting.fresh_copy import renew_defs
 from tensorir.rewriting.visit import collect_vars, walk
 
 if TYPE_CHECKING:
-    from tensorir.frontend.onnx.graph_import import GraphImport, Scope
+    from tensorir.frontend.onnx.graph_import import GraphImport
+    from tensorir.frontend.onnx.scope import Scope
 
 _ANALYZER: Final = Analyzer()
 
@@ -67,7 +68,7 @@ class Step:
         if value not in self.captured:
             name = self._importing.builder.get_unique_name(value.name)
             param = GraphVar(name, value.struct_info)
-            self._importing.remember_like(param, value)
+            self._importing.known.remember_like(param, value)
             self.captured[value] = param
         return self.captured[value]
 
@@ -94,7 +95,7 @@ class StepFunction(NamedTuple):
         result = []
         for field, elements in zip(fields, self.elements, strict=False):
             result.append(importing.emitted(field))
-            importing.remember_elements(result[-1], elements)
+            importing.known.remember_elements(result[-1], elements)
         return result
 
     def loop(
@@ -151,7 +152,7 @@ class _Carried:
     def __init__(self, first: GraphExpr, importing: GraphImport) -> None:
         self._first = first.struct_info
         self._importing = importing
-        self.elements = importing.known_elements(first)
+        self.elements = importing.known.known_elements(first)
         """What the elements of a sequence are."""
         self._open: set[int] = set()
         """The axes whose extents differ from round to round."""
@@ -160,7 +161,7 @@ class _Carried:
     def parameter(self) -> GraphVar:
         """Return a parameter, with new sizes for open axes."""
         param = GraphVar(self._importing.builder.get_unique_name("x"), self._stated())
-        self._importing.remember_elements(param, self.elements)
+        self._importing.known.remember_elements(param, self.elements)
         return param
 
     def _stated(self) -> StructInfo:
@@ -170,7 +171,7 @@ class _Carried:
         if info.shape is None or not self._open:
             return info
         extents = [
-            self._importing.fresh_size("n") if k in self._open else n
+            self._importing.known.fresh_size("n") if k in self._open else n
             for k, n in enumerate(info.shape)
         ]
         return TensorStructInfo(extents, info.dtype)
@@ -213,7 +214,7 @@ class _Carried:
         kinds = (TupleStructInfo, ObjectStructInfo)
         if not isinstance(first, kinds) or not isinstance(given, kinds):
             raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
-        elements = self._importing.known_elements(output)
+        elements = self._importing.known.known_elements(output)
         is_empty = isinstance(first, TupleStructInfo) and not first.elements
         if self.elements is not None and elements is not None and not is_empty:
             elements = common_element([self.elements, elements])
@@ -235,7 +236,7 @@ def _read(
 ) -> StepFunction:
     """Read a step once; raise _WiderError if what it gives is more than what it was read for."""
     builder = importing.builder
-    with builder.aside(), importing.branch():
+    with builder.aside(), importing.known.branch():
         name = builder.get_unique_name(hint)
         with builder.function(name, private=True):
             step = Step(importing, parent)
@@ -250,7 +251,7 @@ def _read(
             wider = [value.widen(output) for value, output in given]
             if any(wider):
                 raise _WiderError
-            go_on = importing.contents(outputs.go_on)
+            go_on = importing.known.contents(outputs.go_on)
             always = go_on is not None and go_on.dtype != object and bool(go_on.all())
             builder.emit_func_output(
                 [outputs.go_on, *outputs.carried, *outputs.parts],

@@ -8,10 +8,12 @@ numbers of fields in `onnx.proto`.
 
 from __future__ import annotations
 
+import mmap
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +58,32 @@ def without_weights(path: Path) -> StoredWeights:
         return StoredWeights(path.read_bytes())
 
 
-def mapped(path: Path, place: tuple[int, int], dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
-    """Return elements in a file, in the order of bytes that files of models have."""
-    start, length = place
-    return np.memmap(path, dtype.newbyteorder("<"), "r", start, (length // dtype.itemsize,))
+class MappedFile:
+    """A file whose bytes are read when they are used, and leave memory when nobody has them.
+
+    It is mapped as long as this or an array of it lives, also after the file was removed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def array(self, place: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return little-endian elements by their first byte and number of bytes."""
+        start, length = place
+        found = np.frombuffer(
+            self._content, dtype.newbyteorder("<"), length // dtype.itemsize, start
+        )
+        weakref.finalize(found, _forget, self._content, start, length).atexit = False
+        return found
+
+
+def _forget(content: mmap.mmap, start: int, length: int) -> None:
+    """Let pages go that hold these bytes only; they are read again if somebody asks for them."""
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (start + length) // mmap.PAGESIZE * mmap.PAGESIZE
+    if first < end and hasattr(mmap, "MADV_DONTNEED"):
+        content.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
 @dataclass(frozen=True)

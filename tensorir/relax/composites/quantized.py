@@ -8,6 +8,7 @@ for Efficient Integer-Arithmetic-Only Inference", section 2.3).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -70,7 +71,7 @@ def conv(
     }
     sides = [side for pair in zip(*margins(tuple(padding), rank), strict=True) for side in pair]
     if not _is_zero(data_zero_point) and any(sides):
-        if not isinstance(data_zero_point, Constant) or data_zero_point.data.size > 1:
+        if not isinstance(data_zero_point, Constant) or math.prod(data_zero_point.source.shape) > 1:
             # A padding that is known only when the model runs is 0 of the differences.
             wide = _less(data, data_zero_point, None)
             kernel = _less(weight, weight_zero_point, rank + 1)

@@ -323,7 +323,7 @@ def owner(array: Any) -> Any:
     """Return what has the memory of an array."""
     while isinstance(array, np.ndarray) and array.base is not None:
         array = array.base
-    return array
+    return array.obj if isinstance(array, memoryview) else array
 
 
 def test_long_weights_are_mapped(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
+from tensorir.topi.extents import is_number
 
 MICROSOFT = "com.microsoft"
 
@@ -21,8 +22,7 @@ def _one_number(node: OnnxNode, value: GraphExpr | None) -> GraphExpr | None:
     """Return a scale or zero point that is a tensor of one element as a number."""
     if value is None or node.rank(value) != 1:
         return value
-    is_one = str(node.shape(value)[0]) == "1"
-    return op.reshape(value, ()) if is_one else value
+    return op.reshape(value, ()) if is_number(node.shape(value)[0], 1) else value
 
 
 @onnx_operator("QuantizeLinear")

@@ -8,12 +8,13 @@ from operator import mul
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
-from tensorir.frontend.onnx.node import OnnxNode, is_one
+from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import floordiv
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
+from tensorir.topi.extents import is_number
 
 
 @onnx_operator("Shape")
@@ -132,13 +133,9 @@ def expand(node: OnnxNode, x: GraphExpr, shape: GraphExpr) -> GraphExpr:
     target = []
     for have, want in zip(own, wanted, strict=True):
         # A size that is not known to be 1 is taken to stay, or to be that which is asked for.
-        is_number = isinstance(want, int) and want != 1 and not isinstance(have, IntImm)
-        target.append(want if is_number or _is_one(have) else have)
+        is_asked_for = isinstance(want, int) and want != 1 and not isinstance(have, IntImm)
+        target.append(want if is_asked_for or is_number(have, 1) else have)
     return op.broadcast_to(node.fitted(x, target[len(target) - node.rank(x) :]), target)
-
-
-def _is_one(extent: int | PrimExpr) -> bool:
-    return is_one(extent) if isinstance(extent, PrimExpr) else extent == 1
 
 
 @onnx_operator("Concat")

@@ -1,0 +1,99 @@
+// The page as a whole: which task is shown, in which colours, and what is drawn anew when.
+{
+  const choice = document.getElementById("task"), axis = document.getElementById("axis");
+  const panels = document.getElementById("panels");
+  const trialTable = new TrialTable(document.getElementById("trial-table"));
+  const task = () => Number(choice.value || 0);
+  const charts = {
+    total: new Chart(document.getElementById("total-picture"), 260, totalPicture),
+    progress: new Chart(document.getElementById("progress-picture"), 340, () =>
+      data.tasks.length ? progressPicture(task(), axis.value) : "No trial has ended yet."),
+    prediction: new Chart(document.getElementById("prediction-picture"), 340, () =>
+      data.tasks.length ? predictionPicture(task()) : "No trial has ended yet."),
+  };
+  let decisions = [];
+
+  function offer() {
+    const before = choice.value;
+    const offered = data.tasks.flatMap((one, k) => (one.rank === undefined ? [] : [[one, k]]));
+    // Those in which most of the time goes stand first, as in the table of tasks.
+    offered.sort(([a], [b]) => a.rank - b.rank);
+    choice.replaceChildren(...offered.map(([one, k]) => made("option", { value: k }, one.label)));
+    if (offered.some(([, k]) => String(k) === before)) choice.value = before;
+    choice.closest("p").hidden = offered.length < 2;
+  }
+
+  function drawDecisions() {
+    const found = data.tasks.length ? decisionColumns(task()) : [];
+    const shown = found.slice(0, MOST_PANELS);
+    const names = shown.map((one) => one.column.name).join("\n");
+    if (panels.dataset.names === `${task()}\n${names}`) {
+      decisions.forEach((chart, k) => { chart.own = shown[k]; chart.invalidate(); });
+      return;
+    }
+    panels.dataset.names = `${task()}\n${names}`;
+    decisions.forEach((chart) => chart.remove());
+    panels.replaceChildren();
+    decisions = shown.map((own) => {
+      const chart = new Chart(panels, 240, () => decisionPicture(chart.own));
+      chart.own = own;
+      return chart;
+    });
+    if (!shown.length) panels.append(made("p", { class: "note" }, "No decision varied among the measured trials of this task."));
+    else {
+      const more = found.length - shown.length;
+      panels.append(made("p", { class: "note" },
+        "Dots are trials, bars medians, hollow dots trials that were stopped early." + (more ? ` ${more} more decisions varied.` : "")));
+    }
+  }
+
+  function showTask() {
+    for (const article of document.querySelectorAll("article[data-task]")) {
+      article.hidden = article.dataset.task !== String(task());
+    }
+    for (const id of ["winners", "decisions-table"]) {
+      const place = document.getElementById(id);
+      const own = place.querySelectorAll("article[data-task]");
+      let missing = place.querySelector("p.missing");
+      if (!missing) place.append(missing = made("p", { class: "note missing" }));
+      missing.textContent = id === "winners" ? "The programs of this task are not in the page: tensorir report --task NAME shows them." : "";
+      missing.hidden = !own.length || [...own].some((article) => !article.hidden);
+    }
+  }
+
+  let drawn = 0, timer = null;
+  function drawAll() {
+    timer = null;
+    drawn = Date.now();
+    for (const chart of Object.values(charts)) chart.invalidate();
+    drawDecisions();
+    trialTable.show(task());
+  }
+  // A search that is quick sends many trials a second.
+  function drawSoon() {
+    timer ??= setTimeout(drawAll, Math.max(0, drawn + 700 - Date.now()));
+  }
+
+  choice.addEventListener("change", () => {
+    showTask();
+    charts.progress.rebuild();
+    charts.prediction.rebuild();
+    drawDecisions();
+    trialTable.show(task());
+  });
+  axis.addEventListener("change", () => charts.progress.rebuild());
+  const themes = document.getElementById("theme");
+  const recolour = () => [...Object.values(charts), ...decisions].forEach((chart) => chart.rebuild());
+  themes.value = theme.chosen();
+  themes.addEventListener("change", () => { theme.choose(themes.value); recolour(); });
+  theme.dark.addEventListener("change", () => { theme.apply(theme.chosen()); recolour(); });
+
+  offer();
+  showTask();
+  drawAll();
+  watch((what) => {
+    if (what === "tasks") offer();
+    if (what !== "rows") showTask();
+    drawSoon();
+  });
+}

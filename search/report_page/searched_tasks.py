@@ -1,0 +1,111 @@
+"""The tasks of a search with what became of their trials, each summed up once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from search.trials.task_list import ListedTask
+from search.trials.trial import Trial
+
+
+@dataclass(eq=False)
+class SearchedTask:
+    """A task of a search, which is a program for a target under a name."""
+
+    label: str
+    """The name, and what else tells it from the other tasks of the page."""
+    name: str
+    workload: str
+    """The key of its program in the database."""
+    target: str
+    weight: float | None = None
+    """How often it counts in a call of the model; None where no run has written that down."""
+    trials: list[Trial] = field(default_factory=list)
+    first: float | None = None
+    """The seconds per call of the first trial that was measured: the default schedule, often."""
+    best: float | None = None
+    """The least seconds per call."""
+    done: int = 0
+    stopped: int = 0
+    failed: int = 0
+    build_secs: float = 0.0
+    measure_secs: float = 0.0
+    spaces: Counter[int | None] = field(default_factory=Counter)
+
+    def add(self, trial: Trial) -> None:
+        """Count a trial."""
+        self.trials.append(trial)
+        self.done += trial.stage == "done"
+        self.stopped += trial.stage == "stopped"
+        self.failed += trial.failed
+        self.build_secs += trial.build_secs
+        self.measure_secs += trial.measure_secs
+        self.spaces[trial.space] += 1
+        if (seconds := trial.seconds) is not None:
+            self.first = seconds if self.first is None else self.first
+            self.best = seconds if self.best is None else min(self.best, seconds)
+
+    @property
+    def share(self) -> float:
+        """The seconds that it takes in a call of the model at its best; 0 where nothing is known.
+
+        A weight that is not known counts as 1.
+        """
+        return (self.best or 0.0) * (1.0 if self.weight is None else self.weight)
+
+    @property
+    def gain(self) -> float | None:
+        """How many times as fast as the first trial the best one is."""
+        return self.first / self.best if self.first and self.best else None
+
+    @property
+    def best_trial(self) -> Trial | None:
+        """The trial with the least time, None while none was measured."""
+        return next((trial for trial in self.trials if trial.seconds == self.best), None)
+
+
+class SearchedTasks:
+    """The tasks in the order in which they were first seen, so that a task keeps its number.
+
+    `places` has for each trial that was added the number of its task.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[SearchedTask] = []
+        self.places: list[int] = []
+        self._numbers: dict[tuple[str, str, str], int] = {}
+
+    def list(self, listed: Iterable[ListedTask]) -> None:
+        """Take the weights of tasks that a run has written down, and those without a trial yet."""
+        for one in listed:
+            self.all[self._number(one.task, one.workload, one.target)].weight = one.weight
+
+    def add(self, trials: Iterable[Trial]) -> None:
+        """Count trials, in their order."""
+        for trial in trials:
+            number = self._number(trial.task, trial.workload, trial.target)
+            self.places.append(number)
+            self.all[number].add(trial)
+
+    def largest(self, count: int | None = None) -> Sequence[SearchedTask]:
+        """Return those first in which most of the time of a call goes."""
+        return sorted(self.all, key=lambda task: -task.share)[:count]
+
+    def _number(self, name: str, workload: str, target: str) -> int:
+        key = (name, workload, target)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.all)
+            self.all.append(SearchedTask(self._label(*key), *key))
+        return number
+
+    def _label(self, name: str, workload: str, target: str) -> str:
+        """Return the name; if there is such a task, with the target or with the program's key."""
+        alike = [task for task in self.all if task.name == name]
+        if not alike:
+            return name
+        if all(task.target != target for task in alike):
+            return f"{name} on {target}"
+        return f"{name} (program {len({task.workload for task in alike} | {workload})})"

@@ -1,0 +1,166 @@
+"""The winners of a search: programs, traces and explanations, as the database has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import codegen
+from codegen.explanation.explain import Table
+from schedule import Schedule
+from schedule.decisions.domain import OptionDomain
+from search.database import Database, TuningRecord, Workload
+from search.database.best_records import winner_first, with_schedules
+from search.report_page.searched_tasks import SearchedTask
+from search.spaces.decision_site import Site, decision_columns
+from search.spaces.design_space import DesignSpace
+from search.trials.cost_curve import CostCurve, cost_curve
+from tensorir.errors import TensorIRError
+
+
+@dataclass(frozen=True)
+class DecisionColumn:
+    """One number of what is decided: all of a decision, or one of several."""
+
+    name: str
+    site: int
+    """The place of the decision in the point."""
+    part: int
+    """The place of the number in it."""
+    labels: Mapping[int, str]
+    """What a number stands for, where it is a code."""
+
+    def value(self, decisions: Sequence[Any] | None) -> Any:
+        """Return the number in a point, None where it has none there."""
+        if decisions is None or self.site >= len(decisions):
+            return None
+        decision = decisions[self.site]
+        if isinstance(decision, list):
+            decision = decision[self.part] if self.part < len(decision) else None
+        return decision if isinstance(decision, (int, float, str)) else None
+
+    def meaning(self, decisions: Sequence[Any] | None) -> Any:
+        """Return what the number in a point stands for: a number again where that is one."""
+        value = self.value(decisions)
+        label = self.labels.get(value) if isinstance(value, int) else None
+        if label is None:
+            return value
+        return int(label) if label.removeprefix("-").isdigit() else label
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The schedule that a search found best for a task, in texts."""
+
+    original: str
+    """The program as it was given."""
+    program: str
+    """The program as it was scheduled."""
+    trace: str
+    """The calls that make one from the other, as Python."""
+    explanation: Sequence[tuple[str, Sequence[Table]]]
+    """For each function what became of its loops, accumulators and accesses."""
+    why_unexplained: str
+    """Why there is no explanation, empty where there is one."""
+    seconds: float
+    """The median of its last measurement."""
+    measurements: int
+    """The number of times in that measurement."""
+    columns: Sequence[DecisionColumn]
+    """What is decided in its design space."""
+    space: int | None
+    """The number of that space, None if no trial of the task has the decisions of the winner."""
+
+
+@dataclass(frozen=True)
+class ShownWinner:
+    """A winner with how times depend on each decision of its design space."""
+
+    winner: Winner
+    curves: Sequence[CostCurve]
+    """The decisions that varied, those first that explain most."""
+
+    @staticmethod
+    def of(winner: Winner, task: SearchedTask) -> ShownWinner:
+        """Return a winner with the curves of the trials of its task."""
+        trials = [trial for trial in task.trials if trial.space == winner.space]
+        made = [
+            cost_curve(one.name, ((one.meaning(t.decisions), t.seconds) for t in trials))
+            for one in winner.columns
+        ]
+        varied = [curve for curve in made if len(curve.values) > 1]
+        return ShownWinner(winner, sorted(varied, key=lambda curve: -(curve.explained or 0.0)))
+
+    @property
+    def columns(self) -> list[DecisionColumn]:
+        """The decisions in the order of the curves, then those that did not vary."""
+        order = {curve.column: k for k, curve in enumerate(self.curves)}
+        return sorted(self.winner.columns, key=lambda one: order.get(one.name, len(order)))
+
+
+class Winners:
+    """The winners of tasks, from the records that a database has now."""
+
+    def __init__(self, database: Database) -> None:
+        self._records: dict[tuple[str, str], list[TuningRecord]] = {}
+        keys: dict[Workload, str] = {}
+        for record in database.get_all_tuning_records():
+            key = keys.get(record.workload)
+            if key is None:
+                key = keys[record.workload] = database.workload_key(record.workload.mod)
+            self._records.setdefault((key, str(record.target)), []).append(record)
+
+    def of(self, task: SearchedTask) -> Winner | None:
+        """Return the winner of a task, None if no record of it can be used."""
+        records = winner_first(self._records.get((task.workload, task.target), ()))
+        for record, sch in with_schedules(records):
+            return _winner(task, record, sch)
+        return None
+
+
+def _winner(task: SearchedTask, record: TuningRecord, sch: Schedule) -> Winner:
+    space = DesignSpace.of(sch)
+    explanation: list[tuple[str, list[Table]]] = []
+    reason = ""
+    try:
+        explanation += codegen.explain(sch.mod, record.target).sections()
+    except TensorIRError as error:
+        reason = str(error).strip().partition("\n")[0]
+    return Winner(
+        original=record.workload.script,
+        program=sch.mod.script(),
+        trace=record.trace.simplified(remove_postproc=False).script(),
+        explanation=explanation,
+        why_unexplained=reason,
+        seconds=median(record.run_secs or (0.0,)),
+        measurements=len(record.run_secs or ()),
+        columns=tuple(_columns(space)),
+        space=_number_of_space(task, space),
+    )
+
+
+def _columns(space: DesignSpace) -> Iterator[DecisionColumn]:
+    names = iter([name for name, _ in decision_columns(space.sites, space.decisions)])
+    for place, (site, decision) in enumerate(zip(space.sites, space.decisions, strict=True)):
+        parts = len(decision) if isinstance(decision, (list, tuple)) else 1
+        labels = _labels(site) if parts == 1 else {}
+        for part in range(parts):
+            yield DecisionColumn(next(names), place, part, labels)
+
+
+def _labels(site: Site) -> dict[int, str]:
+    """Return what the decisions of a choice stand for; of other sites they are what they say."""
+    if not isinstance(site.domain, OptionDomain):
+        return {}
+    return dict(enumerate(site.domain.labels))
+
+
+def _number_of_space(task: SearchedTask, space: DesignSpace) -> int | None:
+    point = _plain(space.decisions)
+    return next((one.space for one in task.trials if _plain(one.decisions or ()) == point), None)
+
+
+def _plain(decisions: Sequence[Any]) -> list[Any]:
+    return [list(one) if isinstance(one, tuple) else one for one in decisions]

@@ -1,0 +1,283 @@
+"""What is known of the values of a model while it is read, beyond their shapes and dtypes.
+
+Contents: the elements of tensors of integers, from which shapes are computed. Elements: what the
+tensors of a sequence have in common. Kinds: integers of fewer than 8 bits, which are held in 8. And
+the symbolic sizes, by the names that the model has for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.contents import Fold, as_array, fold
+from tensorir.frontend.onnx.dtypes import dtype_of, held_dtype, narrow_integer
+from tensorir.frontend.onnx.elements import common_element
+from tensorir.nodes.buffer import Range
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
+from tensorir.relax import op
+from tensorir.relax.block_builder import BlockBuilder
+from tensorir.relax.expr import Constant, GraphExpr, ShapeExpr
+from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+
+if TYPE_CHECKING:
+    from tensorir.frontend.onnx.node import OnnxNode
+
+_MOST_SIZE: Final = 1 << 40
+"""What a symbolic size is taken to be below, when integers are compared."""
+
+
+class KnownValues:
+    """What is known of the values of one model; `builder` has the function that is being built."""
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        self._builder = builder
+        self._sizes: dict[str, Var] = {}
+        self._taken: set[str] = set()
+        self._analyzer = Analyzer()
+        self._contents: dict[GraphExpr, NDArray[Any]] = {}
+        self._elements: dict[GraphExpr, TensorStructInfo] = {}
+        """What is known of the elements of sequences, or of an optional tensor."""
+        self._optional_tensors: set[GraphExpr] = set()
+        self._narrow: dict[GraphExpr, int] = {}
+        """Tensors of integers of fewer than 8 bits, and how ONNX numbers their dtype."""
+
+    # ------------------------------------------------------------------------------------ sizes
+
+    def size(self, name: str) -> Var:
+        """Return the symbolic size of a name."""
+        if name not in self._sizes:
+            self._sizes[name] = self.fresh_size(name)
+        return self._sizes[name]
+
+    def fresh_size(self, name: str) -> Var:
+        """Return a new symbolic size, which is not negative."""
+        var = self._fresh(name)
+        self._analyzer.bind(var, Range(0, _MOST_SIZE))
+        return var
+
+    def _fresh(self, name: str) -> Var:
+        base = chosen = identifier(name)
+        number = 0
+        while chosen in self._taken:
+            number += 1
+            chosen = f"{base}_{number}"
+        self._taken.add(chosen)
+        return Var(chosen, "int64")
+
+    # ---------------------------------------------------------------------------------- kinds
+
+    def remember_kind(self, value: GraphExpr, number: int) -> None:
+        """Remember that a tensor is of narrow integers, if ONNX numbers them so."""
+        if narrow_integer(number) is not None:
+            self._narrow[value] = number
+
+    def narrow(self, value: GraphExpr) -> int | None:
+        """Return the number of the dtype of integers of fewer than 8 bits, None for others."""
+        return self._narrow.get(value)
+
+    # ------------------------------------------------------------------------------- contents
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """Emit a suite that may not run: what is looked at in it is not known behind it."""
+        kept = dict(self._contents)
+        try:
+            yield
+        finally:
+            self._contents = kept
+
+    def contents(self, value: GraphExpr) -> NDArray[Any] | None:
+        """Return what is known of a tensor's elements, None if it is not known."""
+        if value in self._contents:
+            return self._contents[value]
+        return constant_contents(value) if isinstance(value, Constant) else None
+
+    def has_contents(self, value: GraphExpr) -> bool:
+        """Say whether elements of a value are known that is no constant."""
+        return value in self._contents
+
+    def remember(self, value: GraphExpr, array: NDArray[Any] | None) -> None:
+        """Note what the elements of a tensor are; nothing for None."""
+        if array is not None:
+            self._contents[value] = array
+
+    def remember_like(self, value: GraphExpr, source: GraphExpr) -> None:
+        """Note of a value what is known of another one."""
+        self.remember(value, self.contents(source))
+        self.remember_elements(value, self.known_elements(source))
+        if source in self._optional_tensors:
+            self._optional_tensors.add(value)
+
+    def remember_elements(self, value: GraphExpr, info: TensorStructInfo | None) -> None:
+        """Note what the elements of a sequence are; nothing for None."""
+        if info is not None:
+            self._elements[value] = info
+
+    def known_elements(self, value: GraphExpr) -> TensorStructInfo | None:
+        """Return what is known of the elements of a sequence or of an optional tensor, if any."""
+        if value in self._elements:
+            return self._elements[value]
+        info = value.struct_info
+        if not isinstance(info, TupleStructInfo) or not info.elements:
+            return None
+        return common_element(info.elements)
+
+    def remember_optional_tensor(self, value: GraphExpr) -> None:
+        """Note that an object is a tensor or absent."""
+        self._optional_tensors.add(value)
+
+    def is_optional_tensor(self, value: GraphExpr) -> bool:
+        """Say whether an object is a tensor or absent."""
+        return value in self._optional_tensors
+
+    def folded(
+        self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
+    ) -> tuple[GraphExpr, ...] | None:
+        """Return the outputs of a node whose contents follow from those of its inputs."""
+        if node.domain:
+            return None
+        if node.op_type in ("Shape", "Size"):
+            return self._shape_of(node, inputs)
+        if not inputs:
+            return None
+        arrays = [self.contents(value) for value in inputs if value is not None]
+        if any(array is None for array in arrays):
+            return None
+        known = iter(arrays)
+        aligned = [None if value is None else next(known) for value in inputs]
+        attributes = {key: _plain_attribute(key, v) for key, v in node.attributes.items()}
+        results = fold(node.op_type, Fold(node.opset, attributes, self._analyzer), aligned)
+        if results is None:
+            return None
+        dtype = _folded_dtype(node, inputs)
+        return tuple(self._of_contents(array, dtype) for array in results)
+
+    def _shape_of(
+        self, node: OnnxNode, inputs: Sequence[GraphExpr | None]
+    ) -> tuple[GraphExpr, ...] | None:
+        info = inputs[0].struct_info if inputs and inputs[0] is not None else None
+        if not isinstance(info, TensorStructInfo) or info.shape is None:
+            return None
+        if node.op_type == "Size":
+            total: PrimExpr | int = 1
+            for extent in info.shape:
+                total = total * extent
+            return (
+                self._of_contents(as_array([self._analyzer.simplify(total)]).reshape(()), None),
+            )
+        part = slice(node.attributes.get("start", 0), node.attributes.get("end"))
+        return (self._of_contents(as_array(info.shape[part]), None),)
+
+    def _of_contents(self, array: NDArray[Any], dtype: str | None) -> GraphExpr:
+        """Return a tensor with contents: a constant, or an expression that gives sizes as one."""
+        if array.dtype != object:
+            converted = dtype is not None and array.dtype.kind in "iu"
+            return Constant(array.astype(dtype) if converted else array)
+        flat = self.integer_tensor(list(array.reshape(-1)), dtype or "int64")
+        if array.ndim == 1:
+            return flat
+        shaped: GraphExpr = op.reshape(flat, array.shape)
+        self._contents[shaped] = array
+        return shaped
+
+    def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
+        """Return a tensor of integers, which are remembered; it is emitted where it is used."""
+        array = as_array(values)
+        if array.dtype != object:
+            return Constant(array.astype(dtype))
+        # A shape has no negative numbers.
+        least = min((n for n in array.flat if isinstance(n, int)), default=0)
+        result: GraphExpr = op.shape_to_tensor(ShapeExpr([n - min(least, 0) for n in array.flat]))
+        if least < 0:
+            result = op.add(result, least)
+        if dtype != "int64":
+            result = op.astype(result, dtype)
+        self._contents[result] = array
+        return result
+
+    def looked_at(self, value: GraphExpr, what: str) -> list[PrimExpr]:
+        """Return variables for the elements of a tensor of integers; the model defines them."""
+        info = value.struct_info
+        shape = info.static_shape if isinstance(info, TensorStructInfo) else None
+        if shape is None or len(shape) > 1:
+            raise IRValueError(
+                f"the number of integers in {what} must be known while the model is read, got "
+                f"{info}"
+            )
+        count = int(np.prod(shape))
+        numbers = self._builder.emit(op.tensor_to_scalars(value, count=count))
+        result: list[PrimExpr] = [self._fresh("value") for _ in range(count)]
+        self._builder.match_cast(
+            numbers, TupleStructInfo(PrimStructInfo("int64", var) for var in result)
+        )
+        array = np.empty(shape, object)
+        array.reshape(-1)[:] = result
+        self._contents[value] = array
+        return result
+
+    def agreed_sizes(
+        self, operands: Sequence[GraphExpr], places: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[GraphExpr]:
+        """Return operands with sizes that are taken to be equal; see `OnnxNode.agreed_sizes`."""
+        shapes = []
+        for value in operands:
+            info = value.struct_info
+            if not isinstance(info, TensorStructInfo) or info.shape is None:
+                return list(operands)  # the operator says what it lacks
+            shapes.append(list(info.shape))
+        changed = set()
+        for group in places:
+            extents = [shapes[k][axis] for k, axis in group]
+            for (k, axis), extent in zip(group, extents, strict=True):
+                common = next((n for n in extents if isinstance(n, IntImm)), extents[0])
+                if isinstance(extent, IntImm) or self._analyzer.can_prove_equal(extent, common):
+                    continue
+                shapes[k][axis] = common
+                changed.add(k)
+        result = []
+        for k, value in enumerate(operands):
+            info = value.struct_info
+            assert isinstance(info, TensorStructInfo)
+            checked = TensorStructInfo(shapes[k], info.dtype)
+            result.append(self._builder.match_cast(value, checked) if k in changed else value)
+        return result
+
+
+def constant_contents(value: Constant) -> NDArray[Any] | None:
+    """Return the elements of a constant whose dtype NumPy has."""
+    dtype = value.struct_info.dtype if isinstance(value.struct_info, TensorStructInfo) else None
+    plain = dtype is not None and (dtype.is_integral or dtype.is_float)
+    return value.data if plain else None
+
+
+def identifier(name: str) -> str:
+    """Return a name of a variable."""
+    word = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+    return f"_{word}" if word[0].isdigit() else word
+
+
+def _plain_attribute(name: str, value: Any) -> Any:
+    """Return an attribute as contents are computed with it."""
+    if name == "to":  # narrow integers are not computed with here
+        return None if narrow_integer(value) else str(dtype_of(value))
+    return value.data if isinstance(value, Constant) else value
+
+
+def _folded_dtype(node: OnnxNode, inputs: Sequence[GraphExpr | None]) -> str | None:
+    """Return the dtype of integer results, None where the computed array has it."""
+    if node.op_type == "Cast":
+        return str(held_dtype(node.attributes["to"])) if "to" in node.attributes else None
+    values = inputs[1:] if node.op_type == "Where" else inputs[:1]
+    for value in values:
+        info = value.struct_info if value is not None else None
+        if isinstance(info, TensorStructInfo) and info.dtype in ("int32", "int64"):
+            return str(info.dtype)
+    return None

@@ -1,0 +1,73 @@
+"""The names of a graph that is read, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tensorir.errors import IRValueError
+from tensorir.relax.expr import GraphExpr
+
+
+class Scope:
+    """The names of a graph or function that is being read, and where others are looked up."""
+
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        parent: Scope | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.opsets = opsets
+        self.parent = parent
+        self.attributes = attributes or {}
+        """The attributes of the function, as messages."""
+        self.values: dict[str, GraphExpr | None] = {}
+        self.ranks: dict[str, int] = {}
+        """The numbers of dimensions that the model states of its values."""
+
+    def opset(self, domain: str) -> int:
+        """Return the version of a domain's operators; 1 where the model states none."""
+        return self.opsets.get(domain, 1)
+
+    def value(self, name: str) -> GraphExpr | None:
+        """Return the value of a name, None for ""; IRValueError for one that is not defined."""
+        if not name:
+            return None
+        if name in self.values:
+            return self.values[name]
+        if self.parent is None:
+            raise IRValueError(f"the value {name!r} is used before it is computed, or not at all")
+        return self.parent.value(name)
+
+    def bounded(self, taken: Callable[[GraphExpr], GraphExpr]) -> Scope:
+        """Return a scope around a function's graphs, where values of this one are `taken`."""
+        return _Boundary(self, taken)
+
+    def define(self, name: str, value: GraphExpr | None) -> None:
+        """Give a name its value; IRValueError if it has one."""
+        if name in self.values:
+            raise IRValueError(f"the value {name!r} is computed twice")
+        self.values[name] = value
+
+
+class _Boundary(Scope):
+    """The names around a graph that becomes a function of its own."""
+
+    def __init__(self, around: Scope, taken: Callable[[GraphExpr], GraphExpr]) -> None:
+        super().__init__(around.opsets, around, around.attributes)
+        self._taken = taken
+
+    def value(self, name: str) -> GraphExpr | None:
+        """Return what the value of a name is in the function."""
+        value = super().value(name)
+        return None if value is None else self._taken(value)
+
+
+def stated_ranks(graph: Any) -> dict[str, int]:
+    """Return the numbers of dimensions that a graph states of its values."""
+    return {
+        info.name: len(info.type.tensor_type.shape.dim)
+        for info in [*graph.value_info, *graph.output]
+        if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape")
+    }

@@ -1,0 +1,65 @@
+"""Arrays that are made when somebody reads them, and that live as long as somebody has them.
+
+Between its file and a library a weight is scaled, brought into other layouts and packed. What is
+compiled needs the last form of it only, so the forms before need not be in memory: each says how it
+is made from the one before, and the first is read from the file.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGE: Final = 1 << 16
+"""Bytes from which on it is worth the time to make an array again in place of keeping it."""
+
+Array: TypeAlias = NDArray[Any]
+
+
+class DeferredArray:
+    """An array of known shape and dtype that a function makes, the same one whenever it is called.
+
+    The function runs when the array is read, and again when it is read after nobody had it any
+    more; `keep` ends that. Several threads may read it.
+    """
+
+    __slots__ = ("_kept", "_last", "_make", "dtype", "shape")
+
+    def __init__(
+        self, make: Callable[[], Array], shape: Sequence[int], dtype: np.dtype[Any]
+    ) -> None:
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self._make: Callable[[], Array] | None = make
+        self._kept: Array | None = None
+        self._last: weakref.ref[Array] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def read(self) -> Array:
+        """Return the array, read-only and contiguous."""
+        make = self._make
+        if make is None:
+            assert self._kept is not None
+            return self._kept
+        made = None if self._last is None else self._last()
+        if made is None:
+            made = np.ascontiguousarray(make()).reshape(self.shape)
+            assert made.dtype == self.dtype, f"{made.dtype} was made, {self.dtype} was promised"
+            made.flags.writeable = False
+            self._last = weakref.ref(made)
+        return made
+
+    def keep(self, array: Array) -> None:
+        """Keep an array of the same elements, and forget how it was made."""
+        assert array.shape == self.shape
+        self._kept = array
+        self._make = None

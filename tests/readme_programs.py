@@ -1,0 +1,26 @@
+"""The programs of the READMEs, shortened so that they take seconds; read without the packages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("", "tensorir", "schedule", "codegen", "search", "benchmarks")
+READMES = {folder: (ROOT / folder / "README.md").read_text() for folder in FOLDERS}
+
+_SHORTER = {"max_trials_global=64": "max_trials_global=4", "max_seconds=60": "max_seconds=2"}
+
+
+def _shortened(program: str) -> str:
+    for long, short in _SHORTER.items():
+        program = program.replace(long, short)
+    return program
+
+
+PROGRAMS = {
+    f"{folder or 'top'} {number}": _shortened(program)
+    for folder, text in READMES.items()
+    for number, program in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+}
+TOUR = PROGRAMS["top 0"]

@@ -1,0 +1,239 @@
+"""The report in a real browser: it draws, says no error, fits a phone, and follows a search.
+
+`TENSORIR_SCREENSHOTS=DIR` keeps pictures of it, to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import search as ms
+from search.report_page import LiveReport
+from search.trials.run_directory import TrialLog
+from tests.search.report_page.made_up_search import TRIAL, trials, write, write_search
+
+selenium = pytest.importorskip("selenium", reason="it comes with the extra `browser`")
+from selenium import webdriver  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+SWITCHES = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed"
+)
+
+
+class Browser:
+    """A page in a browser."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, page: os.PathLike[str] | str, size: tuple[int, int] = DESKTOP) -> None:
+        """Open a page in a window of a size, and wait until what is in view was drawn."""
+        self.driver.get_log("browser")
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1}
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride", {**metrics, "mobile": size == PHONE}
+        )
+        self.driver.get(page if isinstance(page, str) else Path(page).as_uri())
+        self.wait("document.querySelector('#progress-picture')?.textContent")
+
+    def run(self, script: str) -> Any:
+        """Return what an expression of the page is."""
+        return self.driver.execute_script(f"return ({script})")
+
+    def wait(self, script: str) -> Any:
+        """Wait until an expression of the page is true, and return it."""
+        return WebDriverWait(self.driver, 20, 0.05).until(lambda _: self.run(script), script)
+
+    def find(self, selector: str) -> Any:
+        """Return the first element that a selector of style sheets has."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def show(self, selector: str) -> Any:
+        """Return an element after it came into view."""
+        element = self.find(selector)
+        self.driver.execute_script("arguments[0].scrollIntoView()", element)
+        return element
+
+    def no_complaints(self) -> None:
+        """Fail if the console has an error or a warning."""
+        assert [entry["message"] for entry in self.driver.get_log("browser")] == []
+
+    def picture(self, name: str) -> None:
+        """Keep a picture where somebody has asked for it."""
+        folder = os.environ.get("TENSORIR_SCREENSHOTS")
+        if folder:
+            self.driver.save_screenshot(str(Path(folder) / f"{name}.png"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    profile = tmp_path_factory.mktemp("profile")
+    for switch in (*SWITCHES, f"--user-data-dir={profile}"):
+        options.add_argument(switch)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield Browser(driver)
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def matmul(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a search with programs."""
+    return ms.report(write_search(tmp_path_factory.mktemp("search") / "matmul")).path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a search of two tasks, of which some trials were stopped and some failed."""
+    folder = tmp_path_factory.mktemp("search") / "model"
+    write(folder, trials(60, "conv2d"), trials(60, "<b>dense</b>", seed=2))
+    return ms.report(folder).path
+
+
+DRAWN = "document.querySelector('{} canvas')?.getContext('2d').getImageData(0, 0, 9999, 300).data.some((v) => v)"
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_charts_are_drawn_and_nothing_is_wider_than_the_window(
+    browser: Browser, matmul: Path, size: tuple[int, int]
+) -> None:
+    browser.open(matmul, size)
+    for chart in ("#progress", "#panels", "#predicted"):
+        browser.show(chart)
+        browser.wait(DRAWN.format(chart))
+    browser.show("#winners")
+    assert browser.run("document.documentElement.scrollWidth") <= size[0]
+    browser.picture(f"matmul-{size[0]}")
+    browser.no_complaints()
+
+
+def test_the_page_has_the_colours_that_are_chosen(browser: Browser, model: Path) -> None:
+    browser.open(model)
+    colour = "getComputedStyle(document.documentElement).backgroundColor"
+    light = browser.run(colour)
+    browser.find("#theme").send_keys("dark")
+    browser.wait(f"{colour} !== '{light}'")
+    browser.wait(DRAWN.format("#progress"))
+    browser.picture("dark")
+    browser.open(model)
+    assert browser.run(colour) != light, "it is kept"
+    browser.find("#theme").send_keys("of the system")
+    assert browser.run(colour) == light
+    browser.no_complaints()
+
+
+def test_another_task_is_shown_as_text(browser: Browser, model: Path) -> None:
+    browser.open(model)
+    before = browser.wait("document.querySelector('#progress .canvas').ariaLabel")
+    other = browser.run("document.querySelector('#task').options[1].text")
+    browser.find("#task").send_keys(other)
+    browser.wait(f"document.querySelector('#progress .canvas').ariaLabel !== {before!r}")
+    assert "<b>dense</b>" in browser.run("document.querySelector('#task').textContent")
+    assert browser.run(
+        "document.querySelector('main b') === null || !document.querySelector('#tasks b')"
+    )
+    browser.no_complaints()
+
+
+def test_each_chart_has_a_table_and_is_read_by_keys(browser: Browser, model: Path) -> None:
+    browser.open(model)
+    browser.show("#progress").find_element(By.TAG_NAME, "summary").click()
+    rows = browser.wait("document.querySelectorAll('#progress tbody tr').length")
+    assert 1 < rows < 30, "each that was the best so far"
+    chart = browser.find("#progress .canvas")
+    chart.send_keys(Keys.HOME)
+    assert browser.run("document.querySelector('#progress .tip').textContent").startswith(
+        "trial 0: "
+    )
+    chart.send_keys(Keys.ARROW_RIGHT)
+    assert "trial 1: " in browser.run("document.querySelector('#progress .tip').textContent")
+    browser.no_complaints()
+
+
+def test_trials_are_sorted_and_chosen(browser: Browser, model: Path) -> None:
+    browser.open(model)
+    browser.show("#trials summary").click()
+    browser.wait("document.querySelectorAll('#trial-table tbody tr').length === 60")
+    browser.find("[data-name=by-time]").click()
+    first = "document.querySelector('#trial-table tbody tr').cells"
+    times = browser.run(
+        "[...document.querySelectorAll('#trial-table tbody tr')].map((r) => r.cells[3].textContent)"
+    )
+    known = [float(text.removeprefix("> ").replace(",", "")) for text in times if text]
+    assert known == sorted(known)
+    assert times[-1] == "", "what failed has no time, and comes last"
+    browser.find("[data-name=stage]").send_keys("check")
+    browser.wait(f"{first}[2].textContent === 'check'")
+    assert browser.run("document.activeElement.dataset.name") == "stage", "the focus stays"
+    browser.no_complaints()
+
+
+def test_a_search_without_a_trial_that_worked_is_shown(browser: Browser, tmp_path: Path) -> None:
+    failed = replace(TRIAL, stage="build", run_secs=(), error="it is odd", decisions=None)
+    write(tmp_path, iter([failed, failed]))
+    browser.open(ms.report(tmp_path).path)
+    browser.show("#trials")
+    assert "None of 2 trials was measured." in browser.find("#progress").text
+    assert "it is odd" in browser.find("#failures").text
+    browser.no_complaints()
+
+
+def test_ten_thousand_trials_are_shown_at_once(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "tuning_trials.json").write_text(
+        "".join(f"{ms.database.growing_file.json_line(one.as_json())}\n" for one in trials(10_000))
+    )
+    written = ms.report(tmp_path)
+    assert written.path.stat().st_size < 3_000_000
+    browser.open(written.path)
+    browser.wait(DRAWN.format("#progress"))
+    spent = "performance.timing.loadEventEnd - performance.timing.navigationStart"
+    assert 0 < browser.wait(spent) < 10_000, "it takes about a second on a machine of its own"
+    browser.no_complaints()
+
+
+def test_new_trials_appear_in_a_page_that_is_live(browser: Browser, tmp_path: Path) -> None:
+    write(tmp_path, trials(8))
+    with LiveReport(tmp_path, port=0) as live:
+        thread = threading.Thread(target=live.serve)
+        thread.start()
+        browser.open(live.url)
+        browser.wait("document.querySelector('#live').textContent === 'live: 8 trials'")
+        seen = time.monotonic()
+        TrialLog(tmp_path).append(replace(TRIAL, number=8, run_secs=(1e-9,)))
+        browser.wait("document.querySelector('#live').textContent === 'live: 9 trials'")
+        assert time.monotonic() - seen < 10
+        browser.wait("document.querySelector('#summary').textContent.includes('1 ns')")
+        browser.wait("document.querySelector('#progress .canvas').ariaLabel.includes('9 trials')")
+        browser.picture("live")
+        browser.no_complaints()
+        live.stop()
+        thread.join()
+    browser.wait("document.querySelector('#live').textContent.includes('the server is gone')")

@@ -1,0 +1,301 @@
+"""What the report of a search says, read from the page as a parser sees it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import search as ms
+from search import DatabaseError, TuningError
+from search.report_page import page as pages
+from search.report_page.failure_groups import failure_groups
+from search.report_page.markup import Markup, element, table
+from search.report_page.program_text import side_by_side
+from search.trials.run_directory import TRIALS_FILE, TrialLog
+from search.trials.task_list import TASKS_FILE, ListedTask, TaskList
+from tests.search.report_page.made_up_search import (
+    TARGET,
+    TRIAL,
+    Parsed,
+    trials,
+    write,
+    write_search,
+)
+
+ASSETS = Path(pages.__file__).parent / "assets"
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of a search with a database."""
+    return write_search(tmp_path_factory.mktemp("search") / "tune_matmul")
+
+
+@pytest.fixture(scope="module")
+def matmul(searched: Path) -> Parsed:
+    """Its report."""
+    return Parsed(ms.report(searched).path.read_text())
+
+
+def test_a_report_says_what_was_found(matmul: Parsed) -> None:
+    summary = matmul.text("summary")
+    assert "best time3 us" in summary
+    assert "trials20" in summary
+    assert "statefinished" in summary
+    heading, row = matmul.table("Tasks, those first")
+    assert dict(zip(heading, row, strict=True))["weight"] == "3"
+    assert row[0] == "matmul"
+    assert row[3] == "3"
+
+
+def test_the_winner_stands_beside_the_original_with_its_trace(matmul: Parsed) -> None:
+    winner = matmul.text("winners")
+    assert "3 us per call, one time, on llvm -keys=cpu -num-cores=1" in winner
+    assert 'with T.block("C"):' in winner
+    assert "-        for i, j, k in T.grid(32, 32, 32):" in winner
+    assert re.search(r"\+ +for i_0, j_0, k_0", winner)
+    assert "sch.sample_perfect_tile(loop=l" in winner
+    assert matmul.table("loops")[0] == ["loop", "extent", "block", "becomes"]
+
+
+def test_decisions_are_named_and_ordered_by_what_they_explain(matmul: Parsed) -> None:
+    heading, *rows = matmul.table("What matters in matmul")
+    assert heading[:3] == ["decision", "values", "explains"]
+    assert {row[0] for row in rows} <= {
+        f"tile of loop {k} of C[{j}]" for k in range(3) for j in range(3)
+    }
+    shares = [int(row[2].removesuffix("%")) for row in rows if row[2]]
+    assert shares == sorted(shares, reverse=True)
+    columns = json.loads(matmul.text("data"))["tasks"][0]["columns"]
+    assert [name for name, *_ in columns][: len(rows)] == [row[0] for row in rows]
+
+
+def test_the_data_of_the_charts_is_that_of_the_trials(tmp_path: Path) -> None:
+    write(tmp_path, trials(30))
+    data = json.loads(Parsed(ms.report(tmp_path).path.read_text()).text("data"))
+    run = ms.load_run(tmp_path)
+    rows = data["rows"]
+    assert [data["stages"][stage] for stage in rows["stage"]] == [one.stage for one in run.trials]
+    assert rows["decisions"] == [one.decisions for one in run.trials]
+    assert rows["time"][0] == pytest.approx(1e6 * run.trials[0].run_secs[0], rel=1e-5)
+    assert rows["time"][7] is None, "it failed"
+    assert rows["at"][:2] == [0.75, 1.25], "from the start of the first trial"
+
+
+def test_whatever_is_in_the_files_is_text(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        iter(
+            [
+                replace(TRIAL, task=EVIL),
+                replace(TRIAL, task=EVIL, stage="build", run_secs=(), error=EVIL),
+                replace(TRIAL, task="\ud800", decisions=[EVIL, {"a": "</script>"}, None]),
+            ]
+        ),
+    )
+    TaskList(tmp_path).add([ListedTask(EVIL, "17", EVIL, 1.0)])
+    page = ms.report(tmp_path).path.read_text()
+    parsed = Parsed(page)
+    assert page.count("<script") == 3, "those of the page, and no other"
+    assert not [tag for tag, _ in parsed.attributes if tag == "img"]
+    assert EVIL in parsed.text("failed")
+    assert json.loads(parsed.text("data"))["tasks"][0]["label"] == EVIL
+
+
+def test_a_browser_may_run_the_scripts_of_the_page_and_load_nothing(matmul: Parsed) -> None:
+    (policy,) = (a["content"] or "" for tag, a in matmul.attributes if "http-equiv" in a)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "connect-src" not in policy
+    theme = (ASSETS / "theme.js").read_bytes()
+    assert base64.b64encode(hashlib.sha256(theme).digest()).decode() in policy
+    outside = [a for _, a in matmul.attributes if "src" in a or (a.get("href") or "#")[0] != "#"]
+    assert not outside
+
+
+def test_what_is_seen_can_be_heard(matmul: Parsed) -> None:
+    assert len(matmul.captions) == len(matmul.tables), "each table has a caption"
+    headings = [a for tag, a in matmul.attributes if tag == "th"]
+    assert all(a.get("scope") in ("row", "col") for a in headings)
+    ids = [a["id"] for _, a in matmul.attributes if "id" in a]
+    assert len(ids) == len(set(ids))
+    named = [a["aria-labelledby"] for tag, a in matmul.attributes if tag == "section"]
+    assert set(named) <= set(ids)
+    scrolled = [a for tag, a in matmul.attributes if tag == "pre"]
+    assert all(a["tabindex"] == "0" and a["aria-label"] for a in scrolled)
+
+
+def test_failures_are_told_once_for_each_reason(tmp_path: Path) -> None:
+    write(tmp_path, trials(40))
+    failed = Parsed(ms.report(tmp_path).path.read_text()).text("failed")
+    assert "4 trials gave wrong results: Wrong result, argument 1 (C)" in failed
+    assert "Numbers of the trials in matmul: 7, 17, 27, 37" in failed
+    assert "could not be built" not in failed
+
+
+def test_errors_that_differ_in_numbers_and_directories_are_alike() -> None:
+    def failed(stage: str, error: str | None) -> tuple[int, ms.trials.Trial]:
+        return 0, replace(TRIAL, stage=stage, error=error, run_secs=())  # type: ignore[arg-type]
+
+    traceback = "Traceback (most recent call last):\n  File x\nLoweringError: loop {} is odd"
+    groups = failure_groups(
+        [
+            failed("build", traceback.format(3)),
+            failed("build", traceback.format(45)),
+            failed("run", "LocalRunner: the process died of /a/b/c.so at 0x1f"),
+            failed("run", "LocalRunner: the process died of /tmp/c.so at 0x2e"),
+            failed("run", None),
+            (0, TRIAL),
+        ]
+    )
+    assert [(group.stage, group.count) for group in groups] == [
+        ("build", 2),
+        ("run", 2),
+        ("run", 1),
+    ]
+    assert groups[0].title == "LoweringError: loop 3 is odd"
+    assert groups[2].title == "there is no text of the error"
+
+
+def test_tasks_are_ordered_by_what_they_take_of_a_call(tmp_path: Path) -> None:
+    write(tmp_path, trials(10, "seldom"), trials(10, "often", seed=2))
+    TaskList(tmp_path).add(
+        [
+            ListedTask("seldom", "17", TARGET, 1.0),
+            ListedTask("often", "17", TARGET, 24.0),
+            ListedTask("late", "18", TARGET, 2.0),
+        ]
+    )
+    parsed = Parsed(ms.report(tmp_path).path.read_text())
+    heading, *rows = parsed.table("Tasks, those first")
+    assert [(row[0], row[1]) for row in rows] == [("often", "24"), ("seldom", "1"), ("late", "2")]
+    share = heading.index("share of a call")
+    assert float(rows[0][share].removesuffix("%")) > 90
+    assert rows[2][heading.index("trials")] == "0"
+    assert json.loads(parsed.text("data"))["tasks"][1]["rank"] == 0, "it is the one shown first"
+
+
+def test_equal_names_of_other_programs_and_targets_are_told_apart(tmp_path: Path) -> None:
+    other = "llvm -keys=cpu -num-cores=2"
+    write(
+        tmp_path,
+        iter([TRIAL, replace(TRIAL, target=other), replace(TRIAL, workload="18"), TRIAL]),
+    )
+    tasks = json.loads(Parsed(ms.report(tmp_path).path.read_text()).text("data"))["tasks"]
+    assert [task["label"] for task in tasks] == [
+        "matmul",
+        f"matmul on {other}",
+        "matmul (program 2)",
+    ]
+
+
+def test_a_run_without_predictions_or_a_database_has_a_report(tmp_path: Path) -> None:
+    write(tmp_path, iter([replace(TRIAL, predicted=None, decisions=None, space=None)]))
+    parsed = Parsed(ms.report(tmp_path, tmp_path / "there.html").path.read_text())
+    assert "There is no database with the programs" in parsed.text("winners")
+    assert json.loads(parsed.text("data"))["rows"]["score"] == [None]
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_lines_that_are_broken_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, trials(3))
+    (tmp_path / TASKS_FILE).write_text("[]\n")
+    with (tmp_path / TRIALS_FILE).open("a") as file:
+        file.write('{"task": 3}\n')
+    TrialLog(tmp_path).append(TRIAL)
+    (tmp_path / "database_workload.json").write_text("no database")
+    (tmp_path / "database_tuning_record.json").write_text("no database")
+    summary = Parsed(ms.report(tmp_path).path.read_text()).text("summary")
+    assert "trials4" in summary
+    assert f"1 line could not be read in {TRIALS_FILE}." in summary
+    assert "this is no file of records" in summary
+    assert "line 4" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there are no trials in .*: give the work_dir of a search"),
+        ("", "there are no trials in"),
+        ("no trials", "this is no file of records"),
+    ],
+)
+def test_a_directory_without_trials_has_no_report(
+    tmp_path: Path, content: str | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / TRIALS_FILE).write_text(content)
+    with pytest.raises(DatabaseError, match=message):
+        ms.report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_what_is_no_directory_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="nowhere is not there: give the directory"):
+        ms.report(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(DatabaseError, match="file is a file: give the directory"):
+        ms.report(tmp_path / "file")
+
+
+def test_tasks_are_chosen_by_name(searched: Path, tmp_path: Path) -> None:
+    written = ms.report(searched, tmp_path / "one.html", tasks=["matmul"])
+    assert 'T.block("C")' in Parsed(written.path.read_text()).text("winners")
+    with pytest.raises(TuningError, match=r"there is no task 'matmull' in .*did you mean 'matmul'"):
+        ms.report(searched, tmp_path / "two.html", tasks=["matmull"])
+
+
+def test_a_notebook_shows_a_report_that_may_do_nothing_there(
+    searched: Path, tmp_path: Path
+) -> None:
+    written = ms.report(searched, tmp_path / "a<b.html")
+    assert str(written) == str(tmp_path / "a<b.html")
+    shown = written._repr_html_()
+    assert '<iframe sandbox="allow-scripts"' in shown
+    assert "a&lt;b.html" in shown
+    written.path.unlink()
+    assert "iframe" not in written._repr_html_()
+
+
+def test_of_very_many_trials_those_that_were_the_best_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "MOST_TRIALS", 20)
+    write(tmp_path, trials(100))
+    data = json.loads(Parsed(ms.report(tmp_path).path.read_text()).text("data"))
+    times = [one.seconds for one in ms.load_run(tmp_path).trials]
+    improved = [
+        k for k, t in enumerate(times) if t and t < min((s for s in times[:k] if s), default=1.0)
+    ]
+    assert set(improved) <= set(data["rows"]["number"])
+    assert len(data["rows"]["number"]) == 100 - data["left_out"] < 20 + len(improved) + 1
+
+
+def test_the_charts_are_drawn_by_the_library_that_is_named() -> None:
+    first = (ASSETS / "uPlot.iife.min.js").read_text().partition("\n")[0]
+    (version,) = re.findall(r"\(v([\d.]+)\)", first)
+    assert f"uPlot {version}," in (ASSETS / "README.md").read_text()
+    assert "Permission is hereby granted" in (ASSETS / "uPlot.LICENSE").read_text()
+
+
+def test_text_is_escaped_and_markup_is_not() -> None:
+    assert element("p", "a<b", Markup("<br>"), 3, None, id_='"') == '<p id="&quot;">a&lt;b<br>3</p>'
+    assert element("meta", charset="utf-8") == '<meta charset="utf-8">'
+    assert element("select", disabled=True, hidden=False) == "<select disabled></select>"
+    made = table(["<", "n"], [["&", "1"]], caption="<i>", numbers=[1])
+    assert '<th scope="row">&amp;</th><td class="number">1</td>' in made
+
+
+def test_lines_of_one_program_only_are_marked() -> None:
+    made = side_by_side("a = 1\nfor i:\n    b = 2\n", "    a = 1\nb = 2\nc = 3\n", ("one", "two"))
+    signs = re.findall(r"<(ins|del)>", made)
+    assert signs == ["del", "ins"]
+    assert Parsed(str(made)).attributes

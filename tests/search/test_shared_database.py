@@ -1,0 +1,280 @@
+"""Several tuners on one database: none measures what another does, and each learns of all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import search as ms
+from codegen import Target
+from schedule import Schedule
+from search.database import (
+    Database,
+    JSONDatabase,
+    MemoryDatabase,
+    SQLDatabase,
+    TuningRecord,
+    Workload,
+)
+from search.database.table_database import TableDatabase
+from search.measuring.measure_candidate import MeasureCandidate
+from search.runner import RunnerResult
+from search.runs.claims import Claims
+from search.search_strategy import EvolutionarySearch
+from tests.search.made_up_runs import TimesOfScripts, task
+from tests.search.programs import Matmul, split_all
+from tests.search.test_database import TARGET, commit, scheduled
+from tests.search.test_tuning_run import run
+
+DECISIONS = [(8, 4), (4, 8), (16, 2), (2, 16)]
+
+
+@pytest.fixture(params=["file", "server"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a database is: a URL."""
+    if request.param == "server":
+        return str(request.getfixturevalue("postgres").url())
+    return f"sqlite:///{tmp_path}/shared.sqlite"
+
+
+def opened(place: str) -> TableDatabase:
+    database = Database.create(place)
+    assert isinstance(database, TableDatabase)
+    return database
+
+
+def keys_of(place: str) -> list[bytes]:
+    return [record.trace_key for record in opened(place).get_all_tuning_records()]
+
+
+def slowly(_: int) -> RunnerResult | None:
+    time.sleep(0.01)
+    return None
+
+
+def tuner(work_dir: Path, place: str, trials: int, **parts: object) -> int:
+    """Start a process that tunes the product of matrices, and return its number."""
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            config = ms.TuneConfig(trials, num_trials_per_iter=6, num_confirmed=0)
+            run(work_dir, config=config, database=place, runner=TimesOfScripts(slowly), **parts)
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+@pytest.mark.parametrize("tuners", [2, 3])
+def test_tuners_of_one_task_measure_nothing_twice(place: str, tmp_path: Path, tuners: int) -> None:
+    """Their seeds are the same, so that alone each would measure what the others do."""
+    pids = [tuner(tmp_path / str(k), place, 12) for k in range(tuners)]
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * tuners
+    keys = keys_of(place)
+    assert len(keys) == 12 * tuners
+    assert len(set(keys)) == len(keys)
+    with opened(place).session(writes=False) as session:
+        assert session.select("SELECT * FROM claim") == [], "no claim outlives its run"
+
+
+def test_tuners_of_a_small_space_measure_all_of_it_once(place: str, tmp_path: Path) -> None:
+    def eight(sch: Schedule) -> None:
+        _, j, _ = sch.get_loops(sch.get_block("C"))
+        sch.split(j, sch.sample_perfect_tile(j, n=2))
+
+    pids = []
+    for k in range(2):
+        pid = os.fork()
+        if not pid:
+            try:
+                run(
+                    tmp_path / str(k),
+                    task(space=eight, seed=k + 1),
+                    config=ms.TuneConfig(64, num_trials_per_iter=2, num_confirmed=0),
+                    database=place,
+                    runner=TimesOfScripts(slowly),
+                )
+            finally:
+                os._exit(0)
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    keys = keys_of(place)
+    assert len(keys) == len(set(keys)) == len(sampled(eight))
+
+
+def sampled(space: Callable[[Schedule], object]) -> set[str]:
+    """Return the traces of a small space."""
+    found = set()
+    for seed in range(1, 200):
+        sch = Schedule(Matmul, seed=seed)
+        space(sch)
+        found.add(str(sch.trace))
+    return found
+
+
+def test_what_a_killed_tuner_had_claimed_is_free_when_its_lease_is_over(
+    place: str, tmp_path: Path
+) -> None:
+    opened(place).commit_workload(Matmul)
+    pid = tuner(tmp_path / "killed", place, 200)
+    while not keys_of(place):
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    database = opened(place)
+    measured = set(keys_of(place))
+    with database.session(writes=False) as session:
+        claimed = {bytes(key) for (key,) in session.select("SELECT trace_key FROM claim")}
+    assert claimed - measured
+    workload = database.commit_workload(Matmul)
+    refused = database.claim(workload, TARGET, sorted(claimed), "me", 60)
+    assert refused == (frozenset(), claimed & measured)
+    lease_ends(place)
+    granted = database.claim(workload, TARGET, sorted(claimed), "me", 60)
+    assert granted == (claimed - measured, claimed & measured)
+
+
+def lease_ends(place: str) -> None:
+    with opened(place).session(writes=True) as session:
+        session.change("UPDATE claim SET until = :then", [{"then": 1}])
+
+
+# -------------------------------------------------------------------------------------- one by one
+
+
+def candidates() -> list[MeasureCandidate]:
+    return [MeasureCandidate(scheduled(decision), []) for decision in DECISIONS]
+
+
+def test_a_claim_is_granted_to_one_and_ends_with_its_record(place: str) -> None:
+    mine, yours = (Claims(opened(place)) for _ in range(2))
+    first, second = task(target=str(TARGET)), task(target=str(TARGET))
+    a, b, c, d = candidates()
+    assert mine.take(first, [a, b, b]) == [a, b], "each once"
+    assert yours.take(second, [b, c]) == [c]
+    commit(opened(place), DECISIONS[0], 1e-6)
+    mine.release(first)
+    assert yours.take(second, [a, b, c, d]) == [b, c, d], "a was measured, and b was not"
+    yours.close()
+    assert mine.take(first, [a, b]) == [b]
+    mine.close()
+
+
+def test_a_claim_is_for_one_program_and_target(place: str) -> None:
+    mine, yours = (Claims(opened(place)) for _ in range(2))
+    a, *_ = candidates()
+    assert mine.take(task(), [a]) == [a]
+    assert yours.take(task(target="llvm -num-cores=2"), [a]) == [a]
+    assert yours.take(task(), [a]) == []
+    mine.close()
+    yours.close()
+
+
+def test_what_another_left_is_taken_up(place: str) -> None:
+    mine, yours = (Claims(opened(place)) for _ in range(2))
+    a, b, *_ = candidates()
+    task_of_mine = task()
+    yours.take(task(), [a, b])
+    assert mine.take(task_of_mine, [a, b]) == []
+    assert mine.left_behind(task_of_mine, 9) == []
+    commit(opened(place), DECISIONS[1], 1e-6)
+    lease_ends(place)
+    assert mine.left_behind(task_of_mine, 9) == [a]
+    assert mine.left_behind(task_of_mine, 9) == []
+    mine.close()
+    yours.close()
+
+
+class Renewed(MemoryDatabase):
+    """Says when a claim is renewed."""
+
+    has_claims = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owners: list[str] = []
+        self.was_renewed = threading.Event()
+
+    def renew_claims(self, owner: str, seconds: int) -> None:
+        self.owners.append(owner)
+        self.was_renewed.set()
+
+    def release_claims(self, owner: str) -> None:
+        self.owners.append("released")
+
+
+def test_a_claim_is_renewed_while_its_run_lives() -> None:
+    database = Renewed()
+    claims = Claims(database, seconds=0)
+    claims.take(task(), candidates())
+    assert database.was_renewed.wait(10)
+    claims.close()
+    last = len(database.owners)
+    assert database.owners[-1] == "released"
+    time.sleep(0.01)
+    assert len(database.owners) == last
+
+
+def test_renewed_claims_last_from_now_on(place: str) -> None:
+    database = opened(place)
+    workload = database.commit_workload(Matmul)
+    database.claim(workload, TARGET, [b"a"], "me", 5)
+    lease_ends(place)
+    database.renew_claims("me", 60)
+    assert database.claim(workload, TARGET, [b"a"], "you", 5).granted == frozenset()
+
+
+class Told(EvolutionarySearch):
+    """Remembers what it was told of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[TuningRecord] = []
+
+    def notify_records(self, records: list[TuningRecord]) -> None:  # type: ignore[override]
+        self.records += records
+        super().notify_records(records)
+
+
+def test_a_tuner_learns_what_others_measure_meanwhile(place: str, tmp_path: Path) -> None:
+    strategy = Told()
+    beside = opened(place)
+
+    def result(number: int) -> RunnerResult | None:
+        if number == 2:
+            commit(beside, DECISIONS[0], 0.5e-6)
+        return None
+
+    tuned = task(strategy=strategy)
+    done = run(tmp_path, tuned, database=place, runner=TimesOfScripts(result))
+    assert [record.mean_seconds for record in strategy.records] == [0.5e-6], "and not its own"
+    assert len(done.database) == 9
+
+
+def test_databases_without_claims_grant_everything(tmp_path: Path) -> None:
+    for database in (MemoryDatabase(), JSONDatabase(work_dir=tmp_path)):
+        claims = Claims(database)
+        a, *_ = candidates()
+        assert claims.take(task(), [a, a]) == [a, a]
+        claims.close()
+
+
+def test_a_file_of_an_earlier_day_gets_the_tables_that_it_lacks(tmp_path: Path) -> None:
+    database = SQLDatabase(work_dir=tmp_path)
+    commit(database, (8, 4), 1e-6)
+    workload: Workload = database.commit_workload(Matmul)
+    target = Target("llvm -num-cores=1")
+    assert database.claim(workload, target, [b"a"], "me", 5).granted == {b"a"}
+    assert SQLDatabase(work_dir=tmp_path).claim(workload, target, [b"a"], "you", 5).granted == set()
+
+
+def test_the_space_of_the_tests_is_large_enough() -> None:
+    assert len(sampled(split_all)) > 100
