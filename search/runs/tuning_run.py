@@ -25,6 +25,7 @@ from search.database.module_equality import ModuleEquality
 from search.errors import DatabaseError, TuningError
 from search.measure_callback import MeasureCallback
 from search.measuring.measure_candidate import MeasureCandidate
+from search.records.energy_log import EnergyLog
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
 from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
@@ -130,6 +131,10 @@ class TuningRun:
                 progress = live_display(config.bounded_trials)
             stack.enter_context(contextlib.closing(progress))
             logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
+            if tasks[0].objective.reads_energy:
+                energy = EnergyLog(folder)
+                for task in tasks:
+                    task.objective = task.objective.kept_in(energy)
             for task, logger in zip(tasks, logs.tasks, strict=True):
                 task.logger = logger
             if not isinstance(builder, Builder):
@@ -286,6 +291,8 @@ class TuningRun:
             decisions=None if candidate.decisions is None else list(candidate.decisions),
         )
         self.trial_log.append(trial)
+        if result.median_secs is not None:
+            task.ctx.objective.note(result.run_secs or (), [result])
         self.journal.note_trial(place)
 
     def save_model(self) -> None:

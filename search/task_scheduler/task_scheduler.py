@@ -174,8 +174,9 @@ class TaskScheduler(ABC):
             elif run.cost_model is not None:
                 learned = learn_from_records(run.cost_model, run.database, ctx)
                 ctx.logger.info("Records that the cost model learned from: %d", learned)
-            known_traces = [trace for _, trace in with_traces(known)]
-            self.tasks[index].initial = initial_candidates(ctx, spaces, known_traces)
+            if ctx.initial_schedules:
+                measured = [trace for _, trace in with_traces(known)]
+                self.tasks[index].initial = initial_candidates(ctx, spaces, measured)
             ctx.pre_tuning(
                 max_trials, run.config.num_trials_per_iter, spaces, run.database, run.cost_model
             )

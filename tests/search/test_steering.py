@@ -15,7 +15,9 @@ from schedule import Schedule, Trace
 from schedule.random_state import RandomState
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord
 from search.mutator import MutateTileSize
+from search.records.energy_log import EnergyLog
 from search.runner import RunnerInput, RunnerResult
+from search.runner.energy import EnergyMeter, joules_per_call, why_not
 from search.space_generator import ScheduleFn
 from search.spaces.constrained_space import ConstrainedSpace, Constraint
 from search.trials.run_directory import load_run
@@ -332,6 +334,77 @@ def test_an_objective_that_cannot_be_meant_is_told_why(
 ) -> None:
     with pytest.raises(ms.TuningError, match=said):
         tune(tmp_path, objective=objective)
+
+
+class Joules(TimesOfScripts):
+    """The later a program comes, the slower it is, and the less energy it takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def _result(self, entry: RunnerInput) -> RunnerResult:
+        text = Path(entry.artifact_path).read_text()
+        if text not in self.seen:
+            self.seen.append(text)
+        place = self.seen.index(text)
+        return RunnerResult(((1 + place) * 1e-3,), joules=1 / (1 + place))
+
+
+@pytest.mark.parametrize("confirmed", [0, 4])
+def test_the_winner_takes_the_least_energy(tmp_path: Path, confirmed: int) -> None:
+    runner = Joules()
+    config = ms.TuneConfig(6, 3, num_confirmed=confirmed)
+    best = tune(tmp_path, config, runner=runner, objective="energy")
+    assert best is not None
+    assert best.mod.script() == runner.seen[-1]
+    kept = EnergyLog(tmp_path)
+    for record in JSONDatabase(work_dir=tmp_path).get_all_tuning_records():
+        assert kept.joules(record.run_secs or ()) == pytest.approx(1e-3 / record.mean_seconds)
+    known = len(runner.seen)
+    again = tune(tmp_path, ms.TuneConfig(1, num_confirmed=0), runner=runner, objective="energy")
+    assert again is not None
+    assert again.mod.script() == runner.seen[-1], "records of before have their energy"
+    assert len(runner.seen) == known + 1
+
+
+def test_energy_is_counted_by_the_processors(tmp_path: Path) -> None:
+    counters = []
+    for number, start in enumerate((500, 999_000_000)):
+        zone = tmp_path / f"intel-rapl:{number}"
+        zone.mkdir()
+        (zone / "max_energy_range_uj").write_text("1000000000\n")
+        (zone / "energy_uj").write_text(f"{start}\n")
+        counters.append(zone / "energy_uj")
+    (tmp_path / "intel-rapl:0:0").mkdir()  # the cores, which the first has counted
+
+    class Call:
+        """Takes 10 mJ on each processor."""
+
+        def time(self, count: int) -> None:
+            for counter in counters:
+                spent = int(counter.read_text()) + 10_000 * count
+                counter.write_text(f"{spent % 1_000_000_000}\n")
+
+    meter = EnergyMeter(tmp_path)
+    assert joules_per_call(Call(), 1e-3, meter) == pytest.approx(0.02)
+    assert int(counters[1].read_text()) < 999_000_000, "it has begun anew"
+
+
+def test_where_energy_cannot_be_read_the_search_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.runner.energy.why_not", lambda root: why_not(tmp_path / "none"))
+    config = ms.TuneConfig(1)
+    with pytest.raises(ms.TuningError, match=r"cannot be measured: there is no counter .*virtual"):
+        ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j, objective="energy")
+    assert not (tmp_path / "tuning_trials.json").exists()
+    zone = tmp_path / "intel-rapl:0"
+    zone.mkdir()
+    (zone / "energy_uj").mkdir()  # which even an administrator cannot read
+    assert "cannot be read: Is a directory; an administrator may allow it" in str(why_not(tmp_path))
+    with pytest.raises(ms.TuningError, match=r"needs a runner that measures it: give it an Evalua"):
+        tune(tmp_path / "other", objective="energy")
 
 
 def test_tasks_of_a_run_have_one_objective(tmp_path: Path) -> None:
