@@ -78,7 +78,7 @@ class TuningRun:
     spaces: list[list[Schedule]]
     trials_done: list[int]
     failures: dict[int, Exception]
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())
     """The time at which the run was opened, in seconds of the monotonic clock."""
 
     @staticmethod
@@ -202,8 +202,22 @@ class TuningRun:
 
     @property
     def is_over_time(self) -> bool:
-        """True if no further trial is to begin: what is left is for measuring the best again."""
-        return self.seconds_left <= self.seconds_for_winners
+        """True if no further trial is to begin."""
+        return not self.has_time_for()
+
+    def has_time_for(self, seconds: float = 0.0) -> bool:
+        """Say whether a trial that begins in so many seconds can end in time.
+
+        It is expected to take as long as those before it, and the best are to be measured again.
+        """
+        needed = seconds + self._usual_trial_seconds + self.seconds_for_winners
+        return self.seconds_left > needed
+
+    @property
+    def _usual_trial_seconds(self) -> float:
+        tasks = self.scheduler.tasks
+        count = sum(len(task.latency_ms) for task in tasks)
+        return sum(task.measure_seconds for task in tasks) / count if count else 0.0
 
     @property
     def seconds_for_winners(self) -> float:

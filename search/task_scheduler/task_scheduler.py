@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -184,11 +185,12 @@ class TaskScheduler(ABC):
     def _search(self, run: TuningRun) -> None:
         self.print_tuning_statistics()
         left = run.config.max_trials_global - sum(run.trials_done)
+        choosing = 0.0
         while left > 0:
             index = self.next_task_id()
             if index < 0:
                 break
-            if run.is_over_time:
+            if not run.has_time_for(choosing):
                 self.logger.info(
                     "The search ends: its %g seconds are over%s",
                     run.config.max_seconds,
@@ -210,8 +212,10 @@ class TaskScheduler(ABC):
                 self.terminate_task(index)
                 continue
             self.logger.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
+            began = time.monotonic()
             with self.leaving_out(index):
                 left -= self._send_batch(run, index, left)
+            choosing = time.monotonic() - began
         for index, task in enumerate(self.tasks):
             if task.batch is not None:
                 self.join_running_task(index)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,48 +55,65 @@ def tried(folder: Path) -> list[Mapping[str, Any]]:
 # ------------------------------------------------------------------------------------ time
 
 
+class Clock:
+    """Stands still but for measurements, of which each takes a tenth of a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+
 class Waits(TimesOfScripts):
-    """Takes a tenth of a second for a measurement."""
+    def __init__(self, clock: Clock, seconds: float = 0.1) -> None:
+        super().__init__()
+        self.clock, self.seconds = clock, seconds
 
     def _result(self, entry: RunnerInput) -> RunnerResult:
-        time.sleep(0.1)
-        return super()._result(entry)
+        self.clock.now += self.seconds
+        return replace(super()._result(entry), seconds=self.seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in ("search.runs.tuning_run", "search.task_scheduler.task_scheduler"):
+        monkeypatch.setattr(f"{module}.time", made)
+    return made
 
 
 @pytest.mark.parametrize("entry", ["tir", "module", "tasks"])
 def test_a_search_ends_when_its_seconds_are_over(
-    tmp_path: Path, entry: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, entry: str, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = parts(tmp_path, runner=Waits())
+    options = parts(tmp_path, runner=Waits(clock))
     seed = options.pop("seed")
-    start = time.monotonic()
     if entry == "tir":
-        config = ms.TuneConfig(max_seconds=1.0, num_trials_per_iter=4)
+        config = ms.TuneConfig(max_seconds=2.0, num_trials_per_iter=4)
         ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_all, seed=seed, **options)
     elif entry == "module":
-        ms.tune_module(Matmul, TARGET, tmp_path, max_seconds=1.0, space=split_all, **options)
+        ms.tune_module(Matmul, TARGET, tmp_path, max_seconds=2.0, space=split_all, **options)
     else:
         context = ms.TuneContext(
             Matmul, target=TARGET, space_generator=split_all, search_strategy="replay-trace"
         )
         ms.tune_tasks(
-            tasks=[context], task_weights=[1.0], work_dir=tmp_path, max_seconds=1.0, **options
+            tasks=[context], task_weights=[1.0], work_dir=tmp_path, max_seconds=2.0, **options
         )
-    assert time.monotonic() - start < 3.0
-    assert 1 <= len(load_run(tmp_path)) <= 10
-    assert "The search ends: its 1 seconds are over" in (capsys.readouterr().out)
+    assert len(load_run(tmp_path)) == 17, "a tenth is kept, and none begins that would not end"
+    assert "The search ends: its 2 seconds are over, but for measuring the best again" in (
+        capsys.readouterr().out
+    )
 
 
 def test_without_time_to_measure_them_again_the_best_of_the_search_stay(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Late(TimesOfScripts):
-        def _result(self, entry: RunnerInput) -> RunnerResult:
-            time.sleep(0.6)
-            return super()._result(entry)
-
-    config = ms.TuneConfig(max_seconds=0.5)
-    assert tune(tmp_path, config, runner=Late()) is not None
+    assert tune(tmp_path, ms.TuneConfig(max_seconds=0.5), runner=Waits(clock, 0.6)) is not None
     assert len(load_run(tmp_path)) == 1
     assert "Time was too short to measure the best of 1 task(s) again" in capsys.readouterr().out
 
