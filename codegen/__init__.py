@@ -46,7 +46,7 @@ from tensorir.version import __version__
 
 if TYPE_CHECKING:
     from codegen.explanation.explain import Explanation, explain
-    from codegen.machine import machine_speed, read_bandwidth
+    from codegen.machine import machine_speed, peak_flops, read_bandwidth
     from codegen.machine.speed import MachineSpeed
     from codegen.vm import Executable, Report, VirtualMachine, vm_build
 
@@ -85,6 +85,7 @@ __all__ = [
     "load_module",
     "lower",
     "machine_speed",
+    "peak_flops",
     "read_bandwidth",
     "register_extern",
     "register_func",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, Final, NoReturn, overload
@@ -190,8 +191,14 @@ class Schedule(PrimitiveMethods):
         self.mod.show(dialect=dialect, **options)
         self.trace.show(dialect=dialect)
 
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, self.mod.functions))
+        return f"<{type(self).__name__} of {names}: {self.trace.summary()}>"
+
     def _repr_html_(self) -> str:
-        return self.mod._repr_html_() + self.trace._repr_html_()
+        heading = html.escape(repr(self))
+        trace = f"<details><summary>{heading}</summary>{self.trace._repr_html_()}</details>"
+        return self.mod._repr_html_() + trace
 
     # ------------------------------------------------------------------------------------ handles
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -167,6 +168,15 @@ class TuneContext:
             return True
         return trace_key(sch.trace) in map(trace_key, self.initial_schedules)
 
+    def __repr__(self) -> str:
+        parts = [self.space_generator, self.search_strategy]
+        names = ", ".join(type(part).__name__ for part in parts if part is not None)
+        return f'<TuneContext "{self.task_name}" for {self.target}{names and f": {names}"}>'
+
+    def _repr_html_(self) -> str:
+        program = "" if self.mod is None else self.mod._repr_html_()
+        return f"<p>{html.escape(repr(self))}</p>{program}"
+
     # ----------------------------------------------------------------------- delegated to the parts
 
     def generate_design_space(self) -> list[Schedule]:
@@ -255,7 +265,7 @@ def with_num_cores(target: Target) -> Target:
         return target
     cores = host.physical_cores()
     logger.info(
-        "The target says no num-cores: it is taken to have those of this machine, %d", cores
+        "The target does not say num-cores: it is taken to have as many as this machine, %d", cores
     )
     return Target({**target.to_dict(), "num-cores": cores})
 

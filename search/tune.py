@@ -37,6 +37,7 @@ from search.options import (
 )
 from search.reports.interrupts import checked_on_interrupt
 from search.runs.name_winner import best_for
+from search.runs.tuned_schedule import TunedSchedule
 from search.runs.tuning_run import PathLike, TuningRun, open_database
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
@@ -80,12 +81,14 @@ def tune_tir(
     task_name: str = "main",
     num_threads: int | str = "physical",
     **options: Unpack[OptionsOfEither],
-) -> Schedule | None:
+) -> TunedSchedule | None:
     """Search for the best schedule of a function and return it.
 
     `mod` is a function, or a module with one to tune (beside those of a graph). `config` says how
     much to search, in trials, seconds, or both; with `max_trials_global` 0 nothing is measured. The
     result is None if no trial has succeeded, now or in an earlier run on `work_dir`.
+    `print(best.report)` says what a call took before and takes now, and which share of what the
+    machine can do that is.
 
     `space` is a space generator, its short name, or a schedule function; without it schedules come
     from rules that suit the target. `blocks` restricts those to blocks of these names; `sch_rules`,
@@ -155,18 +158,25 @@ def tune_tir(
             **chosen(options, TaskWishes),
         )
         if config.max_trials_global == 0:
-            return compile_tir(open_database(parts["database"], work_dir), mod, target)
+            known = open_database(parts["database"], work_dir)
+            found = find_schedule(known, mod, target)
+            say_if_missing(known, mod, target, "main", found)
+            return None if found is None else TunedSchedule.of_record(found, task_name)
         with TuningRun.open([context], [1.0], work_dir, config, **parts) as run:
             run.tune(on_interrupt)
         winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
         if winners:
-            return winners[0].record.schedule()
+            return TunedSchedule.of(winners[0].record.schedule(), run.report[0])
         if context.constraint is not None or context.objective is not SECONDS:
-            return _best_allowed(run.database, context)
+            best = _best_allowed(run.database, context)
+            return None if best is None else TunedSchedule.of(best, run.report[0])
         found = find_schedule(run.database, mod, context.target)
-        if found is not None:  # else the scheduler has said how the trials ended
-            say_if_missing(run.database, mod, context.target, task_name or "main", found)
-        return None if found is None else found.schedule
+        if found is None:  # the scheduler has said how the trials ended
+            return None
+        say_if_missing(run.database, mod, context.target, task_name or "main", found)
+        if not run.report:
+            return TunedSchedule.of_record(found, task_name)
+        return TunedSchedule.of(found.schedule, run.report[0])
 
 
 def _call_of_tune_module(

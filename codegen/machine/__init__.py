@@ -17,7 +17,14 @@ from codegen.machine.kept import keep_speed, kept_speed
 from codegen.machine.speed import MachineSpeed
 from codegen.target import Target, as_target, host
 
-__all__ = ["MachineSpeed", "known_speed", "learn_speed", "machine_speed", "read_bandwidth"]
+__all__ = [
+    "MachineSpeed",
+    "known_speed",
+    "learn_speed",
+    "machine_speed",
+    "peak_flops",
+    "read_bandwidth",
+]
 
 logger = logging.getLogger("tensorir.codegen")
 
@@ -51,12 +58,25 @@ def machine_speed(
     return found
 
 
-def read_bandwidth(size: int, target: str | Mapping[str, Any] | Target | None = None) -> float:
-    """Return the bytes a second that one core reads in order, over and over, of `size` bytes.
+def read_bandwidth(
+    size: int, target: str | Mapping[str, Any] | Target | None = None, cores: int = 1
+) -> float:
+    """Return the bytes a second that cores read in order, over and over, of `size` bytes in all.
 
-    It is measured now. Raises CodegenError if code for the target cannot run here.
+    It is measured now; several cores read at once, each its part. Raises CodegenError if code for
+    the target cannot run here.
     """
-    return _measure.read_bandwidth(size, as_target(target))
+    return _measure.read_bandwidth(size, as_target(target), cores)
+
+
+def peak_flops(target: str | Mapping[str, Any] | Target | None = None, cores: int = 1) -> float:
+    """Return the operations on float32 a second that cores do at once, multiply-adds only.
+
+    It is measured now, as `machine_speed(...).peak_flops` was once for one core: several cores at
+    work have a lower clock on many machines. Raises CodegenError if code for the target cannot run
+    here.
+    """
+    return _measure.peak_flops(as_target(target), cores)
 
 
 def known_speed(target: Target) -> MachineSpeed | None:

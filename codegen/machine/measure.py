@@ -9,9 +9,12 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Protocol
 
 from codegen.emit.optimize import object_code
@@ -42,6 +45,11 @@ _MOST_BYTES: Final = 256 << 20
 _LEAST_BYTES: Final = 16 << 10
 _AT_ONCE: Final = 4 << 20
 """The bytes of memory that are read at a time."""
+_LEAST_ROUNDS: Final = 3
+_MOST_READ: Final = 1 << 30
+"""The bytes after which a bandwidth is known, however few rounds that are."""
+_LONGER: Final = 25
+"""How much longer a loop is where several cores run it: they begin within tens of microseconds."""
 
 
 class Loops(Protocol):
@@ -52,13 +60,17 @@ class Loops(Protocol):
         ...
 
 
+@lru_cache(maxsize=4)
+def _machine_code(target: Target) -> bytes:
+    return object_code(kernels(target), target, False)
+
+
 class LoadedLoops:
     """The loops as machine code, with `size` bytes to run on."""
 
     def __init__(self, target: Target, size: int) -> None:
         prepare_host(target.required_features)
-        made = object_code(kernels(target), target, False)
-        self._code = load_own(made, [symbol(name) for name in NAMES])
+        self._code = load_own(_machine_code(target), [symbol(name) for name in NAMES])
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._functions = {name: kind(self._code[symbol(name)]) for name in NAMES}
         try:
@@ -112,6 +124,29 @@ class _Probe:
         """Return the seconds for one of the things."""
         return loops.seconds(self.name, self.count, self.limit) / self.does
 
+    def run_at_once(self, cores: Sequence[Loops], rounds: int, factor: int = _LONGER) -> float:
+        """Return the seconds for one of the things on each of several cores, all at work.
+
+        It is the least of some rounds, each of which takes as long as the slowest core, and for
+        several cores so many times as long as for one.
+        """
+        if len(cores) == 1:
+            return min(self.run(cores[0]) for _ in range(rounds))
+        longer = replace(self, count=self.count * factor, does=self.does * factor)
+        begin = threading.Barrier(len(cores))
+
+        def run(loops: Loops) -> list[float]:
+            times = []
+            for _ in range(max(_LEAST_ROUNDS, rounds // factor)):
+                begin.wait()
+                times.append(longer.run(loops))
+            return times
+
+        with ThreadPoolExecutor(len(cores)) as threads:
+            times = list(threads.map(run, cores))
+        slowest: list[float] = list(map(max, zip(*times, strict=True)))
+        return min(slowest)
+
 
 def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) -> MachineSpeed:
     """Measure one core of this machine with the vectors of a target.
@@ -158,17 +193,39 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
     )
 
 
-def read_bandwidth(size: int, target: Target) -> float:
-    """Return the bytes a second that one core reads again and again in `size` bytes, in order.
+def peak_flops(
+    target: Target, cores: int = 1, make: Callable[[Target, int], Loops] = LoadedLoops
+) -> float:
+    """Return the operations on float32 a second that cores do, all at once: multiply-adds only.
 
     Raises CodegenError if code for the target cannot run here.
     """
     _check(target)
+    probe = _Probe.of_loop("peak", multiply_adds(target), multiply_adds(target))
+    loops = [make(target, _LEAST_BYTES) for _ in range(cores)]
+    return 2 * target.vector_lanes(32) * cores / probe.run_at_once(loops, _ROUNDS)
+
+
+def read_bandwidth(
+    size: int,
+    target: Target,
+    cores: int = 1,
+    make: Callable[[Target, int], Loops] = LoadedLoops,
+) -> float:
+    """Return the bytes a second that cores read again and again in `size` bytes, in order.
+
+    Of several cores each reads a part of its own. Raises CodegenError if code for the target
+    cannot run here.
+    """
+    _check(target)
     step = STREAM * target.vector_bits // 8
-    whole = max(1, round(size / step)) * step
-    loops = LoadedLoops(target, whole)
+    whole = max(1, round(size / cores / step)) * step
+    loops = [make(target, whole) for _ in range(cores)]
     probe = _Probe.of_bytes(whole)
-    return 1 / min(probe.run(loops) for _ in range(_ROUNDS // 2))
+    enough = _MOST_READ // (probe.does * cores)
+    rounds = max(_LEAST_ROUNDS, min(_ROUNDS // 2, enough))
+    factor = max(1, _LONGER * _Probe.of_bytes(_LEAST_BYTES).does // probe.does)
+    return cores / probe.run_at_once(loops, rounds, factor)
 
 
 def _check(target: Target) -> None:

@@ -15,6 +15,7 @@ from codegen.target.cpu_cores import CORES, Core, common_core
 from codegen.target.host import CacheSizes, architecture
 from codegen.target.llvm_names import check_names
 from codegen.target.presets import BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATURES, PRESETS
+from tensorir.text_table import html_table
 
 _NOTES: Final = ("device", "libs", "model", "tag")
 """Options that TVM writes into its target texts; they are kept and change nothing here."""
@@ -229,6 +230,10 @@ class Target:
     def __repr__(self) -> str:
         return f'Target("{self}")'
 
+    def _repr_html_(self) -> str:
+        rows = [(name, _in_words(value)) for name, value in self.to_dict().items()]
+        return html_table([("target", ""), *rows])
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Target) and str(self) == str(other)
 
@@ -238,6 +243,10 @@ class Target:
     def __reduce__(self) -> tuple[type[Target], tuple[str]]:
         """Pickle as text."""
         return (Target, (str(self),))
+
+
+def _in_words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def as_target(target: str | Mapping[str, Any] | Target | None) -> Target:

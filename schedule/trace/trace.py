@@ -200,7 +200,13 @@ class Trace:
     def __str__(self) -> str:
         return self.script()
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"<Trace of {self.summary()}>"
+
+    def summary(self) -> str:
+        """Return in a few words how long the trace is, and how much of it was decided."""
+        counts = ((len(self.insts), "instruction"), (len(self.decisions), "decision"))
+        return ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts)
 
     def show(self, *, dialect: Dialect = "tensorir") -> None:
         """Show the trace as Python, highlighted on a terminal and in a notebook."""

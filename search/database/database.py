@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -11,18 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Sel
 
 from codegen import Target
 from search.database.best_records import best_of_each, with_schedules
+from search.database.contents import contents
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
 from search.database.target_key import for_other_cores, same_target
 from search.database.validate import Findings, validate
 from search.errors import TuningError
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
+from tensorir.text_table import html_table
 
 if TYPE_CHECKING:
     from schedule import Schedule
     from search.builder import Builder
     from search.database.records import TuningRecord, Workload
     from search.runner import Runner
+    from search.trials.report import RunReport
     from tensorir.function import IRModule, PrimFunc
 
 
@@ -83,6 +87,8 @@ class Database(Entered):
     """
 
     kinds: ClassVar[Kinds[Database]] = Kinds("database")
+    report: RunReport | None = None
+    """What the search reported that wrote to the database last, in this process."""
 
     has_claims: ClassVar[bool] = False
     """True if tuners say here what they are measuring, so that no other measures it."""
@@ -321,6 +327,13 @@ class Database(Entered):
         new = what not in self._said
         self._said.add(what)
         return new
+
+    def __repr__(self) -> str:
+        count = len(self)
+        return f"<{type(self).__name__} of {count} record{'s' * (count != 1)}: {self.place}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{html_table(contents(self))}"
 
     # ----------------------------------------------------------------------------- to another one
 

@@ -17,10 +17,12 @@ from search.database.growing_file import is_number, json_line
 from search.database.program_lengths import ProgramLengths
 from search.errors import DatabaseError
 from search.measuring.measure_candidate import MeasureCandidate
+from search.measuring.time_text import time_text
 from tensorir import parse
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
+from tensorir.text_table import html_table
 
 FAILED: Final = 1e10
 """The time in seconds that stands for a trial that failed."""
@@ -41,6 +43,17 @@ class Workload:
     def script(self) -> str:
         """The program as text."""
         return self.mod.script()
+
+    def __str__(self) -> str:
+        """Return the names of its functions, and a number that tells it from others."""
+        names = ", ".join(str(name) for name in self.mod.functions)
+        return f"{names} #{self.shash & 0xFFFFFF:06x}"
+
+    def __repr__(self) -> str:
+        return f"<Workload {self}>"
+
+    def _repr_html_(self) -> str:
+        return self.mod._repr_html_()
 
     @cached_property
     def lengths(self) -> ProgramLengths:
@@ -110,6 +123,11 @@ class TuningRecord:
         return statistics.fmean(self.run_secs) if self.run_secs else FAILED
 
     @property
+    def median_seconds(self) -> float | None:
+        """The median of `run_secs`, which a pause of the machine leaves alone; None if none ran."""
+        return statistics.median(self.run_secs) if self.run_secs and self.is_valid else None
+
+    @property
     def is_valid(self) -> bool:
         """True if the trace does something and ran."""
         return self.schedules and bool(self.run_secs) and FAILED not in (self.run_secs or ())
@@ -135,6 +153,22 @@ class TuningRecord:
     def trace_key(self) -> bytes:
         """16 bytes that two records share if they have the same trace."""
         return digest(self.trace_text.encode())
+
+    def __repr__(self) -> str:
+        return f"<TuningRecord of {self.workload}: {self._outcome}, {self.target}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("record of", str(self.workload)), ("target", str(self.target))]
+        rows += [("time", self._outcome), ("place", self.place or "in memory")]
+        return html_table(rows) + self.trace._repr_html_()
+
+    @property
+    def _outcome(self) -> str:
+        if self.is_valid:
+            return time_text(self.mean_seconds)
+        if self.bound_seconds is not None:
+            return f"more than {time_text(self.bound_seconds)}"
+        return "failed" if self.run_secs else "not measured"
 
     def check(self) -> None:
         """Raise DatabaseError if no database takes the record: its times are no seconds.

@@ -85,15 +85,16 @@ class FoundSchedule:
     def __str__(self) -> str:
         time = _time(self.record)
         if self.how == "exact":
-            return f"exact, recorded with {time}"
+            return f"the schedule recorded for it, with {time}"
         if self.how == "sampled":
-            return f"sampled, {f'measured with {time}' if self.record.run_secs else 'not measured'}"
+            measured = f"measured with {time}" if self.record.run_secs else "not measured"
+            return f"a schedule made up now, {measured}"
         if self.how == "anchor":
-            return f"anchor, of a program recorded with {time}"
+            return f"the schedule of another program with its main block, recorded with {time}"
         expected = self.record.mean_seconds * self.factor * 1e6
         return (
-            f"compatible, {expected:.4g} us expected: {self.factor:.4g} times that of a program "
-            f"recorded with {time}"
+            f"the schedule of a program with shorter loops, {expected:.4g} us expected: "
+            f"{self.factor:.4g} times that of the other, recorded with {time}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,12 @@ class ExtractedTask:
 
     def __str__(self) -> str:
         return f"{self.task_name} x {self.weight:g}"
+
+    def __repr__(self) -> str:
+        return f"<ExtractedTask {self} for {self.target}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.mod._repr_html_()}"
 
 
 def extract_tasks(

@@ -216,7 +216,8 @@ def _worth_tuning(
         raise TuningError(
             "the model has no kernel to tune: all are scheduled, small, or of symbolic shapes "
             "(to tune for certain lengths give them to the front end, as in "
-            'from_onnx(path, {"x": (1, 3, 224, 224)}))'
+            'from_onnx(path, {"x": (1, 3, 224, 224)}), or to the command line, as in '
+            "--shape x=1,3,224,224)"
         )
     return sorted(kept, key=lambda task: -task.weight * estimate_tir_flops(task.mod))
 

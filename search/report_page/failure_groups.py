@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from search.trials.failures import kind_of, reason_of
 from search.trials.trial import Trial
 
-_NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-_ELSEWHERE: Final = re.compile(r"(?:/[^\s/:'\"]+)+/")
 _MOST_PLACES: Final = 20
 _LONGEST: Final = 4000
 """Letters of an example: the beginning and the end of a longer one are shown."""
@@ -42,8 +40,8 @@ def failure_groups(trials: Iterable[tuple[int, Trial]]) -> list[FailureGroup]:
     for task, trial in trials:
         if not trial.failed:
             continue
-        title = _title(trial.error)
-        key = (trial.stage, _ELSEWHERE.sub("", _NUMBERS.sub("#", title)))
+        title = reason_of(trial.error) or "there is no text of the error"
+        key = (trial.stage, kind_of(title))
         if key not in groups:
             groups[key] = FailureGroup(trial.stage, title, _shortened(trial.error or ""))
         group = groups[key]
@@ -52,14 +50,6 @@ def failure_groups(trials: Iterable[tuple[int, Trial]]) -> list[FailureGroup]:
         if len(group.places) < _MOST_PLACES:
             group.places.append((task, trial.number))
     return sorted(groups.values(), key=lambda group: -group.count)
-
-
-def _title(error: str | None) -> str:
-    lines = [line.strip() for line in (error or "").splitlines() if line.strip()]
-    if not lines:
-        return "there is no text of the error"
-    # A traceback says what happened in its last line; other errors say it in their first.
-    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 def _shortened(text: str) -> str:

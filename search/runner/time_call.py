@@ -31,7 +31,7 @@ _RIVAL: Final = 1.1
 _LONG: Final = 10e-3
 """Seconds of a call in which what was not in the caches yet makes no difference."""
 
-_HOPELESS: Final = 10
+HOPELESS: Final = 10
 _LEAST_LIMIT: Final = 50e-3
 
 
@@ -65,7 +65,7 @@ def first_call_limit(best: float | None) -> float | None:
     One that takes 10 times as long as the best cannot win; 50 ms are granted to every one, for
     memory that was never touched and a machine that is busy.
     """
-    return None if best is None else max(_HOPELESS * best, _LEAST_LIMIT)
+    return None if best is None else max(HOPELESS * best, _LEAST_LIMIT)
 
 
 def times(

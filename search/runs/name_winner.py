@@ -57,6 +57,8 @@ class Confirmation:
     """Seconds per call."""
     spread: float
     """Half of the distance between the quartiles of the rounds, in seconds."""
+    rounds: int
+    """How often it was measured again."""
     ratio: float
     """The factor to the fastest: 1 for the fastest, whose runner-up is the second.
 
@@ -114,23 +116,19 @@ def confirm_best(
 
 
 def summary(confirmations: Sequence[Confirmation]) -> str:
-    """Return in a sentence which is the fastest and how certain that is; fastest come first."""
+    """Return in a sentence which is the fastest and how sure that is; fastest come first."""
     if not confirmations:
-        return "No candidate could be measured again"
+        return "none of the best could be measured again"
     best, *others = confirmations
-    text = (
-        f"{best.median * 1e6:.4g} us +- {best.spread * 1e6:.2g} us in "
-        f"{len(best.record.run_secs or ())} rounds"
-    )
+    time = f"{best.median * 1e6:.4g} us +- {best.spread * 1e6:.2g} us in {best.rounds} rounds"
     if not others:
-        return text
-    next_best = f"the second takes {others[0].ratio:.3f} times as long"
-    if best.certainty >= _ENOUGH:
-        return f"{text}, the fastest of {len(confirmations)}; {next_best}"
-    return (
-        f"{text}; of the {len(confirmations)} it is the fastest with a probability of "
-        f"{best.certainty:.0%} only: {next_best}, which is hardly a difference"
+        return f"the best, measured again, takes {time}"
+    text = (
+        f"the best {len(confirmations)} were measured again in turns: the fastest takes {time}, "
+        f"the second {others[0].ratio:.3f} times as long"
     )
+    close = best.certainty < _ENOUGH
+    return f"{text}, which is too close to tell which of the two is faster" if close else text
 
 
 def _rounds(
@@ -138,6 +136,7 @@ def _rounds(
 ) -> dict[int, list[RunnerResult]]:
     """Return the results of each contender in each round, without those that failed in one."""
     rounds: dict[int, list[RunnerResult]] = {place: [] for place in contenders}
+    runner = runner.in_one_place()
     end = time.monotonic() + max_seconds
     for number in range(1, _MOST_ROUNDS + 1):
         for place in list(rounds):
@@ -173,6 +172,7 @@ def _ranked(
             replace(records[place], run_secs=kept[place]),
             float(middle[column]),
             float(high[column] - low[column]) / 2,
+            len(rounds[place]),
             float(ratios[column]),
             float(certainties[column]),
         )
@@ -255,13 +255,11 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
     if found:
         task.winner = found[0]
         unsure = (
-            f"; time was too short to measure {len(ahead)} more again that may be faster"
+            f"; the time was over before {len(ahead)} more were measured again that may be faster"
             if ahead
             else ""
         )
-        run.logs.scheduler.info(
-            'Task "%s", the best measured again: %s%s', task.ctx.task_name, summary(found), unsure
-        )
+        run.logs.scheduler.info('Task "%s": %s%s', task.ctx.task_name, summary(found), unsure)
 
 
 def _keep(run: TuningRun, task: TaskRecord, record: TuningRecord) -> None:

@@ -32,9 +32,11 @@ from search.reports.logs import Logs
 from search.runner import EvaluatorConfig, Runner, RunnerResult
 from search.runs.claims import Claims
 from search.runs.name_winner import confirmation_seconds, name_winner
+from search.runs.report_task import report_of, report_task
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
-from search.trials.run_directory import TrialLog
+from search.trials.report import RunReport
+from search.trials.run_directory import ReportLog, TrialLog
 from search.trials.task_list import ListedTask, TaskList
 from search.trials.trial import Stage, Trial
 from search.tune_config import TuneConfig
@@ -73,6 +75,7 @@ class TuningRun:
     logs: Logs
     progress: Progress
     trial_log: TrialLog
+    report_log: ReportLog
     journal: RunJournal
     claims: Claims
     spaces: list[list[Schedule]]
@@ -137,15 +140,18 @@ class TuningRun:
                     task.objective = task.objective.kept_in(energy)
             for task, logger in zip(tasks, logs.tasks, strict=True):
                 task.logger = logger
+            if not isinstance(runner, Runner):
+                timed = tasks[0].objective.evaluator() if isinstance(runner, str) else {}
+                timing = {"evaluator_config": EvaluatorConfig(**timed)} if timed else {}
+                runner = Runner.create(runner, **timing)
+                stack.callback(runner.close)
+                _refuse_targets_of_other_machines(tasks, runner)
+            if builder == "local":
+                builder = runner.own_builder() or builder
             if not isinstance(builder, Builder):
                 workers = {"max_workers": threads} if isinstance(builder, str) else {}
                 builder = Builder.create(builder, **workers)
                 stack.callback(builder.close)
-            if not isinstance(runner, Runner):
-                timed = tasks[0].objective.evaluator() if runner == "local" else {}
-                parts = {"evaluator_config": EvaluatorConfig(**timed)} if timed else {}
-                runner = Runner.create(runner, **parts)
-                stack.callback(runner.close)
             for task in tasks:
                 if task.target is not None and runner.measures_here(task.target):
                     learn_speed(task.target)
@@ -178,6 +184,7 @@ class TuningRun:
                 logs=logs,
                 progress=progress,
                 trial_log=TrialLog(folder),
+                report_log=ReportLog(folder),
                 journal=journal,
                 claims=stack.enter_context(contextlib.closing(Claims(db))),
                 spaces=spaces,
@@ -238,13 +245,19 @@ class TuningRun:
             self.scheduler.tune(self)
             self._name_winners()
             self._require_one_that_is_left()
+            if len(self.tasks) > 1:
+                self.logs.scheduler.info("All tasks, by weight: %s", self.report.in_a_sentence())
             self.scheduler.print_tuning_statistics()
             self.scheduler.say_what_failed()
             if finish is not None:
                 finish()
             self.journal.end()
+            self.database.report = self.report
         except KeyboardInterrupt:
-            self.logs.scheduler.warning("Interrupted: what has been measured is kept")
+            self.logs.scheduler.warning(
+                "Interrupted: what has been measured is kept, and the same call goes on from there"
+            )
+            self.database.report = self.report
             if on_interrupt == "raise":
                 raise
         finally:
@@ -252,21 +265,29 @@ class TuningRun:
                 self.builder.clean_up()
 
     def _name_winners(self) -> None:
-        """Measure the best of each task again, as far as there is time."""
-        tasks = self.scheduler.tasks
+        """Measure the best of each task again, as far as there is time, and report on it."""
+        tasks, trials = self.scheduler.tasks, self.trial_log.read()
         in_vain = 0
         for index, task in enumerate(tasks):
-            if self.seconds_left == 0:
-                in_vain += task.best_ms is not None
-                continue
+            is_over = self.seconds_left == 0
+            in_vain += is_over and task.best_ms is not None
             with self.scheduler.leaving_out(index):
-                name_winner(self, task, self.seconds_left / (len(tasks) - index))
+                if not is_over:
+                    name_winner(self, task, self.seconds_left / (len(tasks) - index))
+                report_task(self, task, trials)
         if in_vain and self.config.num_confirmed:
             self.logs.scheduler.info(
                 "Time was too short to measure the best of %d task(s) again: their winners are the "
                 "fastest of the search, measured once",
                 in_vain,
             )
+
+    @property
+    def report(self) -> RunReport:
+        """The report of the run; of tasks that it did not come to the end of, what is known."""
+        trials = self.trial_log.read()
+        tasks = self.scheduler.tasks
+        return RunReport([task.report or report_of(self, task, trials) for task in tasks])
 
     def _require_one_that_is_left(self) -> None:
         """Raise TuningError if every task was left out."""
@@ -296,13 +317,14 @@ class TuningRun:
             number=task.trials,
             stage=stage,
             error=build.error_msg or result.error_msg,
-            build_secs=build.seconds,
+            build_secs=build.seconds + result.build_seconds,
             measure_secs=result.seconds,
             run_secs=result.run_secs or (),
             predicted=candidate.predicted,
             time=time.time(),
             space=candidate.space_index,
             decisions=None if candidate.decisions is None else list(candidate.decisions),
+            machine=result.machine,
         )
         self.trial_log.append(trial)
         if result.median_secs is not None:
@@ -349,7 +371,7 @@ class TuningRun:
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": %d record(s) of the database are for other targets than %s and not '
+                    'Task "%s": %d records of the database are for other targets than %s, and not '
                     "used",
                     task.task_name,
                     others,
@@ -444,9 +466,12 @@ def _refuse_targets_of_other_machines(
         else:
             reason = why_not_here(task.target) if runner == "local" else None
         if reason is not None:
+            elsewhere = isinstance(runner, Runner) and not runner.measures_here(task.target)
             raise TuningError(
-                f"candidates for {task.target} cannot be measured on this machine: {reason}, or "
-                f"pass a runner that measures them where they can run"
+                f"candidates for {task.target} cannot be measured: {reason}"
+                if elsewhere
+                else f"candidates for {task.target} cannot be measured on this machine: {reason}, "
+                "or pass a runner that measures them where they can run"
             )
 
 

@@ -217,14 +217,13 @@ class EvolutionarySearch(SearchStrategy):
 
     def notify_records(self, records: Sequence[TuningRecord]) -> None:
         """Count what another run has measured as measured: a parent, and not repeated."""
-        search = self._in_progress()
+        search, breeding = self._in_progress(), self._in_progress().breeding
         assert self.context is not None
-        objective = self.context.objective
         for record, trace in with_traces(those_that_count(records)):
-            individual = Individual.of_trace(trace, search.breeding.spaces)
+            individual = Individual.of_trace(trace, breeding.spaces)
             search.known.add(individual.key)
-            if record.is_valid and search.breeding.allows(individual):
-                search.measured.add(individual, objective.of_record(record))
+            if record.is_valid and breeding.allows(individual):
+                search.measured.add(individual, self.context.objective.of_record(record))
                 search.has_begun = True
 
     def why_nothing(self) -> str | None:

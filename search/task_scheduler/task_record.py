@@ -17,6 +17,7 @@ from search.database.records import TuningRecord
 from search.errors import TuningError
 from search.measuring.flops import estimate_tir_flops
 from search.measuring.measure_candidate import MeasureCandidate
+from search.measuring.time_text import time_text
 from search.reports.profiler import Profiler
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.arguments import refuse_what_cannot_be_made_up
@@ -26,6 +27,7 @@ from tensorir.text_table import aligned
 
 if TYPE_CHECKING:
     from search.runs.name_winner import Confirmation
+    from search.trials.report import TaskReport
 
 FAILED_MS: Final = 1e9
 """The latency in milliseconds of a trial that failed."""
@@ -52,6 +54,8 @@ class TaskRecord:
     task_weight: float = 1.0
     flop: float = 1.0
     is_terminated: bool = False
+    is_exhausted: bool = False
+    """True if the strategy found no candidate that was not measured."""
     batches: int = 0
     """The number of batches that were sent to be measured, those of earlier runs among them."""
     build_error_count: int = 0
@@ -70,12 +74,16 @@ class TaskRecord:
     """The seconds that the builds of all trials took, one after the other."""
     measure_seconds: float = 0.0
     """The seconds that their measurements took."""
+    seconds: float = 0.0
+    """The seconds of wall time that the task took, and its share of what the run began with."""
     best_history_ms: list[float] = field(default_factory=list)
     """The best latency after each batch."""
     winner: Confirmation | None = None
     """The best, measured again at the end of the run."""
     initial: list[MeasureCandidate] = field(default_factory=list)
     """The schedules of the user that are still to be measured, before those of the strategy."""
+    report: TaskReport | None = None
+    """The findings, when the run is over."""
     batch: Batch | None = None
     """The batch that is being measured, None between batches."""
     reference: BuilderFuture | None = None
@@ -111,6 +119,10 @@ class TaskRecord:
         record.batches = int(len(those_that_count(known)) / batch_size + 0.5)
         record.best_history_ms = [record.known_ms] if record.batches else []
         return record
+
+    def __repr__(self) -> str:
+        best = "nothing measured" if self.best_ms is None else time_text(self.best_ms / 1e3)
+        return f'<TaskRecord "{self.ctx.task_name}": {self.trials} trials, {best}>'
 
     @property
     def measure_candidates(self) -> list[MeasureCandidate] | None:
@@ -226,6 +238,9 @@ class Batch:
     built. Later ones are built meanwhile, where the runner says that this does not disturb it and
     building on all cores first would not be faster. So the order of measurements, and what is known
     at each, does not depend on how long builds take.
+
+    A runner that measures many at the same time (`Runner.takes_batches`) is given all at once, and
+    says in which order they end.
     """
 
     def __init__(
@@ -257,6 +272,8 @@ class Batch:
         if task.reference is None:
             task.reference, *builds = builds
         self.builds: list[BuilderFuture] = builds
+        if runner.takes_batches:
+            self.runner_futures = self._sent(runner)
 
     def _measure(self, k: int) -> RunnerResult:
         with Profiler.timeit("WaitForBuilder"):
@@ -266,9 +283,26 @@ class Batch:
             result = self.builds[k].result()
         if result.artifact_path is None:
             return RunnerResult(error_msg=result.error_msg)
+        with Profiler.timeit("Measure"):
+            (future,) = self._runner.run([self._input(k, result.artifact_path, reference)])
+            return future.result().checked()
+
+    def _sent(self, runner: Runner) -> list[RunnerFuture]:
+        """Give all candidates that can be built to a runner that measures many at the same time."""
+        reference = self._reference()
+        built = [build.result() for build in self.builds]
+        paths = {k: one.artifact_path for k, one in enumerate(built) if one.artifact_path}
+        sent = runner.run([self._input(k, path, reference) for k, path in paths.items()])
+        futures = dict(zip(paths, sent, strict=True))
+        return [
+            futures.get(k) or RunnerFuture.ready(RunnerResult(error_msg=one.error_msg))
+            for k, one in enumerate(built)
+        ]
+
+    def _input(self, k: int, artifact_path: str, reference: str) -> RunnerInput:
         best = self._task.best_ms
-        entry = RunnerInput(
-            result.artifact_path,
+        return RunnerInput(
+            artifact_path,
             self._target.kind,
             self.candidates[k].args_info,
             reference,
@@ -276,9 +310,6 @@ class Batch:
             self._task.facts,
             self._task.ctx.input_data,
         )
-        with Profiler.timeit("Measure"):
-            (future,) = self._runner.run([entry])
-            return future.result().checked()
 
     @property
     def _may_be_ended_early(self) -> bool:

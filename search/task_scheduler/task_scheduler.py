@@ -134,10 +134,12 @@ class TaskScheduler(ABC):
         self.tasks = []
         self.remaining_tasks = len(run.tasks)
         self._patience = Patience(run.config.early_stopping)
+        opening = run.seconds / len(run.tasks)
         try:
             for place in range(len(run.tasks)):
                 with self.leaving_out(place):
                     self._start(run, place)
+                self.tasks[place].seconds += opening
             run.save_model()
             self._search(run)
         finally:
@@ -208,6 +210,13 @@ class TaskScheduler(ABC):
                 continue
             most_in_vain = run.config.early_stopping_per_task
             is_in_vain = most_in_vain is not None and task.trials_in_vain >= most_in_vain
+            if is_in_vain:
+                self.logger.info(
+                    'Task #%d "%s" ends early: none of its last %d trials was better than its best',
+                    index,
+                    task.ctx.task_name,
+                    task.trials_in_vain,
+                )
             if task.trials >= run.config.trials_of_a_task or is_in_vain:
                 self.terminate_task(index)
                 continue
@@ -225,11 +234,9 @@ class TaskScheduler(ABC):
     def _send_batch(self, run: TuningRun, index: int, most: int) -> int:
         """Begin the next batch of a task, or end the task; return how many trials it will be."""
         task = self.tasks[index]
-        candidates = self._initial_of(run, task, most)
-        if not candidates:
-            with Profiler.timeit("TakeNewsOfOthers"):
-                self._take_news(run, task)
-            candidates = self._candidates_of(run, task, most)
+        with Profiler.timeit("TakeNewsOfOthers"):
+            self._take_news(run, task)
+        candidates = self._initial_of(run, task, most) or self._candidates_of(run, task, most)
         if not candidates:
             self._say_why_nothing(index)
             self.terminate_task(index)
@@ -242,13 +249,6 @@ class TaskScheduler(ABC):
             run.cost_model.warm_up()
         return len(candidates)
 
-    def _initial_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
-        """Return the next batch of schedules that the user wants measured first."""
-        config = run.config
-        left = min(most, config.num_trials_per_iter, config.trials_of_a_task - task.trials)
-        batch, task.initial = task.initial[:left], task.initial[left:]
-        return run.claims.take(task.ctx, batch) if batch else []
-
     def _take_news(self, run: TuningRun, task: TaskRecord) -> None:
         """Tell the strategy and the model what other runs on the database have measured."""
         records = run.claims.news(task.ctx)
@@ -259,6 +259,12 @@ class TaskScheduler(ABC):
         if run.cost_model is not None:
             learn(run.cost_model, task.ctx, records[-MOST_OF_TASK:])
         task.ctx.logger.info("Records of other runs: %d", len(records))
+
+    def _initial_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
+        """Return the next batch of schedules that the user wants measured first."""
+        left = min(most, run.config.num_trials_per_iter, run.config.trials_of_a_task - task.trials)
+        batch, task.initial = task.initial[:left], task.initial[left:]
+        return run.claims.take(task.ctx, batch) if batch else []
 
     def _candidates_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
         """Return the next batch of a task, an empty one if its strategy has none.
@@ -298,6 +304,15 @@ class TaskScheduler(ABC):
             self.logger.warning(
                 'Task #%d "%s" cannot be tuned: %s', index, task.ctx.task_name, reason
             )
+        else:
+            task.is_exhausted = True
+            self.logger.info(
+                'Task #%d "%s" ends after %d trials: its strategy finds no candidate that was not '
+                "measured",
+                index,
+                task.ctx.task_name,
+                task.trials,
+            )
 
     def join_running_task(self, task_id: int) -> list[RunnerResult]:
         """Measure the batch of a task, tell everybody who wants to know, return the results.
@@ -308,22 +323,22 @@ class TaskScheduler(ABC):
         batch = task.batch
         if batch is None or run is None:
             raise TuningError(f"Task #{task_id} has no batch that is being measured")
-        results: list[RunnerResult] = []
+        results: dict[int, RunnerResult] = {}
         with self.leaving_out(task_id):
             self._measure_batch(run, task_id, batch, results)
-        return results
+        return [results[k] for k in sorted(results)]
 
     def _measure_batch(
-        self, run: TuningRun, task_id: int, batch: Batch, results: list[RunnerResult]
+        self, run: TuningRun, task_id: int, batch: Batch, results: dict[int, RunnerResult]
     ) -> None:
+        """Take the results of a batch as they come; they go to `results`, by their candidates."""
+        futures = batch.runner_futures
         try:
-            for k, future in enumerate(batch.runner_futures):
-                if run.is_over_time:
-                    break
-                run.progress.phase("measuring", k, len(batch.candidates))
-                result = future.result()
+            for k in run.runner.as_they_end(futures, lambda: run.is_over_time):
+                run.progress.phase("measuring", len(results), len(batch.candidates))
+                result = futures[k].result().checked()
                 with uninterrupted():
-                    results.append(result)
+                    results[k] = result
                     candidate, build = batch.candidates[k], batch.builds[k].result()
                     run.note_trial(task_id, candidate, build, result)
                     for callback in self.measure_callbacks:
@@ -336,12 +351,16 @@ class TaskScheduler(ABC):
             raise
         self._finish_batch(task_id, batch, results)
 
-    def _finish_batch(self, task_id: int, batch: Batch, results: list[RunnerResult]) -> None:
-        """End a batch, of which the first few may be all that was measured."""
+    def _finish_batch(self, task_id: int, batch: Batch, measured: dict[int, RunnerResult]) -> None:
+        """End a batch, of which some may be all that was measured."""
         task, run = self.tasks[task_id], self.run
         assert run is not None
-        candidates = batch.candidates[: len(results)]
-        builds = [build.result() for build in batch.builds[: len(results)]]
+        for future in batch.runner_futures:
+            future.give_up()
+        places = sorted(measured)
+        results = [measured[k] for k in places]
+        candidates = [batch.candidates[k] for k in places]
+        builds = [batch.builds[k].result() for k in places]
         task.ctx.notify_runner_results(candidates, results)
         run.claims.release(task.ctx)
         run.progress.phase("learning")
@@ -368,18 +387,20 @@ class TaskScheduler(ABC):
     def _say_what_came_out(self, task_id: int, results: Sequence[RunnerResult]) -> None:
         task = self.tasks[task_id]
         failed = sum(result.error_msg is not None for result in results)
+        best = task.best_ms
+        speed = f", {task.best_gflops:.2f} GFLOPS" if task.flop > 1 and task.best_gflops else ""
         stopped = sum(result.stopped for result in results)
         self.logger.info(
-            'Task #%d "%s": batch %d measured (%s%s%s); %s',
+            'Task #%d "%s": %s measured%s%s, %d in all; %s',
             task_id,
             task.ctx.task_name,
-            task.batches,
             "1 trial" if len(results) == 1 else f"{len(results)} trials",
             f", {failed} failed" if failed else "",
             f", {stopped} ended early as too slow" if stopped else "",
-            "no trial has succeeded so far"
-            if task.best_ms is None
-            else f"best so far {task.best_ms * 1e3:.2f} us, {task.best_gflops:.2f} GFLOPS",
+            task.trials,
+            "none has succeeded so far"
+            if best is None
+            else f"the best so far takes {best * 1e3:.2f} us" + speed,
         )
         if failed == len(results):
             reason = _last_line(results[0].error_msg)
@@ -401,7 +422,7 @@ class TaskScheduler(ABC):
         task = self.tasks[task_id]
         name = task.ctx.task_name
         number = task.trials + 1
-        task.build_seconds += build.seconds
+        task.build_seconds += build.seconds + result.build_seconds
         task.measure_seconds += result.seconds
         prefix = f"[Task #{task_id}: {name}] Trial #{number}: "
         seconds = result.median_secs
@@ -419,7 +440,7 @@ class TaskScheduler(ABC):
         else:
             task.latency_ms.append(FAILED_MS)
             task.errors[_last_line(build.error_msg or result.error_msg)] += 1
-            building = build.error_msg is not None
+            building = build.error_msg is not None or result.stage == "build"
             if building:
                 task.build_error_count += 1
             else:
@@ -461,10 +482,12 @@ class TaskScheduler(ABC):
     def leaving_out(self, task_id: int) -> Iterator[None]:
         """Go on without a task on which the body of this `with` fails, if the run is to keep going.
 
+        The time that the body takes counts as that of the task.
         What ends any task ends the run: files that cannot be written, processes that do not start.
         """
         run = self.run
         assert run is not None
+        began = time.monotonic()
         try:
             yield
         except (DatabaseError, WorkerError, OSError):
@@ -484,6 +507,8 @@ class TaskScheduler(ABC):
                 error if isinstance(error, TensorIRError) else f"{type(error).__name__}: {error}",
             )
             task.ctx.logger.error("The task is left out", exc_info=error)
+        finally:
+            self.tasks[task_id].seconds += time.monotonic() - began
 
     def say_what_failed(self) -> None:
         """Say of each task without any result why that is: what most of its trials ended with."""

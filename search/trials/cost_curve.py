@@ -41,8 +41,8 @@ class CostCurve:
     """The number of measurements of each value."""
     explained: float | None
     """The share of the variance of the logarithm of the costs that the values explain: omega
-    squared, which is near 0 for values that do not matter, however many there are. None where no
-    value was measured twice."""
+    squared, which is near 0 for values that do not matter, however many there are. Trials that were
+    ended early count with what they take at least. None where no value was tried twice."""
 
     def turning_point(self, rise: bool = False) -> TurningPoint | None:
         """Return the largest relative drop of the best cost between neighbours, or its rise.
@@ -66,12 +66,17 @@ class CostCurve:
         return aligned(rows)
 
 
-def cost_curve(column: str, costs: Iterable[tuple[Any, float | None]]) -> CostCurve:
-    """Return the curve of (value, cost) pairs; those without a value or a cost are left out."""
-    groups: dict[Any, list[float]] = {}
-    for value, cost in costs:
-        if cost is not None and value is not None:
-            groups.setdefault(value, []).append(cost)
+def cost_curve(
+    column: str,
+    costs: Iterable[tuple[Any, float | None]],
+    bounds: Iterable[tuple[Any, float | None]] = (),
+) -> CostCurve:
+    """Return the curve of (value, cost) pairs; those without a value or a cost are left out.
+
+    `bounds` are pairs of those whose cost is only known to be higher.
+    """
+    groups = _groups(costs)
+    tried = _groups(bounds, {value: list(of) for value, of in groups.items()})
     values = sorted(groups, key=order_of_value)
     return CostCurve(
         column,
@@ -79,8 +84,18 @@ def cost_curve(column: str, costs: Iterable[tuple[Any, float | None]]) -> CostCu
         tuple(min(groups[value]) for value in values),
         tuple(statistics.median(groups[value]) for value in values),
         tuple(len(groups[value]) for value in values),
-        _explained([np.log(groups[value]) for value in values]),
+        _explained([np.log(of) for of in tried.values()]),
     )
+
+
+def _groups(
+    costs: Iterable[tuple[Any, float | None]], groups: dict[Any, list[float]] | None = None
+) -> dict[Any, list[float]]:
+    groups = {} if groups is None else groups
+    for value, cost in costs:
+        if cost is not None and value is not None:
+            groups.setdefault(value, []).append(cost)
+    return groups
 
 
 def order_of_value(value: Any) -> tuple[Any, ...]:

@@ -13,10 +13,19 @@ from search.trials.explanation import LogExplanation
 from search.trials.log_format import LogFormat
 
 
+def is_log(path: str | os.PathLike[str]) -> bool:
+    """Say whether a path, at which something is, is a log of a known format: `explain` reads it."""
+    return any(kind().recognises(Path(path)) for kind in LogFormat.known)
+
+
 def explain(path: str | os.PathLike[str]) -> LogExplanation:
     """Return the explanation of a log: of a working directory, of AutoTVM or Ansor, or one's own.
 
-    It prints; in a notebook it shows tables. `.table()` are the trials, `.plot()` is a picture.
+    It says what was before and is after, which decisions mattered and how much (`LogExplanation`
+    says by which method), what failed and why, where time went, and what to try next, each with the
+    figures that it rests on. It prints; in a notebook it shows tables. `.table()` are the trials,
+    `.plot()` is a picture, `.as_json()` plain data.
+
     Formats are those of `LogFormat`. Of a log of more than a thousand trials, programs are made
     for a thousand of them.
 

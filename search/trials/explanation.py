@@ -1,4 +1,4 @@
-"""The explanation of a log: fields, the best, failures, what matters, and where time went."""
+"""The explanation of a log: the best, failures, what matters, where time went, what to try."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from search.trials.advice import advice
+from search.trials.failures import failures
 from search.trials.log_format import ERROR_MEANINGS, MOST_PROGRAMS, Field, Log, utc
+from search.trials.report import RunReport, TaskReport
 from search.trials.table import LogTable
 from search.trials.trial import NO_ERROR
 from tensorir.text_table import aligned, html_table
@@ -21,10 +24,19 @@ Rows = list[tuple[str, ...]]
 _LONGEST: Final = 50
 _WIDEST: Final = 76
 _SHARES: Final = (8, 4, 2, 1)
+_MOST_FAILURES: Final = 5
+"""The groups of failures that are shown; the table has all."""
 
 
 class LogExplanation:
-    """The findings of `explain`; it prints, and in a notebook it shows tables."""
+    """The findings of `explain`; it prints, and in a notebook it shows tables.
+
+    What matters is told by how much of the variance of the logarithm of the time the values of a
+    knob or of a resource explain, one at a time: omega squared, which unlike eta squared is near 0
+    for values that do not matter, however many there are (Hays, Statistics for Psychologists,
+    1963). A search tries good values more often than others, and some only together: read a small
+    share as none, and of two that are large that the first may stand for the second.
+    """
 
     def __init__(self, path: str | os.PathLike[str], log: Log) -> None:
         self.path = path
@@ -33,6 +45,8 @@ class LogExplanation:
         self.left_out = log.left_out
         """The number of lines that are no records."""
         self._table = LogTable(log.trials)
+        self.reports = tuple(log.reports)
+        """What runs reported of their tasks, in logs that have that."""
 
     def table(self) -> LogTable:
         """Return the measurements: a row for each, with knobs, resources and costs."""
@@ -60,16 +74,30 @@ class LogExplanation:
 
     def sections(self) -> Iterator[tuple[str, Rows]]:
         """Yield the title and the table of each part; the first row of a table is its heading."""
-        if self.fields:
-            yield "One line taken apart", [Field("field", "value", "meaning"), *self.fields]
+        if self.reports:
+            yield "Before and after", list(RunReport(self.reports).cells())
         yield "Best of each task", list(self._best())
         yield "How measurements ended", list(self._errors())
+        why = list(self._failures())
+        if len(why) > 1:
+            yield "What failed, and why", why
         for task in self._table.tasks:
             rows = list(self._matters(self._table.of_task(task)))
             if len(rows) > 1:
                 yield f"What matters in {task}", rows
         yield "Where time went", list(self._time())
         yield "Progress: the best (us) after a share of the measurements", list(self._progress())
+        if self.fields:
+            yield "One line taken apart", [Field("field", "value", "meaning"), *self.fields]
+        yield "What to try next", list(self._advice())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the findings as plain data: the heading, and each part with its rows."""
+        parts = [
+            {"title": title, "columns": list(heading), "rows": [list(row) for row in rows]}
+            for title, (heading, *rows) in self.sections()
+        ]
+        return {"path": os.fspath(self.path), "heading": self.heading, "parts": parts}
 
     def _best(self) -> Iterator[tuple[str, ...]]:
         yield ("task", "measured", "failed", "best (us)", "GFLOPS", "found at", "with")
@@ -94,6 +122,36 @@ class LogExplanation:
         bounds = [row["slower_than"] for row in self._table if row["error"] == kind]
         known = [bound for bound in bounds if bound is not None]
         return f", after {min(known):.3g} to {max(known):.3g} s" if known else ""
+
+    def _failures(self) -> Iterator[tuple[str, ...]]:
+        """Yield the errors that have a text, grouped by what they say but for numbers in it."""
+        yield ("kind", "count", "for example measurement", "why")
+        groups = [group for group in failures(self._table.trials) if group.reason]
+        for group in groups[:_MOST_FAILURES]:
+            first = group.trials[0]
+            place = next(k for k, trial in enumerate(self._table.trials) if trial is first)
+            example = f"{place + 1}: {self._table.setting(self._table.rows[place])}"
+            yield (group.ending, str(len(group.trials)), example, group.reason)
+        rest = sum(len(group.trials) for group in groups[_MOST_FAILURES:])
+        if rest:
+            yield ("others", str(rest), "", f"{len(groups) - _MOST_FAILURES} other reasons")
+
+    def _advice(self) -> Iterator[tuple[str, ...]]:
+        yield ("task", "try", "because")
+        found = [
+            piece
+            for task in self._table.tasks
+            for piece in advice(self._table.of_task(task), self._report_of(task))
+        ]
+        yield from found
+        if not found:
+            yield ("", "nothing else", "no figure of this log speaks for a change")
+
+    def _report_of(self, task: str) -> TaskReport | None:
+        last = self._table.of_task(task).trials[-1]
+        named = (last.task, last.workload, last.target)
+        reports = (one for one in self.reports if (one.task, one.workload, one.target) == named)
+        return next(reports, None)
 
     def _matters(self, table: LogTable) -> Iterator[tuple[str, ...]]:
         """Yield the columns that varied, those first that explain most of the costs."""
@@ -161,8 +219,8 @@ class LogExplanation:
 
 
 def _wrapped(row: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield a row as lines, of which those after the first go on with the last column."""
+    """Yield a row as lines, in which no column is wider than a text that one reads."""
     *cells, last = row
-    first, *rest = textwrap.wrap(last, _WIDEST) or [""]
-    yield (*(textwrap.shorten(text, _LONGEST, placeholder="...") for text in cells), first)
-    yield from ((*("" for _ in cells), line) for line in rest)
+    columns = [*(textwrap.wrap(text, _LONGEST) for text in cells), textwrap.wrap(last, _WIDEST)]
+    for k in range(max(1, *map(len, columns))):
+        yield tuple(lines[k] if k < len(lines) else "" for lines in columns)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from search.records.measure_error_no import MeasureErrorNo
 from search.records.record_lines import LineError, json_object
+from search.trials.report import TaskReport
 from search.trials.trial import STOPPED, Stage, Trial
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Log(NamedTuple):
     """The line of the best trial, taken apart."""
     left_out: int = 0
     """The number of lines that are no records."""
+    reports: Sequence[TaskReport] = ()
+    """What runs reported of their tasks."""
 
 
 class LogFormat(ABC):

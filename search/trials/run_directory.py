@@ -1,4 +1,4 @@
-"""The directory of a run of `tune_tir` and its like: a line for each trial, beside a database."""
+"""The directory of a run of `tune_tir` and its like: a line for each trial, and for each report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from search.trials.log_format import (
     spread_out,
     utc,
 )
+from search.trials.report import TaskReport
 from search.trials.table import RunTable
+from search.trials.task_list import TaskList
 from search.trials.trial import MEANINGS, Trial
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from search.spaces.decision_site import Site
 
 TRIALS_FILE: Final = "tuning_trials.json"
+REPORTS_FILE: Final = "tuning_reports.json"
 
 
 class TrialLog:
@@ -80,15 +83,46 @@ class TrialLog:
         return trials
 
 
-def load_run(work_dir: str | os.PathLike[str]) -> RunTable:
-    """Return the trials that the runs in a working directory left.
+class ReportLog:
+    """The file `tuning_reports.json` in a working directory, beside the one of `TrialLog`.
 
-    DatabaseError if there are none. Lines that are no trials are left out, with a warning.
+    It has a line for each task of each run that came to its end.
+    """
+
+    def __init__(self, work_dir: str | os.PathLike[str]) -> None:
+        self.path = Path(work_dir) / REPORTS_FILE
+        self._file = GrowingFile(self.path, b"{")
+
+    def append(self, report: TaskReport) -> None:
+        """Add a report. DatabaseError if the file cannot be written."""
+        with self._file.appending(lambda line: None):
+            self._file.append([json_line(report.as_json())])
+
+    def read(self) -> list[TaskReport]:
+        """Return all reports, oldest first; lines that are none are left out, and a warning says
+        which."""
+        reports: list[TaskReport] = []
+        if self.path.exists():
+            GrowingFile(self.path, b"{").catch_up(
+                lambda line: reports.append(TaskReport.from_json(json_of(line.text)))
+            )
+        return reports
+
+
+def load_run(work_dir: str | os.PathLike[str]) -> RunTable:
+    """Return the trials that the runs in a working directory left, and what came out of them.
+
+    `.report` of the table says of each task what `best.report` does. DatabaseError if there are no
+    trials. Lines that are none are left out, with a warning.
     """
     log = TrialLog(work_dir)
     if not log.path.exists():
         raise DatabaseError(f"no run left trials in {work_dir}: there is no file {log.path}")
-    return RunTable(log.read())
+    reports = [
+        TaskReport(one.task, one.target, one.workload, one.weight)
+        for one in TaskList(work_dir).read()
+    ]
+    return RunTable(log.read(), [*reports, *ReportLog(work_dir).read()])
 
 
 class RunDirectory(LogFormat):
@@ -100,19 +134,24 @@ class RunDirectory(LogFormat):
 
     def read(self, path: Path) -> Log:
         """Return the trials of the runs in it, with what the database says of their programs."""
-        trials = known_trials(path, MOST_PROGRAMS)
-        if not trials:
+        run = load_run(path)
+        if not run.trials:
             raise TuningError(f"no run left trials in {path}")
+        trials = known_trials(path, MOST_PROGRAMS, run.trials)
         best = min(trials, key=lambda trial: (trial.seconds is None, trial.seconds))
-        return Log(trials, fields_of_trial(best))
+        return Log(trials, fields_of_trial(best), reports=run.report.tasks)
 
 
-def known_trials(work_dir: Path, resources: bool | int) -> list[Trial]:
+def known_trials(
+    work_dir: Path, resources: bool | int, trials: Sequence[Trial] | None = None
+) -> list[Trial]:
     """Return the trials of a run with knobs, operations, and resources of so many.
 
     Names and programs come from the database in the directory; without one, they are not known.
+    `trials` are those of the directory, where they were read before.
     """
-    trials = load_run(work_dir).trials
+    if trials is None:
+        trials = load_run(work_dir).trials
     made = spread_out(len(trials), resources)
     return list(_with_programs(work_dir, trials, made))
 

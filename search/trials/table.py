@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from search.analysis.resources import RESOURCES
 from search.errors import TuningError
 from search.trials.cost_curve import CostCurve, TurningPoint, cost_curve
+from search.trials.report import RunReport, TaskReport, report_of_trials
 from search.trials.trial import KINDS, MEANINGS, READ_AS, Trial
 from tensorir.text_table import aligned, html_table
 
@@ -229,7 +230,11 @@ class Trials(Sequence[Any]):
                 f"costs of different tasks do not compare; choose one of {self.tasks} with of_task"
             )
         self.column(column)
-        return cost_curve(column, ((row[column], row["cost"]) for row in self.rows))
+        return cost_curve(
+            column,
+            ((row[column], row["cost"]) for row in self.rows),
+            ((row[column], row["slower_than"]) for row in self.rows),
+        )
 
     def turning_point(self, column: str, rise: bool = False) -> TurningPoint | None:
         """Return the place where the curve of the best cost against a column drops (rises) most."""
@@ -271,7 +276,33 @@ class LogTable(Trials):
 
 
 class RunTable(Trials):
-    """The trials of a working directory, summed up for each task."""
+    """The trials of a working directory, summed up for each task.
+
+    `reports` are what the runs in it reported at their ends, oldest first.
+    """
+
+    def __init__(self, trials: Sequence[Trial], reports: Sequence[TaskReport] = ()) -> None:
+        super().__init__(trials)
+        self._reports = {_program(report): report for report in reports}
+
+    def _part(self, places: Sequence[int]) -> Self:
+        part = super()._part(places)
+        part._reports = self._reports
+        return part
+
+    @property
+    def report(self) -> RunReport:
+        """Before and after, for each task: what the last run reported at its end.
+
+        A task with trials of a run that has no end yet, or was interrupted, has in it what these
+        say.
+        """
+        groups: dict[tuple[str, str, str], list[Trial]] = {}
+        for trial in self.trials:
+            groups.setdefault(_program(trial), []).append(trial)
+        return RunReport(
+            [report_of_trials(trials, self._reports.get(of)) for of, trials in groups.items()]
+        )
 
     def frame(self) -> Any:
         """Return the table as a pandas data frame, with all fields in full; needs pandas."""
@@ -299,6 +330,10 @@ class RunTable(Trials):
 
     def __repr__(self) -> str:
         return f"<RunTable of {len(self)} trials>\n{self}"
+
+
+def _program(of: Trial | TaskReport) -> tuple[str, str, str]:
+    return of.task, of.workload, of.target
 
 
 def _summary(run: RunTable) -> tuple[str, ...]:

@@ -170,8 +170,8 @@ def test_who_asks_is_told_what_was_found(caplog: pytest.LogCaptureFixture) -> No
     assert linear is not None
     assert linear.record.run_secs == [1e-6]
     assert caplog.messages == [
-        'Function "act": anchor, of a program recorded with 1 us',
-        'Function "linear0": exact, recorded with 1 us',
+        'Function "act": the schedule of another program with its main block, recorded with 1 us',
+        'Function "linear0": the schedule recorded for it, with 1 us',
         f'Function "shift": no schedule for {TARGET}: a database in memory has 1 record(s), all of '
         "other programs; tune this one",
         'Function "shift": no schedule was found',

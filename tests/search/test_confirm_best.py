@@ -68,12 +68,12 @@ def test_a_lucky_winner_loses_its_place() -> None:
     assert best.median == 1.0e-3
     assert second.ratio == pytest.approx(1.2)
     assert summary([best, second]) == (
-        "1000 us +- 0 us in 5 rounds, the fastest of 2; the second takes 1.200 times as long"
+        "the best 2 were measured again in turns: the fastest takes 1000 us +- 0 us in 5 rounds, "
+        "the second 1.200 times as long"
     )
     unsure = replace(best, certainty=0.49)
     assert summary([unsure, replace(second, ratio=1.004)]).endswith(
-        "; of the 2 it is the fastest with a probability of 49% only: the second takes 1.004 times "
-        "as long, which is hardly a difference"
+        "the second 1.004 times as long, which is too close to tell which of the two is faster"
     )
 
 
@@ -108,4 +108,4 @@ def test_one_that_fails_is_left_out() -> None:
     (left,) = confirmed(runner, [1.0, 2.0])
     assert runner.order[:4] == [0, 1, 1, 1]
     assert left.certainty == 1
-    assert summary([]) == "No candidate could be measured again"
+    assert summary([]) == "none of the best could be measured again"

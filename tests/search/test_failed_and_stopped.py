@@ -53,7 +53,7 @@ def test_the_bound_of_a_trial_that_was_ended_is_no_time(
     assert (first.bound_seconds, second.bound_seconds) == (None, 1e-3)
     (best,) = database.get_top_k(first.workload, 2)
     assert best.trace_key == first.trace_key
-    assert "best so far 2000.00 us" in capsys.readouterr().out
+    assert "the best so far takes 2000.00 us" in capsys.readouterr().out
 
 
 def test_a_cost_model_learns_a_bound_as_a_bound(tmp_path: Path) -> None:

@@ -218,7 +218,9 @@ def test_a_search_ends_after_trials_in_vain(tmp_path: Path, limit: str) -> None:
     assert tune(tmp_path, scheduler, [task("a")], times, 8, batch=1, **{limit: 4}) == [8]
 
 
-def test_a_task_in_vain_leaves_its_trials_to_others(tmp_path: Path) -> None:
+def test_a_task_in_vain_leaves_its_trials_to_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     scheduler = TaskScheduler.create("round-robin")
 
     def second_improves(k: int) -> RunnerResult:
@@ -231,6 +233,8 @@ def test_a_task_in_vain_leaves_its_trials_to_others(tmp_path: Path) -> None:
         tmp_path, scheduler, tasks, second_improves, 12, batch=1, early_stopping_per_task=3
     )
     assert trials == [4, 8]
+    shown = capsys.readouterr().out
+    assert 'Task #0 "stays" ends early: none of its last 3 trials was better than its best' in shown
 
 
 def test_a_search_does_not_give_up_before_every_task_has_a_time(tmp_path: Path) -> None:

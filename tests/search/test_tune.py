@@ -101,9 +101,13 @@ def test_logs_tell_the_course_of_the_search(
     tune(tmp_path, 64, split_j, cost_model="random")
     shown = capsys.readouterr().out
     assert f"Working directory: {tmp_path}" in shown
-    assert 'Task #0 "main": batch 1 measured (5 trials); best so far ' in shown
+    assert 'Task #0 "main": 5 trials measured, 5 in all; the best so far takes ' in shown
+    assert (
+        'Task #0 "main" ends after 5 trials: its strategy finds no candidate that was not measured'
+        in shown
+    )
     assert shown.count(TABLE_HEAD) == 1, "only the last table"
-    assert shown.index("batch 1 measured") < shown.index(TABLE_HEAD)
+    assert shown.index("5 trials measured") < shown.index(TABLE_HEAD)
 
     logs = tmp_path / "logs"
     full = (logs / "tvm.meta_schedule.logging.task_scheduler.log").read_text()

@@ -10,7 +10,7 @@ import pytest
 from codegen import CodegenError, Target
 from codegen.emit.optimize import assembly, object_code
 from codegen.machine.kernels import CHAIN, PAGE_STEP, SUMS, kernels, multiply_adds, symbol
-from codegen.machine.measure import measure
+from codegen.machine.measure import measure, peak_flops, read_bandwidth
 from codegen.machine.speed import MachineSpeed
 from codegen.runtime.host_features import why_not_here
 
@@ -107,6 +107,16 @@ def test_figures_survive_as_plain_data() -> None:
     for wrong in ([], {}, {**data, "clock": "fast"}, {**data, "read": [1.0]}, {**data, "more": 1}):
         with pytest.raises(ValueError, match="of a machine"):
             MachineSpeed.from_dict(wrong)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("cores", [1, 3])
+def test_several_cores_do_as_much_as_each_of_them(cores: int) -> None:
+    one = CLOCK * 2 * 2 * AVX2.vector_bits / 32
+    assert peak_flops(AVX2, cores, MadeUpLoops) == pytest.approx(cores * one)
+    size = cores * AVX2.caches.l1
+    bandwidth = read_bandwidth(size, AVX2, cores, MadeUpLoops)
+    assert bandwidth == pytest.approx(cores * 64 * CLOCK), "each reads its part from its own cache"
 
 
 @pytest.mark.parametrize("target", [AVX2, OLD, ARM], ids=["znver3", "sandybridge", "neoverse"])

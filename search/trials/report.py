@@ -1,0 +1,372 @@
+"""Before and after: what a search made of a task, as few lines, as a table and as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, overload
+
+from search.analysis.roofline import Roofline
+from search.database.growing_file import is_number
+from search.errors import DatabaseError
+from search.measuring.time_text import time_text
+from search.trials.trial import Trial
+from tensorir.text_table import aligned, html_table
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """What a search made of one task; times are seconds per call, None where they are not known.
+
+    `print` shows it as a few lines, a notebook as a table.
+    """
+
+    task: str
+    target: str
+    workload: str = ""
+    """The key of the program in the database of the run."""
+    weight: float = 1.0
+    """How often the program counts, as in a call of a model."""
+    unscheduled: float | None = None
+    """The program as it was given."""
+    at_least: bool = False
+    """True if nobody waited for the end of the unscheduled program: it takes longer than that."""
+    first: float | None = None
+    """The first schedule that was measured. A search of the usual kind begins with the default one,
+    which needs no measuring (`search.default_schedule`)."""
+    best: float | None = None
+    """The best schedule: where it was measured again at the end, the median of the rounds."""
+    spread: float | None = None
+    """Half of the distance between the quartiles of the rounds."""
+    rounds: int = 0
+    """How often the best was measured again, beside others, at the end."""
+    roofline: Roofline | None = None
+    trials: int = 0
+    """The candidates that were built and measured, or failed, those of a run that was interrupted
+    before among them."""
+    failed: int = 0
+    """Those of them that failed."""
+    stopped: int = 0
+    """Those that were ended as soon as they were certain not to be the best."""
+    seconds: float | None = None
+    """The seconds of wall time that the task took: design spaces, choosing, building, measuring."""
+    exhausted: bool = False
+    """True if the search ended because it found no candidate that was not measured."""
+    time: float = 0.0
+    """When it ended, in seconds since 1970."""
+
+    @property
+    def gain(self) -> float | None:
+        """How many times as fast the best is as the unscheduled program, at least."""
+        return self.unscheduled / self.best if self.unscheduled and self.best else None
+
+    @property
+    def share(self) -> float | None:
+        """The share of what the machine can do at most that the best is; None if not known."""
+        return self.roofline.share(self.best) if self.roofline and self.best else None
+
+    @property
+    def bound(self) -> str | None:
+        """`"compute"` or `"memory"`, whichever limits the program on the machine, or None."""
+        return self.roofline.bound if self.roofline else None
+
+    # ------------------------------------------------------------------------------ as plain data
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain data: the fields, those of the roofline, and what follows."""
+        fields = dataclasses.asdict(self)
+        if self.roofline is not None:
+            fields["roofline"] = {
+                **dataclasses.asdict(self.roofline),
+                "least_seconds": self.roofline.least_seconds,
+                "bound": self.roofline.bound,
+            }
+        return {**fields, "gain": self.gain, "share": self.share}
+
+    @staticmethod
+    def from_json(obj: Any) -> TaskReport:
+        """Return the report that `as_json` described; DatabaseError names the field at fault.
+
+        Fields of other names are left out: a later version may have more.
+        """
+        roof = obj.get("roofline") if isinstance(obj, dict) else None
+        known = _fields_of(TaskReport, obj, {"roofline": None})
+        return TaskReport(**{**known, "roofline": roof and Roofline(**_fields_of(Roofline, roof))})
+
+    # ------------------------------------------------------------------------------------ as text
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Return what, its time or number, and a remark, for each line of the text."""
+        rows = []
+        if self.unscheduled is not None:
+            more = "more than " if self.at_least else ""
+            rows.append(("unscheduled", f"{more}{time_text(self.unscheduled)}", ""))
+        if self.first is not None:
+            rows.append(("first schedule", time_text(self.first), self._times_as_fast(self.first)))
+        if self.best is None:
+            rows.append(("best", "none", "no trial has succeeded"))
+        else:
+            spread = (
+                "" if self.spread is None else f"+- {time_text(self.spread, 2)} in {self._rounds}"
+            )
+            remarks = [self._times_as_fast(self.best), spread]
+            rows.append(("best", time_text(self.best), ", ".join(filter(None, remarks))))
+        if self.roofline is not None and self.best is not None:
+            rows.append(("roofline", f"{self.share:.0%}", self.roofline.in_words(self.best)))
+        endings = [
+            f"{count} {what}"
+            for count, what in ((self.failed, "failed"), (self.stopped, "ended early as too slow"))
+            if count
+        ]
+        if self.seconds is not None:
+            endings.append(f"{self.seconds:.1f} s")
+        rows.append(("trials", str(self.trials), ", ".join(endings)))
+        return rows
+
+    def in_a_sentence(self) -> str:
+        """Return what a log says of the task: the best, against what there was before."""
+        if self.best is None:
+            return "no trial has succeeded"
+        parts = [f"the best takes {time_text(self.best)}"]
+        if self.unscheduled is not None:
+            more = "more than " if self.at_least else ""
+            before = f"unscheduled it takes {more}{time_text(self.unscheduled)}"
+            parts.append(f"{before}, {_factor(self.unscheduled / self.best)} times as long")
+        if self.roofline is not None:
+            parts.append(f"that is {self.share:.0%} {self.roofline.in_words(self.best)}")
+        return "; ".join(parts)
+
+    def _times_as_fast(self, seconds: float) -> str:
+        if self.unscheduled is None:
+            return ""
+        more = "more than " if self.at_least else ""
+        return f"{more}{_factor(self.unscheduled / seconds)} times as fast as unscheduled"
+
+    @property
+    def _rounds(self) -> str:
+        return "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
+
+    def __str__(self) -> str:
+        return f"{self.task} on {self.target}\n{aligned(self.rows(), right=())}"
+
+    def __repr__(self) -> str:
+        best = "no schedule" if self.best is None else time_text(self.best)
+        gain = "" if self.gain is None else f", {_factor(self.gain)} times as fast as unscheduled"
+        return f"<TaskReport of {self.task}: {best}{gain}, {self.trials} trials>"
+
+    def _repr_html_(self) -> str:
+        return html_table([(self.task, "", self.target), *self.rows()])
+
+
+class RunReport(Sequence[TaskReport]):
+    """The reports of the tasks of a run or of a working directory, in their order.
+
+    `print` shows a table, of one task its lines; `report["conv"]` is that of a task by its name.
+    """
+
+    def __init__(self, tasks: Sequence[TaskReport]) -> None:
+        self.tasks = tuple(tasks)
+
+    @property
+    def unscheduled(self) -> float | None:
+        """The seconds that all unscheduled programs take, by weight; None if one is not known."""
+        return _sum((one.unscheduled, one.weight) for one in self)
+
+    @property
+    def first(self) -> float | None:
+        """The seconds that all take with the first schedules, by weight."""
+        return _sum((one.first, one.weight) for one in self)
+
+    @property
+    def best(self) -> float | None:
+        """The seconds that all take with the best schedules, by weight."""
+        return _sum((one.best, one.weight) for one in self)
+
+    @property
+    def trials(self) -> int:
+        """The trials of all tasks."""
+        return sum(one.trials for one in self)
+
+    @property
+    def failed(self) -> int:
+        """The trials that failed."""
+        return sum(one.failed for one in self)
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds of wall time that all tasks took."""
+        return _sum((one.seconds, 1.0) for one in self)
+
+    def in_a_sentence(self) -> str:
+        """Return what a log says of all tasks together: the best, against what there was before."""
+        if self.best is None:
+            without = sum(one.best is None for one in self)
+            return f"{without} of {len(self)} have no schedule"
+        text = f"the best take {time_text(self.best)}"
+        if self.unscheduled is None:
+            return text
+        more = "more than " if any(one.at_least for one in self) else ""
+        factor = _factor(self.unscheduled / self.best)
+        before = f"unscheduled they take {more}{time_text(self.unscheduled)}"
+        return f"{text}; {before}, {factor} times as long"
+
+    @overload
+    def __getitem__(self, key: int | str) -> TaskReport: ...
+    @overload
+    def __getitem__(self, key: slice) -> RunReport: ...
+    def __getitem__(self, key: int | str | slice) -> TaskReport | RunReport:
+        """Return a report by place or by the name of its task; KeyError lists the names."""
+        if isinstance(key, slice):
+            return RunReport(self.tasks[key])
+        if isinstance(key, int):
+            return self.tasks[key]
+        for one in self:
+            if one.task == key:
+                return one
+        raise KeyError(f"no task is called {key!r}; there are {[one.task for one in self]}")
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain data: the sums by weight, and a list of tasks."""
+        names = ("unscheduled", "first", "best", "trials", "failed", "seconds")
+        sums = {name: getattr(self, name) for name in names}
+        return {**sums, "tasks": [one.as_json() for one in self]}
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a heading, a row of texts for each task, and the sums of several."""
+        rows: list[tuple[str, ...]] = [
+            _HEADING,
+            *(
+                (
+                    one.task,
+                    f"{one.weight:g}",
+                    (">" if one.at_least else "") + _us(one.unscheduled),
+                    _us(one.first),
+                    _us(one.best),
+                    _us(one.spread),
+                    "" if one.gain is None else (">" if one.at_least else "") + _factor(one.gain),
+                    "" if one.share is None else f"{one.share:.0%}",
+                    one.bound or "",
+                    str(one.trials),
+                    str(one.failed),
+                    "" if one.seconds is None else f"{one.seconds:.1f}",
+                )
+                for one in self
+            ),
+        ]
+        if len(self) > 1:
+            gain = self.unscheduled / self.best if self.unscheduled and self.best else None
+            more = ">" if any(one.at_least for one in self) and gain is not None else ""
+            rows.append(
+                (
+                    "all, by weight",
+                    "",
+                    more + _us(self.unscheduled),
+                    _us(self.first),
+                    _us(self.best),
+                    "",
+                    "" if gain is None else more + _factor(gain),
+                    "",
+                    "",
+                    str(self.trials),
+                    str(self.failed),
+                    "" if self.seconds is None else f"{self.seconds:.1f}",
+                )
+            )
+        return rows
+
+    def __str__(self) -> str:
+        if len(self) == 1:
+            return str(self.tasks[0])
+        return aligned(self.cells(), _HEADING[1:8] + _HEADING[9:])
+
+    def __repr__(self) -> str:
+        return f"<RunReport of {len(self)} tasks, {self.trials} trials>\n{self}"
+
+    def _repr_html_(self) -> str:
+        return self.tasks[0]._repr_html_() if len(self) == 1 else html_table(self.cells())
+
+
+_HEADING: Final = (
+    "task",
+    "weight",
+    "unscheduled (us)",
+    "first (us)",
+    "best (us)",
+    "+- (us)",
+    "times as fast",
+    "of the machine",
+    "bound",
+    "trials",
+    "failed",
+    "seconds",
+)
+
+
+def report_of_trials(trials: Sequence[Trial], known: TaskReport | None = None) -> TaskReport:
+    """Return the report of trials of one task, in the order in which they ended.
+
+    `known` is what the last run that came to its end reported. It is the report itself where there
+    are no later trials; else it says what later ones do not change.
+    """
+    if known is not None and all(trial.time <= known.time for trial in trials):
+        return known
+    measured = [trial for trial in trials if trial.seconds is not None]
+    seconds = [trial.seconds for trial in measured if trial.seconds is not None]
+    best = min(seconds, default=None)
+    one = trials[0]
+    report = known or TaskReport(one.task, one.target, one.workload)
+    if report.best is None or (best is not None and best < report.best):
+        report = dataclasses.replace(report, best=best, spread=None, rounds=0)
+    return dataclasses.replace(
+        report,
+        first=report.first or next(iter(seconds), None),
+        trials=len(trials),
+        failed=sum(trial.failed for trial in trials),
+        stopped=sum(trial.stage == "stopped" for trial in trials),
+        seconds=None,
+        time=max(trial.time for trial in trials),
+    )
+
+
+def _us(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e6:.4g}"
+
+
+def _factor(times: float) -> str:
+    """Return how many times, with as many digits as mean something."""
+    return f"{times:.2f}" if times < 10 else f"{times:.0f}"
+
+
+def _sum(parts: Iterator[tuple[float | None, float]]) -> float | None:
+    found = list(parts)
+    known = [value * weight for value, weight in found if value is not None]
+    return sum(known) if found and len(known) == len(found) else None
+
+
+_KINDS: Final = {
+    "str": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: type(value) is int and value >= 0,
+    "float": lambda value: is_number(value) and bool(value >= 0),
+}
+
+
+def _fields_of(kind: type, obj: Any, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the fields of a dataclass from plain data; DatabaseError names the one at fault."""
+    if not isinstance(obj, dict):
+        raise DatabaseError(f"a {kind.__name__} is an object, got {obj!r:.80}")
+    values = dict(others or {})
+    for one in dataclasses.fields(kind):
+        if one.name in values:
+            continue
+        if one.name not in obj:
+            raise DatabaseError(f"field {one.name} is missing")
+        value, name = obj[one.name], str(one.type).removesuffix(" | None")
+        if not (value is None and str(one.type).endswith(" | None")) and not _KINDS[name](value):
+            raise DatabaseError(f"field {one.name} cannot be {value!r:.80}")
+        values[one.name] = value
+    return values
