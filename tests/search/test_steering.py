@@ -18,6 +18,7 @@ from search.mutator import MutateTileSize
 from search.records.energy_log import EnergyLog
 from search.runner import RunnerInput, RunnerResult
 from search.runner.energy import EnergyMeter, joules_per_call, why_not
+from search.runs.run_journal import differences, plan_of
 from search.space_generator import ScheduleFn
 from search.spaces.constrained_space import ConstrainedSpace, Constraint
 from search.trials.run_directory import load_run
@@ -247,6 +248,26 @@ def test_functions_of_a_module_have_their_own_constraints(tmp_path: Path) -> Non
     assert {decisions["tile of loop 1 of C"][1] for decisions in tried(tmp_path)} == {8, 16}
     with pytest.raises(ms.TuningError, match=r"constraint names 'matmull'.*did you mean 'matmul'"):
         ms.tune_module(Both, TARGET, tmp_path, 6, constraint={"matmull": bool})
+
+
+def test_a_run_with_another_wish_is_another_run() -> None:
+    """The same one goes on where it was interrupted; a function counts by what it does."""
+
+    def at_most(limit: int) -> Any:
+        return lambda decisions: decisions[I0][0] <= limit
+
+    def plan(**wishes: Any) -> dict[str, Any]:
+        task = ms.TuneContext(
+            Matmul, target=TARGET, space_generator=split_all, search_strategy="replay-trace",
+            rand_state=1, **wishes,
+        )  # fmt: skip
+        return plan_of([task], [task.generate_design_space()], SIX, None)
+
+    assert plan(constraint=at_most(4)) == plan(constraint=at_most(4))
+    assert differences(plan(constraint=at_most(4)), plan(constraint=at_most(8))) == ["constraint"]
+    assert differences(plan(objective="p90"), plan()) == ["objective"]
+    known = by_hand(Schedule(Matmul))
+    assert differences(plan(initial_schedules=known), plan()) == ["initial schedules"]
 
 
 # -------------------------------------------------------------------------- what is named
