@@ -42,7 +42,12 @@ def report_task(run: TuningRun, task: TaskRecord, trials: Sequence[Trial]) -> No
             roof = _roofline(run, task)
     task.report = report_of(run, task, trials, unscheduled, roof)
     run.report_log.append(task.report)
-    run.logs.scheduler.info('Task "%s": %s', task.ctx.task_name, task.report.in_a_sentence())
+    run.logs.scheduler.info(
+        'Task #%d "%s": %s',
+        run.scheduler.tasks.index(task),
+        task.ctx.task_name,
+        task.report.in_a_sentence(),
+    )
 
 
 def report_of(

@@ -307,14 +307,15 @@ class TuningRun:
                 _names(other),
                 ", ".join(differences(plan, other)) or "the process, where that one goes on",
             )
-        for task in self.tasks:
+        for place, task in enumerate(self.tasks):
             assert task.mod is not None
             workload = self.database.commit_workload(task.mod)
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": %d records of the database are for other targets than %s, and not '
-                    "used",
+                    'Task #%d "%s": %d records of the database are for other targets than %s, and '
+                    "not used",
+                    place,
                     task.task_name,
                     others,
                     task.target,
