@@ -206,7 +206,9 @@ class TuningRun:
             for index, task in enumerate(self.scheduler.tasks):
                 with self.scheduler.leaving_out(index):
                     name_winner(self, task)
-                    report_task(self, task, trials)
+                if index not in self.failures:
+                    with self.scheduler.leaving_out(index):
+                        report_task(self, task, trials)
             self._require_one_that_is_left()
             if len(self.tasks) > 1:
                 self.logs.scheduler.info("All tasks, by weight: %s", self.report.in_a_sentence())
