@@ -12,7 +12,8 @@ returns the best `Schedule`. The rooms, in the order in which a search goes thro
   has its points, and a `mutator` steps from one to another;
 - a `search_strategy` chooses candidates by a `cost_model`, which sees what a `feature_extractor`
   reads, and a `postproc` completes each;
-- a `builder` compiles them and a `runner` measures them (`measuring`), in processes (`workers`);
+- a `builder` compiles them and a `runner` measures them (`measuring`), in processes (`workers`),
+  or on other machines (`distributed`);
 - a `task_scheduler` shares trials among tasks, a `measure_callback` is told of each, and a
   `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
 - `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
         find_schedules,
     )
     from search.dispatch.sample_on_miss import SampleOnMiss, Sampler, default_schedule
+    from search.distributed.dask_builder import DaskBuilder
+    from search.distributed.dask_runner import DaskRunner
     from search.errors import DatabaseError, TuningError, WorkerError
     from search.feature_extractor import FeatureExtractor
     from search.kinds import derived_object
@@ -83,11 +86,13 @@ if TYPE_CHECKING:
     from search.report_page.written_report import report
     from search.reports.profiler import Profiler
     from search.runner import EvaluatorConfig, Runner
+    from search.runs.replayed_search import Replayed
     from search.runs.tuned_schedule import TunedSchedule
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
     from search.spaces.design_space import DesignSpace
+    from search.spaces.named_decisions import decisions_of
     from search.task_scheduler import TaskScheduler
     from search.trials.explain import explain
     from search.trials.run_directory import load_run
@@ -97,6 +102,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Builder",
     "CostModel",
+    "DaskBuilder",
+    "DaskRunner",
     "Database",
     "DatabaseError",
     "DesignSpace",
@@ -110,6 +117,7 @@ __all__ = [
     "Mutator",
     "Postproc",
     "Profiler",
+    "Replayed",
     "Runner",
     "SampleOnMiss",
     "Sampler",
@@ -131,6 +139,7 @@ __all__ = [
     "compile_tir",
     "cost_model",
     "database",
+    "decisions_of",
     "default_schedule",
     "derived_object",
     "design_spaces",

@@ -13,18 +13,22 @@ from numpy.typing import NDArray
 from codegen import Target
 from codegen.history import IS_SCHEDULED
 from codegen.target import host
-from schedule import Schedule
+from schedule import Schedule, Trace
 from schedule.random_state import RandomState
 from search.cost_model.cost_model import CostModel, RandomModel
 from search.database.database import Database
 from search.database.keyed_database import MemoryDatabase
 from search.errors import TuningError
 from search.measuring.measure_candidate import MeasureCandidate
+from search.measuring.objective import Objective, ObjectiveArg
 from search.reports.live_display import Progress
 from search.runner import RunnerResult
 from search.runner.arguments import InputData, checked_input_data
+from search.search_strategy.individual import trace_key
+from search.search_strategy.initial_schedules import InitialSchedules, traces_that_replay
 from search.search_strategy.search_strategy import SearchStrategy
 from search.space_generator.space_generator import SpaceArg, SpaceGenerator
+from search.spaces.constrained_space import Constraint, ConstraintFunction, constrained
 from search.spaces.design_space import DesignSpace
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
@@ -44,6 +48,13 @@ class TuneContext:
     their buffers, or a function that returns such a mapping; other arguments are made up.
     TuningError for names, shapes and dtypes that the program does not have.
 
+    `initial_schedules` are measured before anything that the strategy chooses, see
+    `InitialSchedules`. `constraint` is a function of the decisions of a schedule, by name
+    (`NamedDecisions`), that says whether it may be tried; it is asked before anything is built, of
+    what is drawn, bred, and found in the database. The `initial_schedules` that are points of the
+    design spaces have to satisfy it, the others are not asked about. `objective` is what ranks
+    candidates, see `Objective`.
+
     Both parts are initialised with the context when it is made; give each context its own, or
     `clone` it.
     """
@@ -60,6 +71,9 @@ class TuneContext:
         num_threads: int | str = "physical",
         logger: logging.Logger | None = None,
         input_data: InputData | None = None,
+        initial_schedules: InitialSchedules | None = None,
+        constraint: ConstraintFunction | None = None,
+        objective: ObjectiveArg | None = None,
     ) -> None:
         self.mod: IRModule | None = None if mod is None else normalize_mod(mod)
         if target is None:
@@ -79,6 +93,11 @@ class TuneContext:
         self.num_threads = _thread_count(num_threads)
         self.input_data = self._checked(input_data)
         """The arguments that programs are measured on where they are not made up, by position."""
+        self.initial_schedules = self._replayable(initial_schedules)
+        """The traces that are measured first."""
+        self.constraint = None if constraint is None else Constraint(constraint)
+        self.objective = Objective.of(objective)
+        """What is minimised of a trial."""
         self.logger = logger if logger is not None else logging.getLogger("tensorir.search")
         self.progress = Progress()
         """The progress of the parts, which they report when they take long."""
@@ -91,6 +110,13 @@ class TuneContext:
             raise TuningError("input_data is for a program: pass mod to TuneContext")
         return checked_input_data(self.mod.prim_func("main"), input_data)
 
+    def _replayable(self, given: InitialSchedules | None) -> tuple[Trace, ...]:
+        if given is None:
+            return ()
+        if self.mod is None:
+            raise TuningError("initial_schedules are for a program: pass mod to TuneContext")
+        return traces_that_replay(given, self.mod, self.task_name)
+
     def initialize(self) -> None:
         """Initialise the space generator and the strategy with this context."""
         if self.space_generator is not None:
@@ -102,6 +128,16 @@ class TuneContext:
         """Advance the random stream of the task and return a seed for one of its parts."""
         return self.rand_state.fork()
 
+    def with_strategy(self, strategy: SearchStrategy, seed: int) -> Self:
+        """Return a context that is searched by another strategy, with another seed."""
+        twin = copy.copy(self)
+        if self.space_generator is not None:
+            twin.space_generator = self.space_generator.clone()
+        twin.search_strategy = strategy
+        twin.seed, twin.rand_state = seed, RandomState(seed)
+        twin.initialize()
+        return twin
+
     def clone(self) -> Self:
         """Return a context with cloned parts and a forked random stream, initialised anew."""
         twin = copy.copy(self)
@@ -112,6 +148,25 @@ class TuneContext:
         twin.rand_state = RandomState(self.fork_seed())
         twin.initialize()
         return twin
+
+    def points_of(self, design_spaces: Sequence[Schedule]) -> list[DesignSpace]:
+        """Return the points of design spaces of the task that its constraint allows.
+
+        Spaces of which it allows nothing are left out. TuningError if that is all of them, or there
+        is no program.
+        """
+        if self.mod is None:
+            raise TuningError("the task has no program: pass mod to TuneContext")
+        spaces = [DesignSpace.of(sch, k, self.mod) for k, sch in enumerate(design_spaces)]
+        if self.space_generator is not None:
+            spaces = [self.space_generator.part_of(space) for space in spaces]
+        return spaces if self.constraint is None else constrained(spaces, self.constraint)
+
+    def allows(self, sch: Schedule) -> bool:
+        """Say whether a schedule may be tried, or taken for the best."""
+        if self.constraint is None or self.constraint.allows_schedule(sch):
+            return True
+        return trace_key(sch.trace) in map(trace_key, self.initial_schedules)
 
     def __repr__(self) -> str:
         parts = [self.space_generator, self.search_strategy]
@@ -160,8 +215,9 @@ class TuneContext:
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Tell the strategy the results of the last batch."""
-        self._strategy().notify_runner_results(candidates, results)
+        """Tell the strategy the results of the last batch, as the objective judges them."""
+        judged = [self.objective.judged(result) for result in results]
+        self._strategy().notify_runner_results(candidates, judged)
 
     def _strategy(self) -> SearchStrategy:
         if self.search_strategy is None:
@@ -241,4 +297,4 @@ def design_spaces(
     if context.mod is None:
         raise TuningError("design_spaces takes a program")
     schedules = context.generate_design_space()
-    return [DesignSpace.of(sch, index, context.mod) for index, sch in enumerate(schedules)]
+    return context.points_of(schedules)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import difflib
+import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from codegen.target import as_target
@@ -66,12 +67,15 @@ class Kinds(Generic[T]):
 
     A part that is reached through a URL has the URL for its name (`"dask://host:8786"`). Its scheme
     is registered with `register_scheme`; `postgresql+psycopg://...` is made by the maker of
-    `postgresql+psycopg`, else by that of `postgresql`.
+    `postgresql+psycopg`, else by that of `postgresql`. A module that registers a part which few
+    need may be named in `later`, by the name or by `scheme://`.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, later: Mapping[str, str] | None = None) -> None:
         self.what = what
         """The name of the part in error messages."""
+        self._later = dict(later or {})
+        """The modules that register names, or `scheme://`, and are imported when one is used."""
         self._makers: dict[str, Callable[..., T]] = {}
         self._schemes: dict[str, Callable[..., T]] = {}
         self._base: type[Any] = object
@@ -158,13 +162,15 @@ class Kinds(Generic[T]):
     def check(self, kind: Any) -> None:
         """Raise IRValueError for a short name that is not known; anything else passes."""
         if isinstance(kind, str) and kind not in self:
-            known = [*sorted(self._makers), *(f"{s}://..." for s in sorted(self._schemes))]
+            schemes = (f"{scheme}://..." for scheme in self._schemes)
+            known = sorted({*self._makers, *schemes, *map(_url_of, self._later)})
             raise IRValueError(
                 f"there is no {self.what} {kind!r}; known are {', '.join(known)}"
                 f"{nearest(_normalized(kind), self._makers)}"
             )
 
     def __contains__(self, kind: str) -> bool:
+        self._load(_normalized(kind))
         return _normalized(kind) in self._makers or self._of_scheme(kind) is not None
 
     def _of_scheme(self, kind: str) -> Callable[..., T] | None:
@@ -172,7 +178,16 @@ class Kinds(Generic[T]):
         scheme, separator, _ = kind.partition("://")
         if not separator:
             return None
-        return self._schemes.get(scheme) or self._schemes.get(scheme.partition("+")[0])
+        general = scheme.partition("+")[0]
+        for name in (scheme, general):
+            self._load(f"{name}://")
+        return self._schemes.get(scheme) or self._schemes.get(general)
+
+    def _load(self, name: str) -> None:
+        module = self._later.get(name)
+        if module is not None:
+            importlib.import_module(module)  # another thread waits here until it is loaded
+            self._later.pop(name, None)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -214,6 +229,10 @@ def derived_object(cls: C) -> C:
     and the name remains so that existing code runs.
     """
     return cls
+
+
+def _url_of(name: str) -> str:
+    return f"{name}..." if name.endswith("://") else name
 
 
 def _normalized(name: str) -> str:

@@ -19,14 +19,17 @@ class TuneConfig:
     """The extent of a search, and the parts by short name.
 
     `max_trials_global` bounds the measurements of all tasks, `max_trials_per_task` those of one;
-    a batch has at most `num_trials_per_iter`. The `..._config` mappings are passed to the
-    constructors of the task scheduler and the strategy; `adaptive_training` to the cost model.
+    `max_seconds` bounds the time. At least one of the first and the last is given; the search ends
+    where the first of them is used up. A batch has at most `num_trials_per_iter`. The `..._config`
+    mappings are passed to the constructors of the task scheduler and the strategy;
+    `adaptive_training` to the cost model.
     At the end of a task its `num_confirmed` best candidates, as far as they are nearly as good as
-    the best, are measured again in turns before the winner is named; 0 leaves that out.
-    A task ends after `early_stopping_per_task` trials since its best one, and the search after
-    `early_stopping` trials that did not lower its objective, once every task has a latency; None
-    stops neither. No trial begins after `max_seconds` of the run, None for any time; naming the
-    winners takes a little longer.
+    the best, are measured again in turns before the winner is named; 0 leaves that out. A task ends
+    after `early_stopping_per_task` trials since its best one, and the search after `early_stopping`
+    trials that did not lower its objective, once every task has a latency; None stops neither.
+    Of `max_seconds` the last tenth, or less, is kept for measuring the best again, so that winners
+    are named in time; what began before the end may last beyond it: a trial, for as long as the
+    runner lets it.
     With `keep_going` a task ends that a part of the search fails on, or that cannot be built or
     measured; an error in the log names it, and the others go on. Without it the run ends.
     `logger_config` is accepted and unused: configure the logger `tensorir.search` instead.
@@ -34,7 +37,7 @@ class TuneConfig:
     scheduler or strategy has and for configurations that they do not take.
     """
 
-    max_trials_global: int
+    max_trials_global: int = UNLIMITED
     num_trials_per_iter: int = 64
     max_trials_per_task: int | None = None
     task_scheduler: str = "gradient"
@@ -62,6 +65,10 @@ class TuneConfig:
         seconds: object = self.max_seconds
         if seconds is not None and (not isinstance(seconds, (int, float)) or not seconds > 0):
             raise TuningError(f"max_seconds is a number of seconds above 0, got {seconds!r}")
+        if self.max_trials_global >= UNLIMITED and seconds is None:
+            raise TuningError(
+                "say how much to search: max_trials_global, as in 64 trials, or max_seconds"
+            )
         TaskScheduler.create(self.task_scheduler, **(self.task_scheduler_config or {}))
         SearchStrategy.create(self.strategy, **(self.search_strategy_config or {}))
 

@@ -16,7 +16,9 @@ class TensorIRError(RuntimeError):
 
         Notes that were added on the way are at its end.
         """
-        return " ".join(" ".join([self._line(), *getattr(self, "__notes__", ())]).split())
+        notes = getattr(self, "__notes__", ())
+        line = f"{self._line().rstrip('.')}. {' '.join(notes)}" if notes else self._line()
+        return " ".join(line.split())
 
     def _line(self) -> str:
         return str(self)

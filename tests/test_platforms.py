@@ -26,7 +26,7 @@ MISSING = {
 }
 MADE_UP = """
 import asyncio, ctypes, multiprocessing.connection, os, signal, socket, subprocess, sys, tempfile
-import uuid, llvmlite.binding, numpy, numpy.ctypeslib
+import uuid, llvmlite.binding, numpy, numpy.ctypeslib, typer.main
 sys.modules.update(dict.fromkeys({modules!r}.split()))
 for name in {names!r}.split():
     module, _, attribute = name.partition(".")

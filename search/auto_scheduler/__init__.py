@@ -31,16 +31,16 @@
     )
 
 It is a layer over schedules, traces and databases: a sketch is a design space, a record a
-`TuningRecord`, a log a `Database` (`to_database`). Logs that Ansor wrote are read, their steps
-become traced schedules. What differs: searches of this project write the one step `["TR", trace]`,
-which Ansor does not know; a workload may also be a PrimFunc or a module; `apply_best` returns a
-`Schedule`; there are CPUs only.
+`TuningRecord`, a log a `Database` (`to_database`, and back by `from_database`). Logs that Ansor
+wrote are read, their steps become traced schedules. What differs: searches of this project write
+the one step `["TR", trace]`, which Ansor does not know; a workload may also be a PrimFunc or a
+module; `apply_best` returns a `Schedule`; there are CPUs only.
 """
 
 from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
 from search.auto_scheduler.extract_tasks import extract_tasks
 from search.auto_scheduler.hardware_params import HardwareParams
-from search.auto_scheduler.log.database import to_database
+from search.auto_scheduler.log.database import from_database, to_database
 from search.auto_scheduler.log.file import (
     RecordReader,
     distill_record_file,
@@ -148,6 +148,7 @@ __all__ = [
     "dump_record_to_string",
     "explain_log",
     "extract_tasks",
+    "from_database",
     "load_best_record",
     "load_record_from_string",
     "load_records",

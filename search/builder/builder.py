@@ -6,6 +6,7 @@ import logging
 import os
 import statistics
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future as PoolFuture
@@ -65,14 +66,14 @@ class BuilderFuture(Future[BuilderResult]):
 class Builder(ABC):
     """Turns programs into something that a runner can load."""
 
-    kinds: ClassVar[Kinds[Builder]] = Kinds("builder")
+    kinds: ClassVar[Kinds[Builder]] = Kinds("builder", {"dask": "search.distributed.dask_builder"})
 
     beside_measuring: bool = True
     """True if programs are measured while these are built, so that a core has to stay quiet."""
 
     @staticmethod
     def create(kind: str | type[Builder] | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
-        """Return a builder: `"local"`."""
+        """Return a builder: `"local"`, or `"dask"` beside a runner of that."""
         return Builder.kinds.part(kind, *args, **kwargs)
 
     @abstractmethod
@@ -130,8 +131,11 @@ class LocalBuilder(Builder):
         self.timeout_sec = timeout_sec
         self.f_build = f_build
         self.f_export = f_export
+        self.split: CoreSplit | None = None
+        """The cores that build; without one, those that this process does not measure on."""
         self._pool = WorkerPool(self.max_workers, initializer, loads=build_and_export)
         self._directory: ArtifactDirectory | None = None
+        self._making = threading.Lock()
         self._seconds: list[float] = []
         """The wall times of the builds that succeeded."""
         logger.info(
@@ -158,10 +162,10 @@ class LocalBuilder(Builder):
         return self._started(build_inputs)
 
     def _started(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
-        if self._directory is None:
-            self._directory = ArtifactDirectory()
-        folder = str(self._directory.path)
-        where = (core_split(), self.beside_measuring)
+        with self._making:
+            self._directory = self._directory or ArtifactDirectory()
+            folder = str(self._directory.path)
+        where = (self.split or core_split(), self.beside_measuring)
         limit = self._limit()
         futures = []
         for i in build_inputs:

@@ -31,14 +31,21 @@ class Asked:
 
 
 def commands(
-    package: str, summaries: Mapping[str, str], about: str, *, rich: bool, completion: bool = False
+    package: str,
+    summaries: Mapping[str, str],
+    about: str,
+    *,
+    rich: bool,
+    completion: bool = False,
+    options: Callable[..., None] | None = None,
 ) -> typer.Typer:
     """Return the group of the commands that are modules of a package, each with a line about it.
 
     The module of a command has a function of the same name, which typer reads; a package in the
     place of a module has a function `group(rich)`, which returns the group of its own commands.
     `about` is the help of the group. With `rich`, help is written for a terminal; with
-    `completion` there are options that set up the completion of shells.
+    `completion` there are options that set up the completion of shells; `options` is a function
+    that takes the options of the group.
     """
 
     class Loaded(TyperGroup):
@@ -50,7 +57,7 @@ def commands(
             return name, None if found is None else _load(package, found.name, rich), rest
 
     group = _app(rich, cls=Loaded, help=_for_help(about, rich), add_completion=completion)
-    group.callback()(_nothing)
+    group.callback()(options or _nothing)
     for name, summary in summaries.items():
         group.command(name, help=_for_help(summary, rich))(_nothing)
     return group
@@ -104,12 +111,17 @@ def _shared(*, as_json: AsJson = False, traceback: Traceback = False) -> None:
 
 
 def _for_help(text: str, rich: bool) -> str:
-    """Return a docstring as the help of a command: its paragraphs flow, its examples do not."""
+    """Return a docstring as the help of a command: its paragraphs flow, its examples do not.
+
+    Rich takes the margin of examples away, so there a prompt tells them from the text.
+    """
     paragraphs = []
-    for paragraph in text.split("\n\n"):
+    for paragraph in text.replace("[", r"\[" if rich else "[").split("\n\n"):
+        lines = paragraph.split("\n")
         if not paragraph.startswith(" "):
-            paragraphs.append(" ".join(paragraph.split()))
+            paragraphs.append(" ".join(map(str.strip, lines)))
+        elif rich:
+            paragraphs.append("\n".join(f"[bold]$ {line.strip()}[/bold]" for line in lines))
         else:
-            paragraphs.append(paragraph if rich else f"\b\n{paragraph}")
-    shown = "\n\n".join(paragraphs)
-    return shown.replace("[", r"\[") if rich else shown
+            paragraphs.append(f"\b\n{paragraph}")
+    return "\n\n".join(paragraphs)

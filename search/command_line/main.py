@@ -18,11 +18,12 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.main import get_command
 
+import tensorir
 from search.command_line.error_line import error_line
 from search.command_line.loaded_commands import Asked, commands
 from search.command_line.result import Result
@@ -33,12 +34,17 @@ INTERRUPTED: Final = 130
 
 COMMANDS: Final = {
     "tune": "Search for the schedules that make a program or a model fast.",
-    "report": "Show a search as a page to look at, or live while it runs.",
     "run": "Build a program or a model, call it, and print its results.",
+    "show": "Show a program, a trace, or what a search has found.",
+    "explain": "Say why a kernel is slow, or what a trace or a search did.",
+    "report": "Show a search as a page to look at, or live while it runs.",
+    "replay": "Apply a saved trace to a program, print it, and time it.",
+    "db": "List, check, combine and copy the records of searches.",
+    "worker": "Measure on this machine for searches elsewhere.",
 }
 """The commands, each a module of this package, and what they do."""
 
-_HELP: Final = """\
+HELP: Final = """\
 Tune, run, show and explain tensor programs and trained models.
 
     tensorir tune matmul.py --trials 64 --work-dir tuned
@@ -55,6 +61,22 @@ _UsageError: Final[Any] = typer.BadParameter.__mro__[1]
 """The class of errors of the arguments, which typer has under no name of its own."""
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tensorir {tensorir.__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version."),
+]
+
+
+def _options(version: Version = False) -> None:
+    """Take the options of the command itself."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say, without any those of the process; return the exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -64,12 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shows_traceback = "--traceback" in given
     try:
         asked = _asked(given or ["--help"])
+        if asked == INTERRUPTED:  # while what the command needs was loaded
+            raise KeyboardInterrupt
         if not isinstance(asked, Asked):
             return int(asked or (0 if given else NOT_TAKEN))
         with contextlib.redirect_stdout(sys.stderr):
             result = asked.do()
         return _print(result, asked.as_json)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _UsageError as error:
         return _failed(_usage(error), NOT_TAKEN)
@@ -88,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _asked(arguments: list[str]) -> Any:
     """Return what the arguments ask for; the exit code where typer has answered, as to `--help`."""
     rich = sys.stdout is not None and sys.stdout.isatty()
-    app = commands(__package__, COMMANDS, _HELP, rich=rich, completion=True)
+    app = commands(__package__, COMMANDS, HELP, rich=rich, completion=True, options=_options)
     return get_command(app).main(arguments, prog_name="tensorir", standalone_mode=False)
 
 

@@ -36,8 +36,7 @@ def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
     if shapes:
         raise TuningError(f"--shape is for models of ONNX; the shapes of {place} are written in it")
     if place.suffix == ".pt2":
-        torch: Any = import_module("torch")
-        return frontend.from_exported_program(torch.export.load(place))
+        return frontend.from_exported_program(_exported(place))
     if place.suffix == ".json":
         return _module_of_json(place)
     found = read_script_file(place, name)
@@ -47,6 +46,20 @@ def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
 def is_model(mod: IRModule) -> bool:
     """Say whether a module has a graph function `main`, and is not a kernel or several."""
     return "main" in mod.graph_funcs()
+
+
+def _exported(path: Path) -> Any:
+    """Return the program in a file of `torch.export.save`."""
+    torch: Any = import_module("torch")
+    try:
+        return torch.export.load(path)
+    except OSError:
+        raise
+    except Exception as error:  # torch says in many ways that it is no such file
+        raise TuningError(
+            f"{path} is no file of torch.export.save, or not all of one: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def _named(path: str) -> tuple[Path, str | None]:

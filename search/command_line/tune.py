@@ -13,7 +13,7 @@ from search.command_line.options import Program, Shape, Target, WorkDir
 from search.command_line.program_files import is_model, read_program
 from search.command_line.result import Part, Result, Table, microseconds, say
 from search.database import Database, database_at
-from search.database.best_records import best_records, those_that_count
+from search.database.best_records import those_that_count, winner_first
 from search.errors import TuningError
 from search.networks.extract_tasks import extract_tasks
 from search.networks.tune_model import tune_model
@@ -25,6 +25,7 @@ from tensorir.function import IRModule
 Trials = Annotated[
     int | None,
     typer.Option(
+        min=1,
         help="How many candidates to measure: 64 for a program, 20 for a kernel of a model, say.",
         show_default=False,
     ),
@@ -128,7 +129,7 @@ def tune(
 
 
 def _database(place: str | None) -> str | Database:
-    if place is None or place in Database.kinds:
+    if place is None or place in Database.kinds or "://" in place:
         return place or "json"
     return database_at(place, may_be_new=True)
 
@@ -145,13 +146,13 @@ def _result(
     for task in extract_tasks(mod, target):
         workload = database.commit_workload(task.mod)
         records = database.tuning_records_of(workload, task.target)
-        best = best_records(records, 1)
+        best = winner_first(records)
         tasks.append(
             {
                 "name": task.task_name,
                 "weight": task.weight,
                 "trials": len(those_that_count(records)),
-                "seconds": best[0].mean_seconds if best else None,
+                "seconds": best[0].median_seconds if best else None,
             }
         )
     report = {"program": path, "work_dir": work_dir, "search_seconds": seconds, "tasks": tasks}

@@ -5,8 +5,10 @@ from search.database.database import Claimed, Database, PyDatabase
 from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
 from search.database.keyed_database import KeyedDatabase, MemoryDatabase
+from search.database.merge import merge_into
 from search.database.module_equality import ModuleEquality
 from search.database.program_lengths import ProgramLengths, compatible_factor
+from search.database.programs import ProgramRecords, programs_in
 from search.database.query_only_databases import (
     OrderedUnionDatabase,
     ScheduleFnDatabase,
@@ -26,6 +28,7 @@ __all__ = [
     "ModuleEquality",
     "OrderedUnionDatabase",
     "ProgramLengths",
+    "ProgramRecords",
     "PyDatabase",
     "SQLDatabase",
     "ScheduleFnDatabase",
@@ -37,6 +40,8 @@ __all__ = [
     "compatible_factor",
     "database_at",
     "database_in",
+    "merge_into",
+    "programs_in",
     "same_target",
     "target_key",
 ]

@@ -33,7 +33,13 @@ def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> D
     if path.suffix in _OF_SQLITE:
         return SQLDatabase(path, allow_missing=may_be_new)
     if path.suffix == ".json":
-        return JSONDatabase(_workloads_beside(path), path, allow_missing=may_be_new)
+        workloads = _workloads_beside(path)
+        if path.exists() and not workloads.exists():
+            raise DatabaseError(
+                f"{path} is no file of records, or its programs are missing: there is no "
+                f"{workloads}"
+            )
+        return JSONDatabase(workloads, path, allow_missing=may_be_new)
     if path.is_dir() or (may_be_new and not path.exists()):
         found = database_in(path) if path.is_dir() else None
         if found is not None:

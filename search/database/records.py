@@ -123,6 +123,11 @@ class TuningRecord:
         return statistics.fmean(self.run_secs) if self.run_secs else FAILED
 
     @property
+    def median_seconds(self) -> float | None:
+        """The median of `run_secs`, which a pause of the machine leaves alone; None if none ran."""
+        return statistics.median(self.run_secs) if self.run_secs and self.is_valid else None
+
+    @property
     def is_valid(self) -> bool:
         """True if the trace does something and ran."""
         return self.schedules and bool(self.run_secs) and FAILED not in (self.run_secs or ())

@@ -41,9 +41,9 @@ class ServerDatabase(TableDatabase):
     """Workloads and records in tables of a server, at an SQLAlchemy URL.
 
     `"postgresql+psycopg://user@host/db"` is one; the tables are made in that database by the first
-    who may. What `TableDatabase` says of commits holds; a program and a trace are sent once, over a
-    connection that is opened anew where it broke. Needs the extra `sql`, and the driver of servers
-    other than PostgreSQL.
+    commit, and until then it is an empty one. What `TableDatabase` says of commits holds; a program
+    and a trace are sent once, over a connection that is opened anew where it broke. Needs the extra
+    `sql`, and the driver of servers other than PostgreSQL.
 
     DatabaseError, with what the server says and what can be done, where it is not reached, does not
     know the user or the database, refuses a statement, or where the tables belong to another
@@ -76,14 +76,16 @@ class ServerDatabase(TableDatabase):
             ) from error
         if self._url.drivername in ("postgresql", "postgres"):
             self._url = self._url.set(drivername="postgresql+psycopg")
+        self._empty = _empty_database(self._sql)
+        self._tables = _tables_of(self._sql, self._empty)
+        self._has_tables = False
         self._engine: Any = None
         self._process = 0
         self._lock = threading.RLock()
-        self._tables: Any = None
         self._folder = None if work_dir is None else KeptRecords(Path(work_dir), module_equality)
         self._again = 0.0
         """The time of the monotonic clock before which a server that is gone is not asked again."""
-        self._connected()
+        self._connected(writes=False)
         self.settle()
 
     @property
@@ -106,13 +108,18 @@ class ServerDatabase(TableDatabase):
     @contextlib.contextmanager
     def session(self, writes: bool) -> Iterator[Session]:
         """Give a session on a connection of its own."""
-        engine = self._connected()
+        engine = self._connected(writes)
         with self._errors_named(), engine.begin() as connection:
             session = _ServerSession(self._sql, self._tables, connection)
             if writes:
                 # Whoever changes this row has it alone until the end: writers come one by one.
                 session.change("UPDATE setting SET value = value WHERE name = 'version'", [{}])
             yield session
+
+    @property
+    def may_be_written(self) -> bool:
+        """True if there are tables."""
+        return self._has_tables
 
     def compact(self) -> None:
         """Leave the room to the server, which uses it again."""
@@ -157,17 +164,19 @@ class ServerDatabase(TableDatabase):
 
     # ----------------------------------------------------------------------------- the connection
 
-    def _connected(self) -> Any:
-        """Return the engine of this process; connections inherited by a fork are left alone."""
-        with self._lock:
+    def _connected(self, writes: bool) -> Any:
+        """Return the engine of this process; connections inherited by a fork are left alone.
+
+        For reading before there are tables it is one of an empty database in memory.
+        """
+        with self._lock, self._errors_named():
             if self._engine is None or self._process != os.getpid():
                 if self._engine is not None:
                     self._engine.dispose(close=False)
-                with self._errors_named():
-                    engine = self._made_engine()
-                    self._check(engine)
-                self._engine, self._process = engine, os.getpid()
-            return self._engine
+                self._engine, self._process = self._made_engine(), os.getpid()
+            if not self._has_tables:
+                self._has_tables = self._look(self._engine, writes)
+            return self._engine if self._has_tables else self._empty
 
     def _made_engine(self) -> Any:
         try:
@@ -185,14 +194,16 @@ class ServerDatabase(TableDatabase):
                 f"{self.name}: its driver {error.name} is not installed; pip install '{extra}'"
             ) from error
 
-    def _check(self, engine: Any) -> None:
-        """Make the tables where there are none; refuse those that are not for this class."""
-        self._tables = tables_for_servers(self._sql)
-        try:
+    def _look(self, engine: Any, writes: bool) -> bool:
+        """Say whether there are tables, made here if need be; refuse those of other classes."""
+        present = set(self._sql.inspect(engine).get_table_names())
+        if "setting" not in present:
+            foreign = sorted(present.intersection(TABLES))
+            if foreign:
+                raise DatabaseError(self._of_others(f"tables called {', '.join(foreign)}"))
+            if not writes:
+                return False
             self._make_tables(engine)
-        except (self._sql.exc.ProgrammingError, self._sql.exc.IntegrityError):
-            if "setting" not in self._sql.inspect(engine).get_table_names():
-                raise  # else another process was faster
         setting = self._tables.tables["setting"]
         with engine.connect() as connection:
             rows = connection.execute(self._sql.select(setting.c.name, setting.c.value))
@@ -201,24 +212,24 @@ class ServerDatabase(TableDatabase):
             raise DatabaseError(self._of_others("a table called setting"))
         equality = type(self.module_equality).__name__
         refuse_other(self.name, known.get("version"), known.get("module_equality"), equality)
+        return True
 
     def _make_tables(self, engine: Any) -> None:
-        present = set(self._sql.inspect(engine).get_table_names())
-        if "setting" in present:
-            return
-        foreign = sorted(present.intersection(TABLES))
-        if foreign:
-            raise DatabaseError(self._of_others(f"tables called {', '.join(foreign)}"))
-        with engine.begin() as connection:
-            tables = [self._tables.tables[table] for table in FIRST_TABLES]
-            self._tables.create_all(connection, tables, checkfirst=False)
-            session = _ServerSession(self._sql, self._tables, connection)
-            for name, value in (
-                ("application", _APPLICATION),
-                ("version", str(VERSION)),
-                ("module_equality", type(self.module_equality).__name__),
-            ):
-                session.insert("setting", {"name": name, "value": value})
+        settings = {
+            "application": _APPLICATION,
+            "version": str(VERSION),
+            "module_equality": type(self.module_equality).__name__,
+        }
+        try:
+            with engine.begin() as connection:
+                tables = [self._tables.tables[table] for table in FIRST_TABLES]
+                self._tables.create_all(connection, tables, checkfirst=False)
+                session = _ServerSession(self._sql, self._tables, connection)
+                for name, value in settings.items():
+                    session.insert("setting", {"name": name, "value": value})
+        except (self._sql.exc.ProgrammingError, self._sql.exc.IntegrityError):
+            if "setting" not in self._sql.inspect(engine).get_table_names():
+                raise  # else another process was faster
 
     def _of_others(self, what: str) -> str:
         return (
@@ -294,13 +305,20 @@ def _sqlalchemy() -> Any:
         ) from error
 
 
-def tables_for_servers(sql: Any) -> Any:
-    """Return the tables of SQLite in the types that each server has of its own.
+def _empty_database(sql: Any) -> Any:
+    """Return the engine of a database in memory with all tables, as SQLite has them."""
+    engine = sql.create_engine(
+        "sqlite://", poolclass=sql.pool.StaticPool, connect_args={"check_same_thread": False}
+    )
+    with engine.begin() as connection:
+        for statements in TABLES.values():
+            for statement in filter(str.strip, statements.split(";")):
+                connection.execute(sql.text(statement))
+    return engine
 
-    They are made in memory and read back, as SQLAlchemy does for any database; an index over texts
-    of any length, which servers refuse, is none of them.
-    """
-    engine = sql.create_engine("sqlite://")
+
+def _tables_of(sql: Any, engine: Any) -> Any:
+    """Return the tables of a database in types that each server has of its own."""
     tables = sql.MetaData()
     mysql = importlib.import_module("sqlalchemy.dialects.mysql")
 
@@ -311,12 +329,7 @@ def tables_for_servers(sql: Any) -> Any:
         column["type"] = kind
 
     sql.event.listen(tables, "column_reflect", generalise)
-    with engine.begin() as connection:
-        for statements in TABLES.values():
-            for statement in filter(str.strip, statements.split(";")):
-                connection.execute(sql.text(statement))
-        tables.reflect(connection)
-    engine.dispose()
+    tables.reflect(engine)
     return tables
 
 

@@ -34,7 +34,7 @@ from search.search_strategy.evolution import first_designs
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.trace_application import TraceApplication
 from search.space_generator.space_generator import SpaceArg
-from search.spaces.design_space import DesignSpace
+from search.spaces.constrained_space import ConstraintFunction
 from search.tune_config import TuneConfig
 from tensorir.function import IRModule, PrimFunc
 
@@ -45,6 +45,7 @@ def default_schedule(
     mod: IRModule | PrimFunc,
     target: str | Target | None = None,
     space: SpaceArg = "post-order-apply",
+    constraint: ConstraintFunction | None = None,
 ) -> Schedule:
     """Return the schedule that the rules give a function with decisions from the analytic model.
 
@@ -59,15 +60,25 @@ def default_schedule(
     `num-cores` gets the number of cores of this machine, None is the current one, else this
     machine. A function with symbolic shapes is scheduled as if they were 1, and runs all elements
     in its outermost loops. Where all points are rejected the schedule is that of the program as it
-    is.
+    is. `constraint` is what `tune_tir` takes: of the points only those are asked for that it
+    allows.
 
-    TuningError for a module of several functions, or of none.
+    TuningError for a module of several functions, or of none, and for a constraint that allows
+    nothing.
     """
-    context = TuneContext(mod, target=as_target(target), space_generator=space, rand_state=1)
+    context = TuneContext(
+        mod,
+        target=as_target(target),
+        space_generator=space,
+        rand_state=1,
+        constraint=constraint,
+    )
     assert context.mod is not None
     assert context.target is not None
     if open_sizes(context.mod.prim_func("main")):
-        single = default_schedule(of_single_elements(context.mod), context.target, space)
+        single = default_schedule(
+            of_single_elements(context.mod), context.target, space, constraint
+        )
         try:
             return schedule_by_single(context.mod, single.trace, context.target)
         except ReplayError as error:
@@ -81,8 +92,7 @@ def default_schedule(
 def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
     """Yield the schedules that a model prefers of a task, postprocessed, the best first."""
     assert context.mod is not None
-    made = context.generate_design_space()
-    spaces = [DesignSpace.of(sch, k, context.mod) for k, sch in enumerate(made)]
+    spaces = context.points_of(context.generate_design_space())
     application = TraceApplication(context)
     for design in first_designs(context, spaces, application, model):
         sch = application.apply(design.trace)

@@ -137,5 +137,7 @@ class UpdateCostModel(MeasureCallback):
         model = task_scheduler.cost_model
         if model is None:
             return
+        context = task_scheduler.tasks[task_id].ctx
+        judged = [context.objective.judged(result) for result in runner_results]
         with blamed_on(model, lambda: described(measure_candidates)):
-            model.update(task_scheduler.tasks[task_id].ctx, measure_candidates, runner_results)
+            model.update(context, measure_candidates, judged)

@@ -6,29 +6,33 @@ import contextlib
 import logging
 import math
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from codegen import Target
 from codegen.history import is_small
 from search.arg_info import ArgInfo
-from search.builder import Builder
 from search.context import TuneContext
-from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.database.target_key import differ_in_cores, same_target
 from search.errors import TuningError
-from search.measure_callback import MeasureCallback
 from search.measuring.flops import estimate_tir_flops
 from search.networks.check_model import leave_untuned_what_differs
 from search.networks.extract_tasks import ExtractedTask, extract_tasks
-from search.reports.interrupts import OnInterrupt, checked_on_interrupt
-from search.runner import Runner
-from search.runner.arguments import InputData
+from search.options import (
+    DEFAULTS,
+    Extent,
+    ModuleOptions,
+    SharedParts,
+    TaskOptions,
+    chosen,
+    functions_with_wishes,
+    takes,
+    wishes_for,
+)
+from search.reports.interrupts import checked_on_interrupt
 from search.runs.tuning_run import PathLike, TuningRun, open_database
-from search.search_strategy import SearchStrategy
-from search.space_generator.space_generator import SpaceArg
-from search.task_scheduler import TaskScheduler
 from search.tune import seeds_of
 from search.tune_config import UNLIMITED, TuneConfig
 from tensorir import transform
@@ -43,35 +47,24 @@ _FIRST_ROUNDS: Final = 2
 """A task gets its share of the trials in so many batches or more: the second knows the first."""
 
 
+class ModelOptions(ModuleOptions, total=False):
+    """The options of `tune_model`."""
+
+    num_trials_per_iter: int | None  # type: ignore[misc]  # None: as many as suit the budget
+
+
+@takes(ModelOptions, num_trials_per_iter=None)
 def tune_model(
     mod: IRModule | BaseFunc,
     target: str | Mapping[str, Any] | Target | None = None,
     work_dir: PathLike | None = None,
     *,
     max_trials_global: int | None = None,
-    max_trials_per_task: int | None = None,
-    max_seconds: float | None = None,
-    num_trials_per_iter: int | None = None,
     params: Mapping[str, Any] | None = None,
     op_names: Sequence[str] | None = None,
-    builder: str | Builder = "local",
-    runner: str | Runner = "local",
-    database: str | Database = "json",
-    cost_model: str | CostModel = "xgb",
-    measure_callbacks: str | Sequence[MeasureCallback] = "default",
-    task_scheduler: str | TaskScheduler = "gradient",
-    space: SpaceArg = "post-order-apply",
-    strategy: str | SearchStrategy = "evolutionary",
-    num_tuning_cores: int | str = "physical",
-    seed: int | None = None,
-    module_equality: str = "structural",
     include_compatible: bool = False,
-    input_data: Mapping[str, InputData] | None = None,
-    num_confirmed: int = 4,
-    early_stopping: int | None = None,
-    early_stopping_per_task: int | None = None,
     check: bool = True,
-    on_interrupt: OnInterrupt = "raise",
+    **options: Unpack[ModelOptions],
 ) -> Database:
     """Search for schedules of all kernels of a model; return the database with what was found.
 
@@ -91,7 +84,8 @@ def tune_model(
 
     At the end the model is built with and without what was found, and run on inputs that are made
     up. Schedules that change its results beyond rounding are named, and entered into the database
-    as failed, so that nothing takes them; `check=False` leaves that out.
+    as failed, so that nothing takes them; `check=False` leaves that out. It takes as long as
+    building the model twice, which is not part of `max_seconds`: the log says so, and how long.
 
     Everything is in `work_dir`; without one nothing is kept but what is returned. A run that was
     interrupted goes on when it is started again as it was (see `tune_tir`, also for `seed`,
@@ -102,11 +96,15 @@ def tune_model(
     model without kernels to tune, and a database whose records of these kernels are all for another
     CPU.
     """
+    on_interrupt = options.get("on_interrupt", DEFAULTS["on_interrupt"])
     checked_on_interrupt(on_interrupt)
-    if max_trials_global is None and max_seconds is None:
+    if max_trials_global is None and options.get("max_seconds") is None:
         raise TuningError(
             "say how much to search: max_trials_global, as in 20 for each kernel, or max_seconds"
         )
+    parts, extent = chosen(options, SharedParts), chosen(options, Extent)
+    of_task = chosen(options, TaskOptions)
+    module_equality = parts["module_equality"]
     if params:
         named: dict[str | GraphVar, Any] = dict(params.items())
         mod = transform.BindParams("main", named)(_module(mod))
@@ -116,6 +114,7 @@ def tune_model(
         ),
         op_names,
     )
+    functions_with_wishes(options, [task.task_name for task in tasks])
     trials = UNLIMITED if max_trials_global is None else max_trials_global
     if trials < len(tasks):
         raise TuningError(
@@ -123,34 +122,29 @@ def tune_model(
             f"at least one trial to each, better 20 ({20 * len(tasks)} in all), or name with "
             "op_names (--only of the command line) those that matter"
         )
-    config = TuneConfig(
-        trials,
-        num_trials_per_iter or _batch_size(max_trials_global, len(tasks)),
-        max_trials_per_task,
-        num_confirmed=num_confirmed,
-        early_stopping=early_stopping,
-        early_stopping_per_task=early_stopping_per_task,
-        max_seconds=max_seconds,
-        keep_going=True,
+    extent["num_trials_per_iter"] = options.get("num_trials_per_iter") or _batch_size(
+        max_trials_global, len(tasks)
     )
+    config = TuneConfig(trials, **extent, keep_going=True)
     with contextlib.ExitStack() as stack:
+        database = parts["database"]
         if work_dir is None:
             work_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tune_model_"))
             database = "memory" if database == "json" else database
-        database = open_database(database, work_dir, module_equality=module_equality)
-        _refuse_records_of_another_cpu(database, tasks)
+        opened = open_database(database, work_dir, module_equality=module_equality)
+        _refuse_records_of_another_cpu(opened, tasks)
         contexts = [
             TuneContext(
                 task.mod,
                 target=task.target,
-                space_generator=space,
-                search_strategy=strategy,
+                space_generator=of_task["space"],
+                search_strategy=of_task["strategy"],
                 task_name=task.task_name,
                 rand_state=task_seed,
-                num_threads=num_tuning_cores,
-                input_data=(input_data or {}).get(task.task_name),
+                num_threads=of_task["num_tuning_cores"],
+                **wishes_for(task.task_name, options),
             ).clone()
-            for task, task_seed in zip(tasks, seeds_of(seed, len(tasks)), strict=True)
+            for task, task_seed in zip(tasks, seeds_of(of_task["seed"], len(tasks)), strict=True)
         ]
         run = stack.enter_context(
             TuningRun.open(
@@ -158,17 +152,11 @@ def tune_model(
                 [float(task.weight) for task in tasks],
                 work_dir,
                 config,
-                builder=builder,
-                runner=runner,
-                database=database,
-                cost_model=cost_model,
-                measure_callbacks=measure_callbacks,
-                task_scheduler=task_scheduler,
-                module_equality=module_equality,
+                **{**parts, "database": opened},
             )
         )
         run.tune(on_interrupt, _check(run, mod, tasks[0].target) if check else None)
-    return database
+    return opened
 
 
 def _check(run: TuningRun, mod: IRModule | BaseFunc, target: Target) -> Callable[[], None]:
@@ -180,7 +168,19 @@ def _check(run: TuningRun, mod: IRModule | BaseFunc, target: Target) -> Callable
             )
         elif _module(mod).graph_funcs():
             run.progress.phase("comparing the tuned model with the untuned one")
+            bound, start = run.config.max_seconds, time.monotonic()
+            if bound is not None:
+                run.logs.scheduler.info(
+                    "The tuned model is built and compared with the untuned one, which comes on "
+                    "top of the %g seconds (check=False leaves it out)",
+                    bound,
+                )
             leave_untuned_what_differs(_module(mod), run.database, target, run.logs.scheduler)
+            if bound is not None:
+                took = time.monotonic() - start
+                run.logs.scheduler.info(
+                    "The comparison took %.1f s, the whole run %.1f s", took, run.seconds
+                )
 
     return compare
 
@@ -216,7 +216,8 @@ def _worth_tuning(
         raise TuningError(
             "the model has no kernel to tune: all are scheduled, small, or of symbolic shapes "
             "(to tune for certain lengths give them to the front end, as in "
-            'from_onnx(path, {"x": (1, 3, 224, 224)}))'
+            'from_onnx(path, {"x": (1, 3, 224, 224)}), or to the command line, as in '
+            "--shape x=1,3,224,224)"
         )
     return sorted(kept, key=lambda task: -task.weight * estimate_tir_flops(task.mod))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -15,11 +16,13 @@ _LIGHT: Final = "xcode"
 _DARK: Final = "github-dark"
 
 
+@lru_cache(maxsize=256)
 def program(text: str, label: str) -> Markup:
     """Return a program as a part that scrolls, by keys too; `label` says what it is."""
     return _scrolled(_code_lines(text), label)
 
 
+@lru_cache(maxsize=128)
 def side_by_side(before: str, after: str, labels: tuple[str, str]) -> Markup:
     """Return two programs beside each other, or one below the other where there is no room.
 

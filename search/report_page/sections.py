@@ -41,13 +41,15 @@ def summary(search: WatchedSearch) -> Markup:
         best = "none yet" if task.best is None else duration(task.best)
         facts.insert(0, ("best time", best))
         if task.gain is not None:
-            facts.insert(1, ("against the first schedule", f"{task.gain:.3g} times as fast"))
+            facts.insert(1, ("against the first schedule", f"{_factor(task.gain)} times as fast"))
     else:
         facts.insert(0, ("tasks", f"{len(tasks):,}"))
         began, now = _call(tasks)
         if began and now:
             facts.insert(0, ("a call of all tasks", duration(now)))
-            facts.insert(1, ("against the first schedules", f"{began / now:.3g} times as fast"))
+            facts.insert(
+                1, ("against the first schedules", f"{_factor(began / now)} times as fast")
+            )
     if trials:
         facts += [("from", utc(search.start)), ("for", _span(search.seconds))]
     facts += [("state", "unfinished" if search.is_unfinished else "finished")]
@@ -96,7 +98,7 @@ def _task(task: SearchedTask, total: float, several: bool) -> list[Content]:
         "1" if task.weight is None else f"{task.weight:g}",
         _us(task.first),
         _us(task.best),
-        "" if task.gain is None else f"{task.gain:.3g}",
+        "" if task.gain is None else _factor(task.gain),
     ]
     if several:
         row += [_us(task.share or None), _bar(task.share / total if total else 0.0)]
@@ -271,6 +273,10 @@ def _us(seconds: float | None) -> str:
         if seconds < 1e-2
         else f"{seconds * 1e6:,.0f}"
     )
+
+
+def _factor(factor: float) -> str:
+    return f"{factor:.3g}" if factor < 1000 else f"{factor:,.0f}"
 
 
 def _bar(share: float, said: bool = True) -> Markup:

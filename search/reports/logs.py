@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -17,6 +20,20 @@ _FORMAT: Final = "%(asctime)s [%(levelname)s] %(message)s"
 _DATES: Final = "%Y-%m-%d %H:%M:%S"
 
 
+_runs: ContextVar[tuple[Logs, ...]] = ContextVar("runs that log", default=())
+_lock: Final = threading.Lock()
+_taken: Final[dict[logging.Logger, _Taken]] = {}
+
+
+@dataclass
+class _Taken:
+    """A logger that runs have to themselves, how many, and how it was before."""
+
+    level: int
+    propagate: bool
+    runs: int = 0
+
+
 class Logs:
     """Log handlers for the duration of a run.
 
@@ -26,6 +43,9 @@ class Logs:
     `work_dir/logs/tvm.meta_schedule.logging.task_scheduler.log`, those of a task only to
     `...task_<i>_<name>.log`, in full: files have the names that they have there. Files are appended
     to.
+
+    Of several runs in threads each has its own messages; those of threads that serve all of them go
+    to each.
     """
 
     def __init__(
@@ -35,7 +55,7 @@ class Logs:
         self._root = logging.getLogger(ROOT)
         self._shown = _Shown(progress)
         self._added: list[tuple[logging.Logger, logging.Handler]] = []
-        self._before: list[tuple[logging.Logger, int, bool]] = []
+        self._loggers: list[logging.Logger] = []
         self.scheduler = logging.getLogger(f"{ROOT}.logging.task_scheduler")
         digits = len(str(len(task_names) - 1))
         self.tasks = [
@@ -45,7 +65,8 @@ class Logs:
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
-        level = self._root.level or logging.getLogger(_ROOT_IN_TVM).level or logging.INFO
+        _runs.set((*_runs.get(), self))
+        level = _level_before(self._root) or logging.getLogger(_ROOT_IN_TVM).level or logging.INFO
         self._shown.setLevel(level)
         self._open(self._root, self._shown, self._file(self.scheduler))
         for logger in self.tasks:
@@ -66,23 +87,44 @@ class Logs:
         for logger, handler in self._added:
             logger.removeHandler(handler)
             handler.close()
-        for logger, level, logger.propagate in self._before:
-            logger.setLevel(level)
-        self._added, self._before = [], []
+        with _lock:
+            for logger in self._loggers:
+                before = _taken[logger]
+                before.runs -= 1
+                if not before.runs:
+                    logger.setLevel(before.level)
+                    logger.propagate = before.propagate
+                    del _taken[logger]
+        self._added, self._loggers = [], []
+        _runs.set(tuple(run for run in _runs.get() if run is not self))
 
     def _open(self, logger: logging.Logger, *handlers: logging.Handler) -> None:
         """Give all messages of a logger to the handlers and to nobody else."""
-        self._before.append((logger, logger.level, logger.propagate))
-        logger.setLevel(logging.DEBUG)
-        logger.propagate = False
+        with _lock:
+            _taken.setdefault(logger, _Taken(logger.level, logger.propagate)).runs += 1
+            logger.setLevel(logging.DEBUG)
+            logger.propagate = False
+        self._loggers.append(logger)
         for handler in handlers:
+            handler.addFilter(self._is_mine)
             handler.setFormatter(logging.Formatter(_FORMAT, _DATES))
             logger.addHandler(handler)
             self._added.append((logger, handler))
 
+    def _is_mine(self, record: logging.LogRecord) -> bool:
+        """Say whether a message, of the thread that asks, is none of another run."""
+        mine = _runs.get()
+        return not mine or self in mine
+
     def _file(self, logger: logging.Logger) -> logging.Handler:
         name = logger.name.replace(ROOT, _ROOT_IN_TVM, 1).replace(os.sep, "_") + ".log"
         return logging.FileHandler(self.directory / name, encoding="utf-8")
+
+
+def _level_before(logger: logging.Logger) -> int:
+    """Return the level of a logger as it is while no run has it."""
+    with _lock:
+        return _taken[logger].level if logger in _taken else logger.level
 
 
 class _Shown(logging.Handler):

@@ -7,7 +7,7 @@ import math
 import signal
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,14 @@ from search.runner.check_results import REFERENCE_SUFFIX
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
 from search.runner.time_call import EvaluatorConfig, first_call_limit
-from search.workers.core_split import core_split
+from search.workers.core_split import CoreSplit, core_split
 from search.workers.future import Future
 from search.workers.worker import Ending, Outcome
 from search.workers.worker_pool import Job, WorkerPool
 
 if TYPE_CHECKING:
     from search.arg_info import ArgInfo
+    from search.builder import Builder
 
 logger = logging.getLogger("tensorir.search")
 
@@ -76,10 +77,16 @@ class RunnerResult:
     """The wall time that measuring took."""
     stopped: bool = False
     """Ended as soon as it was certain that this is not the best; `run_secs` is a lower bound."""
-    stage: Literal["run", "check"] = "run"
-    """The step that found a failure: running the candidate or checking its results."""
+    stage: Literal["build", "run", "check"] = "run"
+    """The step that found a failure: running the candidate or checking its results.
+
+    Or building it, for a runner whose machines build what they measure."""
     ending: Ending = "value"
     """The end of the job that the measurement was, where it was one."""
+    build_seconds: float = 0.0
+    """The wall time that building took, for a runner whose machines build what they measure."""
+    machine: str | None = None
+    """The machine that measured, where it was another one."""
 
     @property
     def median_secs(self) -> float | None:
@@ -92,9 +99,11 @@ class RunnerResult:
         """Return this result, or a failure where it has times that no program has."""
         if self.error_msg is not None or self.median_secs is not None:
             return self
-        return RunnerResult(
+        return replace(
+            self,
+            run_secs=None,
             error_msg=f"the runner reported {self.run_secs} seconds; times are finite and above 0",
-            seconds=self.seconds,
+            stopped=False,
         )
 
 
@@ -105,16 +114,40 @@ class RunnerFuture(Future[RunnerResult]):
 class Runner(ABC):
     """Measures the artifacts of a builder."""
 
-    kinds: ClassVar[Kinds[Runner]] = Kinds("runner")
+    kinds: ClassVar[Kinds[Runner]] = Kinds("runner", {"dask://": "search.distributed.dask_runner"})
+
+    takes_batches: bool = False
+    """True if it measures many candidates at the same time: it is given a batch at once."""
 
     @staticmethod
     def create(kind: str | type[Runner] | Runner = "local", *args: Any, **kwargs: Any) -> Runner:
-        """Return a runner: `"local"`."""
+        """Return a runner: `"local"`, or `"dask://host:8786"` for the machines of a scheduler."""
         return Runner.kinds.part(kind, *args, **kwargs)
 
     @abstractmethod
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
         """Start measuring; one that fails costs nothing but its own result."""
+
+    def as_they_end(
+        self, futures: Sequence[RunnerFuture], is_over: Callable[[], bool]
+    ) -> Iterator[int]:
+        """Yield the places of measurements in the order in which their results are to be taken.
+
+        It is that of the candidates, for a runner that does not say more. It ends early when
+        `is_over`.
+        """
+        for place in range(len(futures)):
+            if is_over():
+                return
+            yield place
+
+    def in_one_place(self) -> Runner:
+        """Return a runner whose times may be compared closely: all are of one machine."""
+        return self
+
+    def own_builder(self) -> Builder | None:
+        """Return the builder whose artifacts it measures, None if `"local"` ones will do."""
+        return None
 
     def why_not(self, target: Target) -> str | None:
         """Return why candidates for `target` cannot be measured, a sentence; None if they can.
@@ -162,7 +195,8 @@ class LocalRunner(Runner):
     results are checked.
 
     A candidate for a target of one core runs on a core that nothing else of the search runs on,
-    where this machine has several and the system can bind processes.
+    where this machine has several and the system can bind processes. `split` says which one, for
+    several runners at the same time.
 
     `f_alloc_argument(device, args_info, alloc_repeat)` returns lists of arrays,
     `f_run_evaluator(module, device, evaluator_config, arguments)` seconds per call, and
@@ -183,17 +217,17 @@ class LocalRunner(Runner):
         f_run_evaluator: Callable[..., Any] | None = None,
         f_cleanup: Callable[[], object] | None = None,
         initializer: Callable[[], object] | None = None,
+        *,
+        split: CoreSplit | None = None,
     ) -> None:
         self.timeout_sec = timeout_sec
-        self.evaluator_config = evaluator_config or EvaluatorConfig(
-            number=1, min_repeat_ms=_REPEAT_MS
-        )
+        self.evaluator_config = evaluator_config or self.default_evaluator()
         self.cooldown_sec = cooldown_sec
         self.alloc_repeat = alloc_repeat
         self.f_alloc_argument = f_alloc_argument
         self.f_run_evaluator = f_run_evaluator
         self.f_cleanup = f_cleanup
-        self._split = core_split()
+        self._split = split or core_split()
         starting = None if self._split is None else self._split.building
         self._pool = WorkerPool(1, initializer, spares=1, cores=starting, loads=measure)
         self._directory: ArtifactDirectory | None = None
@@ -204,6 +238,11 @@ class LocalRunner(Runner):
         self._given: dict[int, tuple[Mapping[int, NDArray[Any]], str]] = {}
         """Arrays of the user, and the files that they were written to, by their identity."""
         logger.info("Candidates are measured on this machine, one after another")
+
+    @staticmethod
+    def default_evaluator() -> EvaluatorConfig:
+        """Return how long a candidate is timed where nobody says more."""
+        return EvaluatorConfig(number=1, min_repeat_ms=_REPEAT_MS)
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
         """Return futures that measure when their result is asked for.
@@ -221,6 +260,11 @@ class LocalRunner(Runner):
             return result
 
         return [RunnerFuture.on_demand(partial(measured, entry)) for entry in runner_inputs]
+
+    @property
+    def known_references(self) -> int:
+        """The number of unscheduled programs whose results are kept until `close`."""
+        return len(self._references)
 
     def measure(self, entry: RunnerInput) -> RunnerResult:
         """Measure one candidate now, or when the pause after the last one is over."""

@@ -6,8 +6,9 @@ was lucky. Measured in turns (A B C A B C ...), all of them meet the same machin
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -16,15 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.builder import Builder, BuilderInput
-from search.database.best_records import RIVAL, best_records, usable, with_schedules
+from search.database.best_records import RIVAL, usable, with_schedules
 from search.database.records import TuningRecord
 from search.errors import TuningError, blamed_on
+from search.measuring.objective import SECONDS, Objective
 from search.reports.profiler import Profiler
-from search.runner import Runner, RunnerInput
+from search.runner import Runner, RunnerInput, RunnerResult
 from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from search.context import TuneContext
+    from search.database import Database
     from search.runs.tuning_run import TuningRun
     from search.task_scheduler import TaskRecord
 
@@ -85,6 +88,7 @@ def confirm_best(
     target = context.target
     if target is None:
         raise TuningError("the task has no target: pass one to TuneContext")
+    objective = context.objective
     replayed = list(usable(records, TuningRecord.as_measure_candidate))
     records = [record for record, _ in replayed]
     candidates = [candidate for _, candidate in replayed]
@@ -102,11 +106,11 @@ def confirm_best(
         if result.artifact_path is not None
     }
     try:
-        seconds = _rounds(contenders, runner, max_seconds)
+        rounds = _rounds(contenders, runner, max_seconds, objective)
     finally:
         for entry in contenders.values():
             builder.remove_artifact(entry.artifact_path)
-    return _ranked({place: records[place] for place in seconds}, seconds)
+    return _ranked({place: records[place] for place in rounds}, rounds, objective)
 
 
 def summary(confirmations: Sequence[Confirmation]) -> str:
@@ -127,52 +131,63 @@ def summary(confirmations: Sequence[Confirmation]) -> str:
 
 
 def _rounds(
-    contenders: dict[int, RunnerInput], runner: Runner, max_seconds: float
-) -> dict[int, list[float]]:
-    """Return the seconds of each contender in each round, without those that failed in one."""
-    seconds: dict[int, list[float]] = {place: [] for place in contenders}
+    contenders: dict[int, RunnerInput], runner: Runner, max_seconds: float, objective: Objective
+) -> dict[int, list[RunnerResult]]:
+    """Return the results of each contender in each round, without those that failed in one."""
+    rounds: dict[int, list[RunnerResult]] = {place: [] for place in contenders}
+    runner = runner.in_one_place()
     end = time.monotonic() + max_seconds
     for number in range(1, _MOST_ROUNDS + 1):
-        for place in list(seconds):
+        for place in list(rounds):
             (future,) = runner.run([contenders[place]])
-            found = future.result().median_secs
-            if found is None:
-                del seconds[place]
+            found = future.result()
+            if found.median_secs is None:
+                del rounds[place]
             else:
-                seconds[place].append(found)
-        if not seconds or (number >= _LEAST_ROUNDS and time.monotonic() >= end):
+                rounds[place].append(found)
+        if not rounds or (number >= _LEAST_ROUNDS and time.monotonic() >= end):
             break
-        if number >= _FEWEST_ROUNDS and _certainties(_relative(_table(seconds))).max() >= _ENOUGH:
+        if number < _FEWEST_ROUNDS:
+            continue
+        if _certainties(_relative(_table(rounds, objective))).max() >= _ENOUGH:
             break
-    return seconds
+    return rounds
 
 
 def _ranked(
-    records: dict[int, TuningRecord], seconds: dict[int, list[float]]
+    records: dict[int, TuningRecord], rounds: dict[int, list[RunnerResult]], objective: Objective
 ) -> list[Confirmation]:
-    if not seconds:
+    if not rounds:
         return []
-    table = _table(seconds)
-    low, middle, high = np.quantile(table, (0.25, 0.5, 0.75), axis=0)
-    relative = _relative(table)
+    low, middle, high = np.quantile(_table(rounds, SECONDS), (0.25, 0.5, 0.75), axis=0)
+    relative = _relative(_table(rounds, objective))
     ratios = np.median(relative, axis=0) / np.median(relative, axis=0).min()
     certainties = _certainties(relative)
     confirmations = [
         Confirmation(
-            replace(records[place], run_secs=tuple(seconds[place])),
+            replace(records[place], run_secs=_kept(rounds[place], objective)),
             float(middle[column]),
             float(high[column] - low[column]) / 2,
             float(ratios[column]),
             float(certainties[column]),
         )
-        for column, place in enumerate(seconds)
+        for column, place in enumerate(rounds)
     ]
     return sorted(confirmations, key=lambda c: c.ratio)
 
 
-def _table(seconds: dict[int, list[float]]) -> NDArray[np.float64]:
-    """Return the times as an array of [rounds, contenders]."""
-    return np.array(list(seconds.values())).T
+def _table(rounds: dict[int, list[RunnerResult]], objective: Objective) -> NDArray[np.float64]:
+    """Return what the objective makes of the results, as an array of [rounds, contenders]."""
+    values = [[objective.value(r.run_secs or ()) for r in of_one] for of_one in rounds.values()]
+    return np.array(values).T
+
+
+def _kept(rounds: Sequence[RunnerResult], objective: Objective) -> tuple[float, ...]:
+    """Return the seconds to be stored: one of each round, or all for an objective of all."""
+    every = [result.run_secs or () for result in rounds]
+    if objective is SECONDS:
+        return tuple(SECONDS.value(times) for times in every)
+    return tuple(seconds for times in every for seconds in times)
 
 
 def _relative(table: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -188,8 +203,16 @@ def _certainties(relative: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.bincount(fastest, minlength=contenders) / _RESAMPLES
 
 
-def name_winner(run: TuningRun, task: TaskRecord) -> None:
+def confirmation_seconds(run_seconds: float, tasks: int) -> float:
+    """Return how long a run of so many seconds takes for naming the winners of all its tasks."""
+    return max(_LEAST_SECONDS * tasks, _SHARE * run_seconds)
+
+
+def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf) -> None:
     """Measure the best few records of a task again, and keep and log the results.
+
+    It takes a small share of the time of the run, and no more than `max_seconds`, but for the
+    least that says anything.
 
     With them is what the search began with, the default and the best of the first trials: the
     winner is not slower than these when measured side by side.
@@ -199,7 +222,9 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
     new ones higher on average, so that others, measured once, may come out ahead: those are then
     measured again beside the winner, until the best record is one that was, or the time is over.
     """
-    end = time.monotonic() + max(_LEAST_SECONDS, _SHARE * run.seconds / len(run.tasks))
+    usual = confirmation_seconds(run.seconds, len(run.tasks)) / len(run.tasks)
+    end = time.monotonic() + min(max_seconds, usual)
+    value = task.ctx.objective.of_record
     tried: set[bytes] = set()
     found: list[Confirmation] = []
     ahead = _best(run, task.ctx)
@@ -218,7 +243,7 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
         ahead = [
             record
             for record in _best(run, task.ctx)
-            if record.trace_key not in tried and record.mean_seconds < found[0].record.mean_seconds
+            if record.trace_key not in tried and value(record) < value(found[0].record)
         ]
         if time.monotonic() >= end:
             break
@@ -247,12 +272,29 @@ def _keep(run: TuningRun, task: TaskRecord, record: TuningRecord) -> None:
 
 def _best(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
     """Return the best records of a task that are nearly as good as the best, best first."""
-    if task.mod is None or run.config.num_confirmed == 0:
+    if run.config.num_confirmed == 0:
         return []
-    workload = run.database.commit_workload(task.mod)
-    ranked = run.database.top_records(workload, len(run.database), task.target)
-    best = [record for record, _ in islice(with_schedules(ranked), run.config.num_confirmed)]
-    return [record for record in best if record.mean_seconds < RIVAL * best[0].mean_seconds]
+    value = task.objective.of_record
+    best = list(islice(_allowed(task, best_for(task, run.database)), run.config.num_confirmed))
+    return [record for record in best if value(record) < RIVAL * value(best[0])]
+
+
+def best_for(task: TuneContext, database: Database) -> list[TuningRecord]:
+    """Return the valid records of a task, best first by its objective."""
+    if task.mod is None:
+        return []
+    workload = database.commit_workload(task.mod)
+    ranked = database.top_records(workload, len(database), task.target)
+    if task.objective is SECONDS:
+        return ranked
+    values = {id(record): task.objective.of_record(record) for record in ranked}
+    known = [record for record in ranked if values[id(record)] < math.inf]
+    return sorted(known, key=lambda record: values[id(record)])
+
+
+def _allowed(task: TuneContext, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
+    """Yield the records that replay and that the constraint of the task allows."""
+    return (record for record, sch in with_schedules(records) if task.allows(sch))
 
 
 def _of_the_first(
@@ -262,11 +304,13 @@ def _of_the_first(
     if task.mod is None or not best:
         return []
     known = run.database.tuning_records_of(run.database.commit_workload(task.mod), task.target)
-    first = [record for record in known[:_FIRST_TRIALS] if record.is_valid]
-    found = {record.trace_key: record for record in [*first[:1], *best_records(first, 1)]}
+    first = list(_allowed(task, [record for record in known[:_FIRST_TRIALS] if record.is_valid]))
+    value = task.objective.of_record
+    first = [record for record in first if value(record) < math.inf]
+    found = {record.trace_key: record for record in [*first[:1], *sorted(first, key=value)[:1]]}
     return [
         record
         for key, record in found.items()
         if key not in {other.trace_key for other in best}
-        and record.mean_seconds < _FIRST_RIVAL * best[0].mean_seconds
+        and value(record) < _FIRST_RIVAL * value(best[0])
     ]

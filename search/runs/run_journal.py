@@ -19,7 +19,9 @@ from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database.growing_file import json_line
 from search.database.target_key import target_key
+from search.measuring.objective import SECONDS
 from search.records.appended_file import append, opened_locked
+from search.search_strategy.individual import trace_key
 from search.space_generator import SpaceGenerator
 from search.tune_config import TuneConfig
 
@@ -44,7 +46,16 @@ def plan_of(
 
 def _task(task: TuneContext, spaces: Sequence[Schedule]) -> dict[str, Any]:
     assert task.mod is not None
+    wishes = {}
+    if task.initial_schedules:
+        keys = [trace_key(trace) for trace in task.initial_schedules]
+        wishes["initial schedules"] = _digest(json_line(keys))
+    if task.constraint is not None:
+        wishes["constraint"] = _digest(task.constraint.identity)
+    if task.objective is not SECONDS:
+        wishes["objective"] = str(task.objective)
     return {
+        **wishes,
         "name": task.task_name,
         "program": _digest(task.mod.script()),
         "target": None if task.target is None else target_key(task.target),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import tempfile
 import time
@@ -27,9 +28,9 @@ from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
 from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
-from search.runner import Runner, RunnerResult
+from search.runner import EvaluatorConfig, Runner, RunnerResult
 from search.runs.claims import Claims
-from search.runs.name_winner import name_winner
+from search.runs.name_winner import confirmation_seconds, name_winner
 from search.runs.report_task import report_of, report_task
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
@@ -47,6 +48,8 @@ MODEL_FILE: Final = "cost_model.xgb"
 _IN_FILES: Final = ("json", "sql")
 """The databases that are made with a directory."""
 _PROBE_BYTES: Final = 1 << 16
+_FOR_WINNERS: Final = 0.1
+"""The share of a bounded time that measuring the best again may take, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,13 +135,18 @@ class TuningRun:
             logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
             for task, logger in zip(tasks, logs.tasks, strict=True):
                 task.logger = logger
+            if not isinstance(runner, Runner):
+                timed = tasks[0].objective.evaluator() if isinstance(runner, str) else {}
+                timing = {"evaluator_config": EvaluatorConfig(**timed)} if timed else {}
+                runner = Runner.create(runner, **timing)
+                stack.callback(runner.close)
+                _refuse_targets_of_other_machines(tasks, runner)
+            if builder == "local":
+                builder = runner.own_builder() or builder
             if not isinstance(builder, Builder):
                 workers = {"max_workers": threads} if isinstance(builder, str) else {}
                 builder = Builder.create(builder, **workers)
                 stack.callback(builder.close)
-            if not isinstance(runner, Runner):
-                runner = Runner.create(runner)
-                stack.callback(runner.close)
             for task in tasks:
                 if task.target is not None and runner.measures_here(task.target):
                     learn_speed(task.target)
@@ -189,9 +197,23 @@ class TuningRun:
         return time.monotonic() - self.started
 
     @property
+    def seconds_left(self) -> float:
+        """The seconds until the time of the run is over, at least 0; infinite for any time."""
+        most = self.config.max_seconds
+        return math.inf if most is None else max(0.0, most - self.seconds)
+
+    @property
     def is_over_time(self) -> bool:
-        """True if no further trial is to begin."""
-        return self.config.max_seconds is not None and self.seconds >= self.config.max_seconds
+        """True if no further trial is to begin: what is left is for measuring the best again."""
+        return self.seconds_left <= self.seconds_for_winners
+
+    @property
+    def seconds_for_winners(self) -> float:
+        """The seconds at the end of a run of bounded time in which no trial begins."""
+        most = self.config.max_seconds
+        if most is None or self.config.num_confirmed == 0:
+            return 0.0
+        return min(_FOR_WINNERS * most, confirmation_seconds(most, len(self.tasks)))
 
     def tune(self, on_interrupt: str = "raise", finish: Callable[[], object] | None = None) -> None:
         """Search, and name the winner of each task; `finish` is called before the run is over.
@@ -202,13 +224,7 @@ class TuningRun:
         checked_on_interrupt(on_interrupt)
         try:
             self.scheduler.tune(self)
-            trials = self.trial_log.read()
-            for index, task in enumerate(self.scheduler.tasks):
-                with self.scheduler.leaving_out(index):
-                    name_winner(self, task)
-                if index not in self.failures:
-                    with self.scheduler.leaving_out(index):
-                        report_task(self, task, trials)
+            self._name_winners()
             self._require_one_that_is_left()
             if len(self.tasks) > 1:
                 self.logs.scheduler.info("All tasks, by weight: %s", self.report.in_a_sentence())
@@ -228,6 +244,26 @@ class TuningRun:
         finally:
             with uninterrupted():
                 self.builder.clean_up()
+
+    def _name_winners(self) -> None:
+        """Measure the best of each task again, as far as there is time, and report on it."""
+        tasks, trials = self.scheduler.tasks, self.trial_log.read()
+        in_vain = 0
+        for index, task in enumerate(tasks):
+            is_over = self.seconds_left == 0
+            in_vain += is_over and task.best_ms is not None
+            if not is_over:
+                with self.scheduler.leaving_out(index):
+                    name_winner(self, task, self.seconds_left / (len(tasks) - index))
+            if index not in self.failures:
+                with self.scheduler.leaving_out(index):
+                    report_task(self, task, trials)
+        if in_vain and self.config.num_confirmed:
+            self.logs.scheduler.info(
+                "Time was too short to measure the best of %d task(s) again: their winners are the "
+                "fastest of the search, measured once",
+                in_vain,
+            )
 
     @property
     def report(self) -> RunReport:
@@ -264,13 +300,14 @@ class TuningRun:
             number=task.trials,
             stage=stage,
             error=build.error_msg or result.error_msg,
-            build_secs=build.seconds,
+            build_secs=build.seconds + result.build_seconds,
             measure_secs=result.seconds,
             run_secs=result.run_secs or (),
             predicted=candidate.predicted,
             time=time.time(),
             space=candidate.space_index,
             decisions=None if candidate.decisions is None else list(candidate.decisions),
+            machine=result.machine,
         )
         self.trial_log.append(trial)
         self.journal.note_trial(place)
@@ -411,9 +448,12 @@ def _refuse_targets_of_other_machines(
         else:
             reason = why_not_here(task.target) if runner == "local" else None
         if reason is not None:
+            elsewhere = isinstance(runner, Runner) and not runner.measures_here(task.target)
             raise TuningError(
-                f"candidates for {task.target} cannot be measured on this machine: {reason}, or "
-                f"pass a runner that measures them where they can run"
+                f"candidates for {task.target} cannot be measured: {reason}"
+                if elsewhere
+                else f"candidates for {task.target} cannot be measured on this machine: {reason}, "
+                "or pass a runner that measures them where they can run"
             )
 
 
@@ -429,6 +469,11 @@ def _check_tasks(tasks: Sequence[object]) -> None:
             "search_strategy": task.search_strategy,
         }
         missing = [name for name, part in needed.items() if part is None]
+        if task.objective != tasks[0].objective:  # type: ignore[attr-defined]
+            raise TuningError(
+                f'task "{task.task_name}" has the objective {task.objective}, and others of the '
+                "run another: they share trials and a cost model, so give all the same"
+            )
         if missing:
             raise TuningError(
                 f'task "{task.task_name}" has no {" and no ".join(missing)}: pass '

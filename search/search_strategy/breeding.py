@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,10 +14,14 @@ from search.mutator.mutator import Mutator
 from search.search_strategy.individual import Individual
 
 if TYPE_CHECKING:
+    from schedule import Schedule
     from schedule.random_state import RandomState
     from search.context import TuneContext
     from search.search_strategy.trace_application import TraceApplication
     from search.spaces.design_space import DesignSpace
+
+REFUSED: Final = "the constraint"
+"""What rejects a candidate that the user's constraint on decisions does not allow."""
 
 
 class Breeding:
@@ -31,6 +35,7 @@ class Breeding:
         rng: RandomState,
     ) -> None:
         assert context.space_generator is not None
+        self._context = context
         self.spaces = spaces
         self.application = application
         self._rng = rng
@@ -59,6 +64,7 @@ class Breeding:
             if parent.space is not None and knows_points:
                 assert parent.decisions is not None
                 point = mutator.neighbour(parent.space, parent.decisions, self._rng)
+                point = None if point is None else parent.space.admitted(point)
                 child = None if point is None else Individual.at(parent.space, point)
             else:
                 trace = mutator.apply(parent.trace, self._rng)
@@ -73,7 +79,18 @@ class Breeding:
         assert first.decisions is not None
         assert second.decisions is not None
         mixed = space.crossover(first.decisions, second.decisions, self._rng)
-        return self._settled(Individual.at(space, mixed))
+        point = space.admitted(mixed)
+        return None if point is None else self._settled(Individual.at(space, point))
+
+    def allows(self, individual: Individual, sch: Schedule | None = None) -> bool:
+        """Say whether the constraint of the task allows an individual, whose schedule is `sch`."""
+        if individual.space is not None:
+            assert individual.decisions is not None
+            return individual.space.admitted(individual.decisions) == individual.decisions
+        if self._context.constraint is None:
+            return True
+        sch = sch or self.application.replay(individual.trace)
+        return sch is not None and self._context.allows(sch)
 
     def _settled(self, individual: Individual) -> Individual | None:
         """Return an individual all of whose decisions are known; None if finding them fails.
@@ -108,6 +125,9 @@ class Breeding:
         if sch is None:
             return False
         actual = Individual.of_trace(sch.trace, self.spaces)
+        if not self.allows(actual, sch):
+            self.application.reject(REFUSED)
+            return False
         individual.key, individual.space = actual.key, actual.space
         individual.decisions, individual.foreign = actual.decisions, actual.foreign
         individual.sch = sch

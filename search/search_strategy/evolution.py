@@ -218,6 +218,8 @@ def _random_points(space: DesignSpace, rng: RandomState) -> list[Individual]:
             point = list(space.sample(rng))
             for k in structural:
                 point[k] = structure[k]
-            individual = Individual.at(space, tuple(point))
-            found[individual.key] = individual
+            allowed = space.admitted(tuple(point))
+            if allowed is not None:
+                individual = Individual.at(space, allowed)
+                found[individual.key] = individual
     return list(found.values())

@@ -22,7 +22,6 @@ from search.search_strategy.evolution import Evolution, Scoring, first_designs, 
 from search.search_strategy.individual import Individual, Key, Measured
 from search.search_strategy.search_strategy import SearchStrategy, already_started, not_started
 from search.search_strategy.trace_application import TraceApplication
-from search.spaces.design_space import DesignSpace
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -142,7 +141,7 @@ class EvolutionarySearch(SearchStrategy):
         context = self.context
         assert context is not None
         assert context.mod is not None
-        spaces = [DesignSpace.of(sch, k, context.mod) for k, sch in enumerate(design_spaces)]
+        spaces = context.points_of(design_spaces)
         breeding = Breeding(context, spaces, TraceApplication(context), self._rng)
         self._search = _Search(
             breeding=breeding,
@@ -204,24 +203,28 @@ class EvolutionarySearch(SearchStrategy):
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Count the trials and remember how fast each was."""
+        """Count the trials and remember how fast each was, those that others chose as well."""
         search = self._in_progress()
         search.sent += len(results)
         for candidate, result in zip(candidates, results, strict=True):
-            individual = search.pending.get(candidate)
+            own = search.pending.get(candidate)
+            individual = own or search.guest(candidate)
             seconds = result.median_secs
-            if individual is not None and seconds is not None and not result.stopped:
+            if seconds is not None and not result.stopped:
                 search.measured.add(individual, seconds)
+                search.has_begun |= own is not None
         search.pending = {}
 
     def notify_records(self, records: Sequence[TuningRecord]) -> None:
         """Count what another run has measured as measured: a parent, and not repeated."""
-        search = self._in_progress()
+        search, breeding = self._in_progress(), self._in_progress().breeding
+        assert self.context is not None
         for record, trace in with_traces(those_that_count(records)):
-            individual = Individual.of_trace(trace, search.breeding.spaces)
+            individual = Individual.of_trace(trace, breeding.spaces)
             search.known.add(individual.key)
-            if record.is_valid:
-                search.measured.add(individual, record.mean_seconds)
+            if record.is_valid and breeding.allows(individual):
+                search.measured.add(individual, self.context.objective.of_record(record))
+                search.has_begun = True
 
     def why_nothing(self) -> str | None:
         """Return the reasons for which all samples were rejected, None if one was accepted."""
@@ -242,7 +245,7 @@ class EvolutionarySearch(SearchStrategy):
 
     def _batch_size(self, search: _Search) -> int:
         """Return how many candidates the next batch has at most."""
-        if search.cost_model.trained and len(search.measured):
+        if search.cost_model.trained and search.has_begun:
             return max(_LEAST_BATCH, search.max_trials // _GUIDED_BATCHES)
         return self.first_batch or min(16, max(4, search.max_trials // _FIRST_SHARE))
 
@@ -265,7 +268,7 @@ class EvolutionarySearch(SearchStrategy):
 
     def _guided(self, search: _Search, wanted: int) -> list[Individual]:
         """Return the most promising candidates of an evolution, and random ones."""
-        begins = self.population_size is None and not len(search.measured)
+        begins = self.population_size is None and not search.has_begun
         assert self.context is not None
         if begins:
             model, breeding = search.cost_model, search.breeding
@@ -375,7 +378,8 @@ class EvolutionarySearch(SearchStrategy):
             return self.population_size
         seconds = wanted * (_TRIAL_SECONDS + _CALLS * search.measured.typical_seconds())
         size = int(_POINTS_A_SECOND * seconds) // (self.genetic_num_iters + 1)
-        return min(max(size, _LEAST_POPULATION), _MOST_POPULATION)
+        points = sum(space.num_points for space in search.breeding.spaces)
+        return min(max(size, _LEAST_POPULATION), _MOST_POPULATION, points)
 
     def _log(self, text: str, *values: object) -> None:
         assert self.context is not None
@@ -401,8 +405,17 @@ class _Search:
     """The batch that is being measured."""
     promising: list[Individual] = field(default_factory=list)
     """The best of the last evolution that were not measured; the next one starts from them too."""
+    has_begun: bool = False
+    """True if a candidate of the search, or of an earlier one, was measured."""
     random_due: float = 0.0
     """The candidates that are still to be chosen at random; a batch takes the whole ones of it."""
+
+    def guest(self, candidate: MeasureCandidate) -> Individual:
+        """Return the individual that a candidate of others is, which is known from now on."""
+        individual = Individual.of_trace(candidate.sch.trace, self.breeding.spaces)
+        self.known.add(individual.key)
+        self.programs.add_first(candidate.sch.mod, None)
+        return individual
 
 
 def _scores(ranked: Sequence[Individual]) -> str:

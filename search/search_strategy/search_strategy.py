@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from schedule import Schedule, Trace
+from schedule import Schedule
 from schedule.random_state import RandomState
 from search.errors import TuningError
 from search.kinds import Kinds, TaskPart
+from search.search_strategy.breeding import REFUSED, Breeding
 from search.search_strategy.trace_application import TraceApplication
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class SearchStrategy(TaskPart, ABC):
     ) -> None:
         """Take note of the results of the last batch, in the order of the candidates.
 
-        After an interruption there are fewer of both than were generated.
+        After an interruption there are fewer of both than were generated. The first batches of a
+        task may be candidates that the strategy did not choose: the initial schedules of a user.
         """
 
     def notify_records(self, records: Sequence[TuningRecord]) -> None:
@@ -106,7 +108,7 @@ class _Replay(SearchStrategy):
         self.max_fail_count = max_fail_count
         self._application: TraceApplication | None = None
         self._rng = RandomState(1)
-        self._spaces: list[Trace] = []
+        self._breeding: Breeding | None = None
         self._max_trials = 0
         self._per_iter = 0
         self._sent = 0
@@ -127,16 +129,18 @@ class _Replay(SearchStrategy):
         """Start a search; the database and the cost model are not used."""
         if self._application is not None:
             raise already_started(self)
-        assert self.context is not None
-        self._application = TraceApplication(self.context)
-        self._spaces = [space.trace.simplified(True) for space in design_spaces]
+        context = self.context
+        assert context is not None
+        self._application = TraceApplication(context)
+        spaces = context.points_of(design_spaces)
+        self._breeding = Breeding(context, spaces, self._application, self._rng)
         self._max_trials = max_trials
         self._per_iter = num_trials_per_iter
         self._sent = 0
 
     def post_tuning(self) -> None:
         """Forget the search."""
-        self._application = None
+        self._application = self._breeding = None
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
         """Return the next batch; None after `max_trials` candidates, or if all are rejected."""
@@ -146,16 +150,16 @@ class _Replay(SearchStrategy):
         size = min(self._per_iter, self._max_trials - self._sent)
         if size <= 0:
             return None
-        drawn: list[Schedule] = []
+        drawn: list[MeasureCandidate] = []
         in_vain = 0
         while len(drawn) < size and in_vain < self.max_fail_count:
-            sch = self._draw(application)
-            if sch is None:
+            candidate = self._draw(application)
+            if candidate is None:
                 in_vain += 1
             else:
                 in_vain = 0
-                drawn.append(sch)
-        return [application.candidate(sch) for sch in drawn] or None
+                drawn.append(candidate)
+        return drawn or None
 
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
@@ -164,7 +168,7 @@ class _Replay(SearchStrategy):
         self._sent += len(results)
 
     @abstractmethod
-    def _draw(self, application: TraceApplication) -> Schedule | None:
+    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
         """Return a random candidate, None if it is rejected."""
 
     def why_nothing(self) -> str | None:
@@ -176,17 +180,23 @@ class _Replay(SearchStrategy):
 class ReplayFunc(_Replay):
     """Runs the space generator for each candidate, which samples anew every time."""
 
-    def _draw(self, application: TraceApplication) -> Schedule | None:
+    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
         assert self.context is not None
         spaces = self.context.generate_design_space()
         sch = spaces[self._rng.uniform_int(0, len(spaces))]
-        return sch if application.postprocess(sch) else None
+        if not self.context.allows(sch):
+            application.reject(REFUSED)
+            return None
+        return application.candidate(sch) if application.postprocess(sch) else None
 
 
 @SearchStrategy.kinds.register("replay-trace")
 class ReplayTrace(_Replay):
     """Replays the trace of a design space with new decisions."""
 
-    def _draw(self, application: TraceApplication) -> Schedule | None:
-        trace = self._spaces[self._rng.uniform_int(0, len(self._spaces))]
-        return application.apply(trace, resample=True)
+    def _draw(self, application: TraceApplication) -> MeasureCandidate | None:
+        assert self._breeding is not None
+        individual = self._breeding.sampled()
+        if individual is None or not self._breeding.complete(individual):
+            return None
+        return self._breeding.candidate(individual)

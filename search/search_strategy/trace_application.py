@@ -26,7 +26,8 @@ class TraceApplication:
         if context.mod is None or context.space_generator is None:
             raise TuningError("a search strategy needs a task with a program and a space generator")
         self._context = context
-        self._mod: IRModule = context.mod
+        self.mod: IRModule = context.mod
+        """The program of the task."""
         self.postprocs: Sequence[Postproc] = context.space_generator.postprocs
         self.failures: dict[str, int] = {}
         """The candidates that each postprocessor rejected since the last summary, by its text."""
@@ -48,7 +49,7 @@ class TraceApplication:
         The trace's own postprocessing part is left out. A decision that does not fit any more may
         make an instruction fail; that is a rejection.
         """
-        sch = Schedule(self._mod, seed=self.fork_seed(), error_render_level="none")
+        sch = Schedule(self.mod, seed=self.fork_seed(), error_render_level="none")
         sch.keeps_domains = False
         try:
             provider = (lambda *_: None) if resample else None
@@ -73,6 +74,10 @@ class TraceApplication:
                 return False
         self._accepted += 1
         return True
+
+    def reject(self, name: str, reason: str = "") -> None:
+        """Count a schedule that somebody else rejects."""
+        self._count(name, reason)
 
     def candidate(
         self,

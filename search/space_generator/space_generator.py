@@ -18,6 +18,7 @@ from tensorir.errors import IRTypeError, IRValueError
 if TYPE_CHECKING:
     from codegen import Target
     from search.context import TuneContext
+    from search.spaces.design_space import DesignSpace
     from tensorir.function import IRModule
 
 RulesArg: TypeAlias = "Sequence[ScheduleRule] | str | None"
@@ -107,6 +108,10 @@ class SpaceGenerator(TaskPart, ABC):
 
         They begin with `fresh_schedule`.
         """
+
+    def part_of(self, space: DesignSpace) -> DesignSpace:
+        """Return the points of a space of this generator that a search may choose from: all."""
+        return space
 
     def fresh_schedule(self, mod: IRModule) -> Schedule:
         """Return a schedule of `mod` with a seed of the task that this was initialised with."""

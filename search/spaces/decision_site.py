@@ -189,7 +189,7 @@ def decision_columns(sites: Sequence[Site], decisions: Sequence[Any]) -> Iterato
     are numbered; where there are no sites, as their program is not known, decisions are `site 0`
     and so on. A value is what the decision stands for, where its site knows that.
     """
-    names = list(_unique([site.name for site in sites]))
+    names = site_names(sites)
     for k, decision in enumerate(decisions):
         name = names[k] if names else f"site {k}"
         if isinstance(decision, (list, tuple)) and len(decision) != 1:
@@ -200,10 +200,20 @@ def decision_columns(sites: Sequence[Site], decisions: Sequence[Any]) -> Iterato
         yield name, number if domain is None or number is None else _labelled(domain, number)
 
 
-def _unique(names: Sequence[str]) -> Iterator[str]:
-    """Yield names, numbered where several are the same."""
-    for k, name in enumerate(names):
-        yield name if names.count(name) == 1 else f"{name} ({names[:k].count(name) + 1})"
+def site_names(sites: Sequence[Site]) -> list[str]:
+    """Return the names of sites, numbered where several are the same."""
+    names = [site.name for site in sites]
+    return [
+        name if names.count(name) == 1 else f"{name} ({names[:k].count(name) + 1})"
+        for k, name in enumerate(names)
+    ]
+
+
+def decision_value(site: Site, decision: Any) -> Any:
+    """Return what a decision stands for: factors as a tuple, a candidate, a place as text."""
+    if isinstance(decision, (list, tuple)):
+        return tuple(decision)
+    return decision if site.domain is None else _labelled(site.domain, decision)
 
 
 def _labelled(domain: DecisionDomain, decision: Any) -> Any:

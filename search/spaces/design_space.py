@@ -135,6 +135,13 @@ class DesignSpace:
             for k, site in enumerate(self.sites)
         )
 
+    def admitted(self, decisions: Decisions) -> Decisions | None:
+        """Return the point that a changed one stands for: itself, where all are allowed.
+
+        None if no point does. A part of a space has its own answer.
+        """
+        return decisions
+
     def neighbour(
         self, decisions: Decisions, rng: RandomState, among: Sequence[int] | None = None
     ) -> Decisions | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -47,14 +48,16 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
 def learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord]) -> int:
     """Show `model` those records of one task that it does not know; return how many there were.
 
-    Traces that cannot be replayed any more are left out.
+    Traces that cannot be replayed any more are left out, and records with too few times for the
+    objective of the task.
     """
     candidates: list[MeasureCandidate] = []
     results: list[RunnerResult] = []
-    new = (r for r, trace in with_traces(records) if not model.knows(context, trace))
+    told = [r for r in records if not r.is_valid or context.objective.of_record(r) < math.inf]
+    new = (r for r, trace in with_traces(told) if not model.knows(context, trace))
     for record, candidate in usable(new, TuningRecord.as_measure_candidate):
         candidates.append(candidate)
-        results.append(_result(record))
+        results.append(context.objective.judged(_result(record)))
     if candidates:
         with blamed_on(model, lambda: described(candidates)):
             model.update(context, candidates, results)

@@ -80,6 +80,8 @@ class TaskRecord:
     """The best latency after each batch."""
     winner: Confirmation | None = None
     """The best, measured again at the end of the run."""
+    initial: list[MeasureCandidate] = field(default_factory=list)
+    """The schedules of the user that are still to be measured, before those of the strategy."""
     report: TaskReport | None = None
     """The findings, when the run is over."""
     batch: Batch | None = None
@@ -109,7 +111,8 @@ class TaskRecord:
             record.facts = ProgramFacts.of(ctx.mod)
             for func in ctx.mod.prim_funcs().values():
                 refuse_what_cannot_be_made_up(func, record.facts.values, ctx.input_data)
-        for best, _ in islice(with_schedules(best_records(known, len(known))), 1):
+        ranked = with_schedules(best_records(known, len(known)))
+        for best in islice((old for old, sch in ranked if ctx.allows(sch)), 1):
             record.known_ms = best.mean_seconds * 1e3
         for first in islice((old for old in known if old.is_valid), 1):
             record.first_ms = first.mean_seconds * 1e3
@@ -235,6 +238,9 @@ class Batch:
     built. Later ones are built meanwhile, where the runner says that this does not disturb it and
     building on all cores first would not be faster. So the order of measurements, and what is known
     at each, does not depend on how long builds take.
+
+    A runner that measures many at the same time (`Runner.takes_batches`) is given all at once, and
+    says in which order they end.
     """
 
     def __init__(
@@ -266,6 +272,8 @@ class Batch:
         if task.reference is None:
             task.reference, *builds = builds
         self.builds: list[BuilderFuture] = builds
+        if runner.takes_batches:
+            self.runner_futures = self._sent(runner)
 
     def _measure(self, k: int) -> RunnerResult:
         with Profiler.timeit("WaitForBuilder"):
@@ -275,19 +283,37 @@ class Batch:
             result = self.builds[k].result()
         if result.artifact_path is None:
             return RunnerResult(error_msg=result.error_msg)
+        with Profiler.timeit("Measure"):
+            (future,) = self._runner.run([self._input(k, result.artifact_path, reference)])
+            return future.result().checked()
+
+    def _sent(self, runner: Runner) -> list[RunnerFuture]:
+        """Give all candidates that can be built to a runner that measures many at the same time."""
+        reference = self._reference()
+        built = [build.result() for build in self.builds]
+        paths = {k: one.artifact_path for k, one in enumerate(built) if one.artifact_path}
+        sent = runner.run([self._input(k, path, reference) for k, path in paths.items()])
+        futures = dict(zip(paths, sent, strict=True))
+        return [
+            futures.get(k) or RunnerFuture.ready(RunnerResult(error_msg=one.error_msg))
+            for k, one in enumerate(built)
+        ]
+
+    def _input(self, k: int, artifact_path: str, reference: str) -> RunnerInput:
         best = self._task.best_ms
-        entry = RunnerInput(
-            result.artifact_path,
+        return RunnerInput(
+            artifact_path,
             self._target.kind,
             self.candidates[k].args_info,
             reference,
-            None if best is None else best * 1e-3,
+            best * 1e-3 if best is not None and self._may_be_ended_early else None,
             self._task.facts,
             self._task.ctx.input_data,
         )
-        with Profiler.timeit("Measure"):
-            (future,) = self._runner.run([entry])
-            return future.result().checked()
+
+    @property
+    def _may_be_ended_early(self) -> bool:
+        return self._task.ctx.objective.bounded_by_time
 
     def _reference(self) -> str:
         """Return the artifact of the unscheduled program, waiting for it if need be."""

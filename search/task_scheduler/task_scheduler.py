@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from search.database.best_records import with_traces
 from search.errors import DatabaseError, TuningError, WorkerError, blamed_on
 from search.kinds import Kinds
 from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.interrupts import uninterrupted
 from search.reports.profiler import Profiler
+from search.search_strategy.initial_schedules import initial_candidates
 from search.task_scheduler.learn_from_records import MOST_OF_TASK, learn, learn_from_records
 from search.task_scheduler.task_record import (
     FAILED_MS,
@@ -175,6 +177,8 @@ class TaskScheduler(ABC):
             elif run.cost_model is not None:
                 learned = learn_from_records(run.cost_model, run.database, ctx)
                 ctx.logger.info("Records that the cost model learned from: %d", learned)
+            known_traces = [trace for _, trace in with_traces(known)]
+            self.tasks[index].initial = initial_candidates(ctx, spaces, known_traces)
             ctx.pre_tuning(
                 max_trials, run.config.num_trials_per_iter, spaces, run.database, run.cost_model
             )
@@ -187,7 +191,11 @@ class TaskScheduler(ABC):
             if index < 0:
                 break
             if run.is_over_time:
-                self.logger.info("The search ends: its %g seconds are over", run.config.max_seconds)
+                self.logger.info(
+                    "The search ends: its %g seconds are over%s",
+                    run.config.max_seconds,
+                    ", but for measuring the best again" if run.seconds_left else "",
+                )
                 break
             if self._patience.is_over:
                 self.logger.info(
@@ -224,7 +232,7 @@ class TaskScheduler(ABC):
         task = self.tasks[index]
         with Profiler.timeit("TakeNewsOfOthers"):
             self._take_news(run, task)
-        candidates = self._candidates_of(run, task, most)
+        candidates = self._initial_of(run, task, most) or self._candidates_of(run, task, most)
         if not candidates:
             self._say_why_nothing(index)
             self.terminate_task(index)
@@ -247,6 +255,12 @@ class TaskScheduler(ABC):
         if run.cost_model is not None:
             learn(run.cost_model, task.ctx, records[-MOST_OF_TASK:])
         task.ctx.logger.info("Records of other runs: %d", len(records))
+
+    def _initial_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
+        """Return the next batch of schedules that the user wants measured first."""
+        left = min(most, run.config.num_trials_per_iter, run.config.trials_of_a_task - task.trials)
+        batch, task.initial = task.initial[:left], task.initial[left:]
+        return run.claims.take(task.ctx, batch) if batch else []
 
     def _candidates_of(self, run: TuningRun, task: TaskRecord, most: int) -> list[MeasureCandidate]:
         """Return the next batch of a task, an empty one if its strategy has none.
@@ -306,22 +320,22 @@ class TaskScheduler(ABC):
         batch = task.batch
         if batch is None or run is None:
             raise TuningError(f"Task #{task_id} has no batch that is being measured")
-        results: list[RunnerResult] = []
+        results: dict[int, RunnerResult] = {}
         with self.leaving_out(task_id):
             self._measure_batch(run, task_id, batch, results)
-        return results
+        return [results[k] for k in sorted(results)]
 
     def _measure_batch(
-        self, run: TuningRun, task_id: int, batch: Batch, results: list[RunnerResult]
+        self, run: TuningRun, task_id: int, batch: Batch, results: dict[int, RunnerResult]
     ) -> None:
+        """Take the results of a batch as they come; they go to `results`, by their candidates."""
+        futures = batch.runner_futures
         try:
-            for k, future in enumerate(batch.runner_futures):
-                if run.is_over_time:
-                    break
-                run.progress.phase("measuring", k, len(batch.candidates))
-                result = future.result()
+            for k in run.runner.as_they_end(futures, lambda: run.is_over_time):
+                run.progress.phase("measuring", len(results), len(batch.candidates))
+                result = futures[k].result().checked()
                 with uninterrupted():
-                    results.append(result)
+                    results[k] = result
                     candidate, build = batch.candidates[k], batch.builds[k].result()
                     run.note_trial(task_id, candidate, build, result)
                     for callback in self.measure_callbacks:
@@ -334,12 +348,16 @@ class TaskScheduler(ABC):
             raise
         self._finish_batch(task_id, batch, results)
 
-    def _finish_batch(self, task_id: int, batch: Batch, results: list[RunnerResult]) -> None:
-        """End a batch, of which the first few may be all that was measured."""
+    def _finish_batch(self, task_id: int, batch: Batch, measured: dict[int, RunnerResult]) -> None:
+        """End a batch, of which some may be all that was measured."""
         task, run = self.tasks[task_id], self.run
         assert run is not None
-        candidates = batch.candidates[: len(results)]
-        builds = [build.result() for build in batch.builds[: len(results)]]
+        for future in batch.runner_futures:
+            future.give_up()
+        places = sorted(measured)
+        results = [measured[k] for k in places]
+        candidates = [batch.candidates[k] for k in places]
+        builds = [batch.builds[k].result() for k in places]
         task.ctx.notify_runner_results(candidates, results)
         run.claims.release(task.ctx)
         run.progress.phase("learning")
@@ -401,7 +419,7 @@ class TaskScheduler(ABC):
         task = self.tasks[task_id]
         name = task.ctx.task_name
         number = task.trials + 1
-        task.build_seconds += build.seconds
+        task.build_seconds += build.seconds + result.build_seconds
         task.measure_seconds += result.seconds
         prefix = f"[Task #{task_id}: {name}] Trial #{number}: "
         seconds = result.median_secs
@@ -419,7 +437,7 @@ class TaskScheduler(ABC):
         else:
             task.latency_ms.append(FAILED_MS)
             task.errors[_last_line(build.error_msg or result.error_msg)] += 1
-            building = build.error_msg is not None
+            building = build.error_msg is not None or result.stage == "build"
             if building:
                 task.build_error_count += 1
             else:

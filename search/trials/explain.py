@@ -13,6 +13,11 @@ from search.trials.explanation import LogExplanation
 from search.trials.log_format import LogFormat
 
 
+def is_log(path: str | os.PathLike[str]) -> bool:
+    """Say whether a path, at which something is, is a log of a known format: `explain` reads it."""
+    return any(kind().recognises(Path(path)) for kind in LogFormat.known)
+
+
 def explain(path: str | os.PathLike[str]) -> LogExplanation:
     """Return the explanation of a log: of a working directory, of AutoTVM or Ansor, or one's own.
 

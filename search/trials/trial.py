@@ -29,6 +29,8 @@ Score = float
 
 NO_ERROR: Final = "NO_ERROR"
 STOPPED: Final = "STOPPED_EARLY"
+_LATER: Final = frozenset({"machine"})
+"""The fields that lines of earlier versions do not have."""
 
 
 def _as(meaning: str) -> dict[str, str]:
@@ -40,7 +42,7 @@ def _as(meaning: str) -> dict[str, str]:
 class Trial:
     """One candidate that was built and measured, or failed on the way.
 
-    The fields down to `decisions` are those that a run of `tune_tir` writes down; those after it
+    The fields down to `machine` are those that a run of `tune_tir` writes down; those after it
     are what other logs have besides, and what is known of the candidate's program.
     """
 
@@ -69,6 +71,9 @@ class Trial:
     space: int | None = field(default=None, metadata=_as("the design space that it is a point of"))
     decisions: list[Any] | None = field(
         default=None, metadata=_as("the point, a decision for each site")
+    )
+    machine: str | None = field(
+        default=None, metadata=_as("the machine that measured it, where it was another one")
     )
     knobs: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What was chosen, by name."""
@@ -136,10 +141,12 @@ class Trial:
             raise DatabaseError(f"a trial is an object with a field for each of {names}")
         for name, (kind, may_be_none) in KINDS.items():
             if name not in obj:
+                if name in _LATER:
+                    continue
                 raise DatabaseError(f"field {name} is missing")
             if not (obj[name] is None and may_be_none) and not READ_AS[kind][0](obj[name]):
                 raise DatabaseError(f"field {name} cannot be {obj[name]!r:.80}")
-        known = {name: obj[name] for name in MEANINGS}
+        known = {name: obj[name] for name in MEANINGS if name in obj}
         return Trial(**{**known, "run_secs": tuple(map(float, known["run_secs"]))})
 
 

@@ -26,6 +26,8 @@ class CoreSplit:
 
     measuring: frozenset[int]
     building: frozenset[int]
+    others: frozenset[int] = frozenset()
+    """Those that other measurements of this process have."""
 
     def bind_measuring(self, target: Target) -> None:
         """Bind this thread to where candidates for a target are measured."""
@@ -39,7 +41,7 @@ class CoreSplit:
 
     def release(self) -> None:
         """Let this thread run anywhere; what it starts later, too."""
-        os.sched_setaffinity(0, self.measuring | self.building)
+        os.sched_setaffinity(0, self.measuring | self.building | self.others)
 
 
 @cache
@@ -51,16 +53,31 @@ def core_split() -> CoreSplit | None:
     that see the same files, and a name in the system's abstract sockets, which holds in a network
     namespace. Containers that share neither do not see one another.
     """
+    return next(iter(core_splits(1)), None)
+
+
+def core_splits(most: int) -> list[CoreSplit]:
+    """Return splits for so many measurements at the same time, each with a core of its own.
+
+    There are fewer where other searches measure on the cores, or where no core would be left that
+    builds: all of them build on the same. A process that has some keeps them for its life.
+    """
     if sys.platform != "linux":
-        return None
+        return []
     cores = host.core_groups()
-    if len(cores) < 2 or host.physical_cores() < 2:
-        return None
-    claimed = _claimed(reversed(cores))
-    if claimed is None:
-        return None
-    rest = frozenset(cpu for core in cores for cpu in core if core is not claimed)
-    return CoreSplit(frozenset([min(claimed)]), rest)
+    usable = min(len(cores), host.physical_cores())
+    free = list(reversed(cores))
+    claimed: list[frozenset[int]] = []
+    while free and len(claimed) < min(most, usable - 1):
+        core = _claimed(free)
+        if core is None:
+            break
+        claimed.append(core)
+        free = free[free.index(core) + 1 :]
+    rest = frozenset(cpu for core in cores for cpu in core if core not in claimed)
+    taken = frozenset(cpu for core in claimed for cpu in core)
+    one = [frozenset([min(core)]) for core in claimed]
+    return [CoreSplit(core, rest, taken - core) for core in one]
 
 
 def _claimed(cores: Iterable[frozenset[int]]) -> frozenset[int] | None:

@@ -11,9 +11,15 @@ R = TypeVar("R")
 class Future(Generic[R]):
     """The result of a build or a measurement, which may still be on its way."""
 
-    def __init__(self, f_done: Callable[[], bool], f_result: Callable[[], R]) -> None:
+    def __init__(
+        self,
+        f_done: Callable[[], bool],
+        f_result: Callable[[], R],
+        f_give_up: Callable[[], object] | None = None,
+    ) -> None:
         self._done = f_done
         self._result = f_result
+        self._give_up = f_give_up
 
     def done(self) -> bool:
         """Say whether the result is there."""
@@ -22,6 +28,11 @@ class Future(Generic[R]):
     def result(self) -> R:
         """Return the result, waiting for it if need be."""
         return self._result()
+
+    def give_up(self) -> None:
+        """Say that nobody will ask for the result, so that what was not begun need not be."""
+        if self._give_up is not None:
+            self._give_up()
 
     @classmethod
     def ready(cls, result: R) -> Self:

@@ -23,7 +23,6 @@ from search.database import (
     SQLDatabase,
 )
 from search.database.kept_records import LEFT
-from search.database.server_database import tables_for_servers
 from search.database.sql_tables import TABLES
 from search.runner import RunnerResult
 from tensorir.errors import IRValueError
@@ -105,6 +104,7 @@ def test_threads_and_copies_write_at_one_time(database: ServerDatabase) -> None:
 
 
 def test_tables_are_made_once_by_many(url: str) -> None:
+    assert len(ServerDatabase(url)) == 0, "reading makes no tables"
     failures: list[DatabaseError] = []
 
     def opens() -> None:
@@ -126,7 +126,7 @@ def test_tables_are_made_once_by_many(url: str) -> None:
 def test_tables_are_made_of_the_types_of_each_server(dialect: str) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
 
-    tables = tables_for_servers(sqlalchemy)
+    tables = ServerDatabase("sqlite://")._tables
     assert set(tables.tables) == set(TABLES)
     own = sqlalchemy.make_url(f"{dialect}://").get_dialect()()
     for table in tables.tables.values():
@@ -175,12 +175,13 @@ def test_without_sqlalchemy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_a_user_without_rights_is_told(postgres: Server, url: str) -> None:
     name = url.rpartition("/")[2]
     postgres.sql("CREATE ROLE reader LOGIN")
+    reading = Database.create(postgres.url_of(name, "reader"))
+    assert reading.query_tuning_record(Matmul, TARGET) is None
     with pytest.raises(DatabaseError, match=r"permission denied.*may read and write the tables"):
-        Database.create(postgres.url_of(name, "reader"))
+        commit(reading, (8, 4), 1e-6)
     commit(Database.create(url), (8, 4), 1e-6)
     postgres.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", name)
-    reading = Database.create(postgres.url_of(name, "reader"))
-    assert seconds(reading) == [1e-6]
+    assert seconds(reading) == [1e-6], "it sees the tables that another one has made"
     with pytest.raises(DatabaseError, match=r"permission denied.*Nothing was changed"):
         commit(reading, (4, 8), 1e-6)
 

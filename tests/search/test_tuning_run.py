@@ -357,6 +357,7 @@ import resource, sys
 sys.dont_write_bytecode = True  # the next process would read what was cut short
 import search as ms
 from tests.search.programs import Matmul, split_j
+sys.dont_write_bytecode = True  # which the limit would cut short
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     ms.tune_tir(Matmul, "llvm -num-cores=1", ms.TuneConfig(1), sys.argv[1], space=split_j)

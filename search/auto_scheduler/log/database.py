@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from schedule import Trace
-from search.arg_info import ArgInfo
-from search.auto_scheduler.log.file import best_first, logger, placed_records
-from search.auto_scheduler.log.record import MeasureRecord
+from search.arg_info import ArgInfo, entry_name
+from search.auto_scheduler.log.file import best_first, logger, placed_records, save_records
+from search.auto_scheduler.log.record import MeasureInput, MeasureRecord, MeasureResult
 from search.auto_scheduler.search_task import SearchTask
+from search.auto_scheduler.workload_registry import register_program
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
+from search.database.records import FAILED
 from search.database.target_key import for_other_cores
+from search.records.appended_file import PathLike
+from search.records.measure_error_no import MeasureErrorNo
 from search.records.record_files import Records
 from search.records.record_lines import warn_of_left_out
 from tensorir.errors import TensorIRError
@@ -41,6 +46,39 @@ def to_database(
         made.commit_records(found)
         warn_of_left_out(name, refused, logger)
     return made
+
+
+def from_database(database: Database, filename: PathLike) -> int:
+    """Append the records of a database to a log, as steps that are traces; return how many.
+
+    A program is registered as a workload under the hash of it (`register_program`): whoever reads
+    the log registers it likewise. Records without a target or times are left out, as a log has
+    them of every line; of a failed one it has that it failed.
+    """
+    inputs, results = [], []
+    tasks: dict[tuple[Workload, str], SearchTask] = {}
+    for record in database.get_all_tuning_records():
+        if record.target is None or not record.run_secs:
+            continue
+        place = (record.workload, str(record.target))
+        if place not in tasks:
+            func = record.workload.mod.prim_func(entry_name(record.workload.mod))
+            tasks[place] = SearchTask(workload_key=register_program(func), target=record.target)
+        inputs.append(MeasureInput(tasks[place], record.trace))
+        results.append(_result_of(record))
+    save_records(filename, inputs, results)
+    return len(inputs)
+
+
+def _result_of(record: TuningRecord) -> MeasureResult:
+    seconds = tuple(record.run_secs or ())
+    now = time.time()
+    if FAILED not in seconds:
+        return MeasureResult(seconds, MeasureErrorNo.NO_ERROR, "", 0.0, now)
+    if record.bound_seconds is not None:
+        late, bound = MeasureErrorNo.RUN_TIMEOUT, record.bound_seconds
+        return MeasureResult((FAILED,), late, "", 0.0, now, slower_than=bound)
+    return MeasureResult((FAILED,), MeasureErrorNo.UNKNOWN_ERROR, "", 0.0, now)
 
 
 class BestRecord(TuningRecord):

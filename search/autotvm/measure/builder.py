@@ -14,6 +14,7 @@ from codegen import Target
 from search.arg_info import ArgInfo
 from search.autotvm.errors import InstantiationError, TemplateError
 from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult
+from search.builder import Builder as ProgramBuilder
 from search.builder import BuilderFuture, BuilderInput, BuilderResult
 from search.builder import LocalBuilder as BuilderProcesses
 from search.errors import TuningError
@@ -84,7 +85,54 @@ class Builder(ABC):
         """Give back what the builder holds; it can be used again."""
 
 
-class LocalBuilder(Builder):
+class TemplateBuilder(Builder):
+    """Runs templates in this process, and has their programs built by a builder of the search."""
+
+    def __init__(self, programs: ProgramBuilder, n_parallel: int = 1) -> None:
+        self.programs = programs
+        self.n_parallel = n_parallel
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Built]:
+        """Build all; what is built is there until `clean_up`."""
+        return list(self.start(measure_inputs))
+
+    def start(
+        self, measure_inputs: Sequence[MeasureInput], beside_measuring: bool = False
+    ) -> Iterator[Built]:
+        """Start to build all, and yield each when it is built, in the order of the inputs."""
+        self.programs.beside_measuring = beside_measuring
+        started = [self._started(inp) for inp in measure_inputs]
+        return (wait() for wait in started)
+
+    def _started(self, inp: MeasureInput) -> Callable[[], Built]:
+        """Start the build of a configuration; return what waits for it."""
+        began = time.monotonic()
+        try:
+            mod = inp.task.instantiate(inp.config).mod
+            args = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
+        except InstantiationError as error:
+            error_no, text = MeasureErrorNo.INSTANTIATION_ERROR, str(error)
+        except TuningError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever a template raises for some values
+            error_no = MeasureErrorNo.COMPILE_HOST
+            text = f"the template fails: {type(error).__name__}: {error}"
+        else:
+            (future,) = self.programs.start([BuilderInput(mod, inp.target)])
+            return partial(_built, args, future, time.monotonic() - began)
+        failure = MeasureResult.failed(error_no, text, time.monotonic() - began)
+        return lambda: failure
+
+    def clean_up(self) -> None:
+        """Give up what is still being built, and delete what was."""
+        self.programs.clean_up()
+
+    def close(self) -> None:
+        """Give back what the builder holds; it can be used again."""
+        self.programs.close()
+
+
+class LocalBuilder(TemplateBuilder):
     """Builds in `n_parallel` processes of this machine (None: one for each logical core).
 
     A template runs in this process; what compiles its program is another one, which is killed after
@@ -105,11 +153,17 @@ class LocalBuilder(Builder):
     ) -> None:
         if runtime is not None:
             raise TemplateError(f"there are no runtimes to choose from, got {runtime!r}")
+        self.timeout = timeout
         self._function = build_func
         self._own_kwargs = self.build_kwargs = dict(build_kwargs or {})
         own = build_with(build_func, self.build_kwargs, TemplateError)
         self._processes = BuilderProcesses(max_workers=n_parallel, timeout_sec=timeout, f_build=own)
-        self.n_parallel = self._processes.max_workers
+        super().__init__(self._processes, self._processes.max_workers)
+
+    @property
+    def builds_as_usual(self) -> bool:
+        """True if it is `codegen.build` that compiles, without options."""
+        return self._function == "default" and not self._own_kwargs
 
     def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
         """Take note of what is built next, and of what the runner wants of builds."""
@@ -121,45 +175,12 @@ class LocalBuilder(Builder):
             )
         super().set_task(task, {**wanted, **self._own_kwargs})
 
-    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Built]:
-        """Build all; what is built is there until `clean_up`."""
-        return list(self.start(measure_inputs))
-
     def start(
         self, measure_inputs: Sequence[MeasureInput], beside_measuring: bool = False
     ) -> Iterator[Built]:
         """Start to build all, and yield each when it is built, in the order of the inputs."""
-        self._processes.beside_measuring = beside_measuring
         self._processes.f_build = build_with(self._function, self.build_kwargs, TemplateError)
-        started = [self._started(inp) for inp in measure_inputs]
-        return (wait() for wait in started)
-
-    def _started(self, inp: MeasureInput) -> Callable[[], Built]:
-        """Start the build of a configuration; return what waits for it."""
-        began = time.monotonic()
-        try:
-            mod = inp.task.instantiate(inp.config).mod
-            args = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
-        except InstantiationError as error:
-            error_no, text = MeasureErrorNo.INSTANTIATION_ERROR, str(error)
-        except TuningError:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever a template raises for some values
-            error_no = MeasureErrorNo.COMPILE_HOST
-            text = f"the template fails: {type(error).__name__}: {error}"
-        else:
-            (future,) = self._processes.start([BuilderInput(mod, inp.target)])
-            return partial(_built, args, future, time.monotonic() - began)
-        failure = MeasureResult.failed(error_no, text, time.monotonic() - began)
-        return lambda: failure
-
-    def clean_up(self) -> None:
-        """Give up what is still being built, and delete what was."""
-        self._processes.clean_up()
-
-    def close(self) -> None:
-        """End the processes; the next build starts new ones."""
-        self._processes.close()
+        return super().start(measure_inputs, beside_measuring)
 
 
 def _built(args: list[Any], future: BuilderFuture, spent: float) -> Built:

@@ -54,8 +54,8 @@ class MeasureBatch:
                 f"the option has no {' and no '.join(sorted(missing))}; make it with "
                 "autotvm.measure_option(builder='local', runner='local')"
             )
-        self._builder: Builder = option["builder"]
         self._runner: Runner = option["runner"]
+        self._builder: Builder = self._runner.builder_beside(option["builder"])
         self.attach_objects = self._runner.set_task(task)
         self._builder.set_task(task, self._runner.get_build_kwargs())
         self.n_parallel = self._builder.n_parallel

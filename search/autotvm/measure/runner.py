@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,9 @@ from search.autotvm.measure.measurement import BuildResult, MeasureInput, Measur
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.builder import export_object
 from search.records.measure_error_no import MeasureErrorNo
-from search.runner import EvaluatorConfig, RunnerInput
+from search.runner import EvaluatorConfig, RunnerFuture, RunnerInput, RunnerResult
 from search.runner import LocalRunner as RunnerProcess
+from search.runner import Runner as ProgramRunner
 from search.runner.argument_values import argument_values
 from search.runner.arguments import Fill, as_numbers, random_arrays
 from search.runner.check_results import REFERENCE_SUFFIX, Expected, Reference
@@ -32,9 +33,11 @@ from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
-    from search.autotvm.measure.builder import Built
+    from search.autotvm.measure.builder import Builder, Built
     from search.autotvm.task import Task
 
+_Started: TypeAlias = "tuple[Built, RunnerFuture | None]"
+"""A build, and its measurement where there was something built."""
 _MOST_ERROR_TEXT: Final = 1024
 
 
@@ -65,6 +68,10 @@ class Runner(ABC):
         """Yield the results of `run`, each as soon as it is there, where a runner can."""
         return iter(self.run(measure_inputs, list(build_results)))
 
+    def builder_beside(self, builder: Builder) -> Builder:
+        """Return the builder whose builds it measures where `builder` was asked for."""
+        return builder
+
     def may_overlap(self, target: Target) -> bool:
         """Say whether measuring for `target` is not disturbed by builds that go on."""
         return False
@@ -73,7 +80,93 @@ class Runner(ABC):
         """Give back what the runner holds; it can be used again."""
 
 
-class LocalRunner(Runner):
+class TimingRunner(Runner):
+    """Has configurations timed by a runner of the search, and makes costs of its times.
+
+    Of more than two times of a configuration the lowest and the highest are dropped. With
+    `end_hopeless`, one that is certainly slower than the best of the task is not timed in full.
+    """
+
+    def __init__(self, programs: ProgramRunner, *, end_hopeless: bool) -> None:
+        self.programs = programs
+        self.end_hopeless = end_hopeless
+        self._reference: str | None = None
+        self._facts: ProgramFacts | None = None
+        self._best: float | None = None
+
+    def set_task(self, task: Task) -> None:
+        """Prepare for a task. TemplateError for a target that nothing here can run code for."""
+        reason = self.programs.why_not(task.target or Target())
+        if reason is not None:
+            where = (
+                " on this machine" if self.programs.measures_here(task.target or Target()) else ""
+            )
+            raise TemplateError(
+                f"configurations for {task.target} cannot be measured{where}: {reason}"
+            )
+        self.task = task
+        self._best = None
+        self._facts = ProgramFacts.of(task.mod)
+
+    def run(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Built]
+    ) -> list[MeasureResult]:
+        """Measure all."""
+        return list(self.each(measure_inputs, build_results))
+
+    def each(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Iterable[Built]
+    ) -> Iterator[MeasureResult]:
+        """Measure each when its result is asked for; all at once where there are many machines."""
+        pairs = zip(measure_inputs, build_results, strict=True)
+        started: Iterable[_Started] = (self._started(inp, built) for inp, built in pairs)
+        if self.programs.takes_batches:
+            started = list(started)
+        for built, future in started:
+            if isinstance(built, MeasureResult):
+                yield built
+            else:
+                assert future is not None
+                yield self._measured(built, future.result().checked())
+
+    def _started(self, inp: MeasureInput, built: Built) -> _Started:
+        if isinstance(built, MeasureResult):
+            return built, None
+        entry = RunnerInput(
+            built.filename,
+            inp.target.kind,
+            [ArgInfo.from_json(info) for info in built.arg_info],
+            self._reference,
+            self._best if self.end_hopeless else None,
+            self._facts,
+        )
+        (future,) = self.programs.run([entry])
+        return built, future
+
+    def _measured(self, built: BuildResult, result: RunnerResult) -> MeasureResult:
+        spent = built.time_cost + result.seconds
+        error_no = MeasureErrorNo.of_run(result)
+        if result.run_secs is None:
+            return MeasureResult.failed(
+                error_no, (result.error_msg or "")[:_MOST_ERROR_TEXT], spent
+            )
+        if result.stopped:
+            return MeasureResult.failed(error_no, SlowerThan(min(result.run_secs)), spent)
+        costs = _without_extremes(result.run_secs)
+        mean = sum(costs) / len(costs)
+        self._best = mean if self._best is None else min(self._best, mean)
+        return MeasureResult(costs, MeasureErrorNo.NO_ERROR, spent, time.time())
+
+    def may_overlap(self, target: Target) -> bool:
+        """Say whether configurations for `target` are not disturbed by builds on this machine."""
+        return self.programs.may_overlap(target)
+
+    def close(self) -> None:
+        """Give back what the runner holds; the next run starts anew."""
+        self.programs.close()
+
+
+class LocalRunner(TimingRunner):
     """Runs configurations one after another in a process of this machine.
 
     After one call that does not count, each of `repeat` costs is the time per call of at least
@@ -114,7 +207,6 @@ class LocalRunner(Runner):
     ) -> None:
         if module_loader is not None:
             raise TemplateError(f"there are no module loaders, got {module_loader!r}")
-        self.end_hopeless = end_hopeless
         self.check_correctness = check_correctness or ref_func is not None
         self.ref_func = ref_func
         self.rtol = rtol
@@ -122,24 +214,15 @@ class LocalRunner(Runner):
         self.ref_input: Sequence[npt.NDArray[Any]] | None = None
         config = EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush)
         self._process = RunnerProcess(timeout, config, cooldown_interval)
+        super().__init__(self._process, end_hopeless=end_hopeless)
         self._directory: ArtifactDirectory | None = None
-        self._reference: str | None = None
-        self._facts: ProgramFacts | None = None
-        self._best: float | None = None
 
     def set_task(self, task: Task) -> None:
         """Prepare for a task: give the right results of its configurations, if they are checked.
 
         TemplateError for a target that this machine cannot run code for.
         """
-        reason = self._process.why_not(task.target or Target())
-        if reason is not None:
-            raise TemplateError(
-                f"configurations for {task.target} cannot be measured on this machine: {reason}"
-            )
-        self.task = task
-        self._best = None
-        self._facts = ProgramFacts.of(task.mod)
+        super().set_task(task)
         self._reference = self._made_reference(task) if self.check_correctness else None
         allocate = None if self.ref_input is None else partial(_given, list(self.ref_input))
         self._process.f_alloc_argument = allocate
@@ -155,49 +238,9 @@ class LocalRunner(Runner):
             codegen.compile_object(reference_program(task.mod), task.target or Target()), folder
         )
 
-    def run(
-        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Built]
-    ) -> list[MeasureResult]:
-        """Measure one after the other."""
-        return list(self.each(measure_inputs, build_results))
-
-    def each(
-        self, measure_inputs: Sequence[MeasureInput], build_results: Iterable[Built]
-    ) -> Iterator[MeasureResult]:
-        """Measure each when its result is asked for."""
-        for inp, built in zip(measure_inputs, build_results, strict=True):
-            yield built if isinstance(built, MeasureResult) else self._measured(inp, built)
-
-    def _measured(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
-        entry = RunnerInput(
-            built.filename,
-            inp.target.kind,
-            [ArgInfo.from_json(info) for info in built.arg_info],
-            self._reference,
-            self._best if self.end_hopeless else None,
-            self._facts,
-        )
-        result = self._process.measure(entry).checked()
-        spent = built.time_cost + result.seconds
-        error_no = MeasureErrorNo.of_run(result)
-        if result.run_secs is None:
-            return MeasureResult.failed(
-                error_no, (result.error_msg or "")[:_MOST_ERROR_TEXT], spent
-            )
-        if result.stopped:
-            return MeasureResult.failed(error_no, SlowerThan(min(result.run_secs)), spent)
-        costs = _without_extremes(result.run_secs)
-        mean = sum(costs) / len(costs)
-        self._best = mean if self._best is None else min(self._best, mean)
-        return MeasureResult(costs, MeasureErrorNo.NO_ERROR, spent, time.time())
-
-    def may_overlap(self, target: Target) -> bool:
-        """Say whether configurations for `target` have a core of their own."""
-        return self._process.may_overlap(target)
-
     def close(self) -> None:
         """End the process and forget the reference; the next run starts anew."""
-        self._process.close()
+        super().close()
         if self._directory is not None:
             self._directory.remove()
             self._directory = None

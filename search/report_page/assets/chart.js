@@ -17,6 +17,15 @@ const resized = new ResizeObserver((entries) => {
   for (const entry of entries) entry.target.chart.resize();
 });
 
+// Numbers between two for a logarithmic axis: 1, 2 and 5 in each decade, or fewer of many.
+function roundNumbers(low, high) {
+  const few = high > low * 1e4 ? [1] : [1, 2, 5], found = [];
+  for (let decade = Math.floor(Math.log10(low)); 10 ** decade <= high; decade++) {
+    found.push(...few.map((one) => one * 10 ** decade).filter((one) => one >= low && one <= high));
+  }
+  return found;
+}
+
 class Chart {
   // `describe()` returns what is drawn, or a sentence that says why nothing is:
   //   summary, tableTitle, table(), x, lines: [{label, values, colour, kind}], xLabel, yLabel,
@@ -82,7 +91,7 @@ class Chart {
     const nothing = typeof spec === "string";
     const lines = nothing ? [] : spec.lines;
     const same = this.plot && !nothing && this.spec && this.spec.lines.length === lines.length
-      && this.spec.logX === spec.logX && !spec.ticks === !this.spec.ticks;
+      && this.spec.logX === spec.logX && this.spec.logY === spec.logY && !spec.ticks === !this.spec.ticks;
     if (this.plot && !same) {
       this.plot.destroy();
       this.plot = null;
@@ -117,7 +126,7 @@ class Chart {
         x: { time: false, distr: spec.logX ? 3 : 1, log: 2, ...(spec.ticks ? {
           range: (_, low, high) => (this.zoomed ? [low, high] : [-0.5, spec.ticks.length - 0.5]),
         } : {}) },
-        y: { distr: spec.logY ? 3 : 1 },
+        y: spec.logY ? { distr: 3, range: (_, low, high) => (low ? [low / 1.15, high * 1.15] : [1, 10]) } : { distr: 1 },
       },
       axes: [
         { ...axis, label: spec.xLabel, ...(spec.ticks ? {
@@ -128,7 +137,10 @@ class Chart {
           size: turned ? Math.min(90, 16 + 6 * longest) : 34,
           grid: { show: false },
         } : { values: (_, splits) => splits.map((value) => (value === null ? "" : number(value))) }) },
-        { ...axis, label: spec.yLabel, size: 62,
+        { ...axis, label: spec.yLabel, size: 62, ...(spec.logY ? {
+          splits: (_, __, low, high) => roundNumbers(low, high),
+          filter: (_, splits) => splits,
+        } : {}),
           values: (_, splits) => splits.map((value) => (value === null ? "" : number(value))) },
       ],
       series: [{}, ...spec.lines.map((one) => this.series(one))],

@@ -8,6 +8,32 @@ function describedTrial(one) {
   return `trial ${one.number}: ${took}, batch ${one.batch}${said}`;
 }
 
+// The axis of some times: a few that took very long are drawn at its upper edge, where they do not
+// press the others flat, and it is logarithmic where times differ much. `least` is to be on it.
+function axisOf(times, least = 0) {
+  const sorted = [...times].sort((a, b) => a - b), slowest = sorted[sorted.length - 1];
+  const edge = Math.max(1.5 * sorted[Math.floor(0.9 * (sorted.length - 1))], 1.1 * least);
+  const top = slowest > 2 * edge ? edge : slowest;
+  return { top, logY: top > 4 * sorted[0] };
+}
+
+// Lines of dots for trials that were measured, were stopped, or took longer than the axis is long.
+function dots(trials, top, colours) {
+  const of = (test) => trials.map((one) => (one !== null && one.time !== null && test(one) ? Math.min(one.time, top) : null));
+  const [done, stopped, over] = [
+    of((one) => one.stage === DONE && one.time <= top),
+    of((one) => one.stage === STOPPED && one.time <= top),
+    of((one) => one.time > top),
+  ];
+  const count = (values) => values.reduce((sum, value) => sum + (value !== null), 0);
+  const label = (values, text) => (count(values) ? `${text} (${count(values)})` : "");
+  return [
+    { label: "measured", values: done, colour: colours[0], kind: "dots" },
+    { label: label(stopped, "stopped early: this slow at least"), values: stopped, colour: colours[1], kind: "hollow" },
+    { label: label(over, "slower than shown, drawn at the edge"), values: over, colour: colours[0], kind: "hollow" },
+  ];
+}
+
 function progressPicture(task, against) {
   const x = (one, k) => (against === "seconds" ? one.at : k + 1);
   const trials = trialsOf(task);
@@ -25,20 +51,18 @@ function progressPicture(task, against) {
   if (least === null && !trials.some((one) => one.stage === STOPPED)) {
     return `None of ${trials.length} trials was measured.`;
   }
-  const xs = trials.map(x);
-  const stopped = trials.map((one) => (one.stage === STOPPED ? one.time : null));
+  const xs = trials.map(x), known = trials.filter((one) => one.time !== null);
+  const { top, logY } = axisOf(known.map((one) => one.time), improved.length ? improved[0][0].time : 0);
   const failed = trials.flatMap((one, k) => (one.stage > STOPPED ? [xs[k]] : []));
   const lines = [
-    { label: "measured", values: trials.map(done), colour: colour("soft"), kind: "dots" },
-    { label: "stopped early: this slow at least", values: stopped, colour: colour("orange"), kind: "hollow" },
+    ...dots(trials, top, [colour("soft"), colour("orange")]),
     { label: "best so far", values: best, colour: colour("blue"), kind: "step" },
   ];
-  if (!stopped.some((one) => one !== null)) lines[1].label = "";
   if (failed.length) lines.push({ label: `failed (${failed.length})`, values: xs.map(() => null), colour: colour("bad"), kind: "rug" });
   return {
-    x: xs, lines, logY: true, rug: failed,
+    x: xs, lines, logY, rug: failed,
     xLabel: against === "seconds" ? "seconds since the start" : "trials", yLabel: "us per call",
-    points: trials.flatMap((one, k) => (one.time === null ? [] : [{ x: xs[k], y: one.time, text: describedTrial(one) }])),
+    points: trials.flatMap((one, k) => (one.time === null ? [] : [{ x: xs[k], y: Math.min(one.time, top), text: describedTrial(one) }])),
     summary: `Time of each trial and best so far: ${trials.length} trials, from ${time((improved[0] || [trials[0]])[0].time)} to ${time(least)}.`,
     tableTitle: "As a table: each trial that was the best so far",
     table: () => tableOf("Each trial that was the best so far",
@@ -67,7 +91,7 @@ function totalPicture() {
   if (best.size < 2) return "";
   return {
     x, lines: [{ label: `a call of ${best.size} tasks; one not begun counts with its first time`, values: y, colour: colour("blue"), kind: "step" }],
-    logY: true, xLabel: "seconds since the start", yLabel: "us per call",
+    logY: y[0] > 4 * y[y.length - 1], xLabel: "seconds since the start", yLabel: "us per call",
     points: x.map((at, k) => ({ x: at, y: y[k], text: `after ${number(at)} s: ${time(y[k])}` })),
     summary: `Time of a call of all tasks: from ${time(y[0])} to ${time(y[y.length - 1])}.`,
     table: () => {
@@ -93,26 +117,24 @@ function decisionPicture({ column, pairs, values }) {
   for (const [value, one] of pairs) groups.get(value).push(one);
   const wide = values.length > MOST_PLACES && values.every((value) => typeof value === "number" && value > 0);
   const places = new Map(values.map((value, k) => [value, wide ? value : k]));
+  const { top, logY } = axisOf(pairs.map(([, one]) => one.time));
   const points = [];
   for (const [value, group] of groups) {
     group.forEach((one, k) => {
       // Dots of one value would hide each other; the golden ratio spreads them the same each time.
       const aside = wide ? 0 : (((k * 0.618034) % 1) - 0.5) * 0.44;
-      points.push({ x: places.get(value) + aside, y: one.time, one, text: `${column.name} = ${value}, ${describedTrial(one)}` });
+      points.push({ x: places.get(value) + aside, y: Math.min(one.time, top), one, text: `${column.name} = ${value}, ${describedTrial(one)}` });
     });
   }
   points.sort((a, b) => a.x - b.x);
-  const of = (stage) => points.map((point) => (point.one.stage === stage ? point.y : null));
   const middles = values.map((value) => median(groups.get(value).map((one) => one.time)));
   return {
     x: points.map((point) => point.x),
-    lines: [
-      { values: of(DONE), colour: colour("blue"), kind: "dots" },
-      { values: of(STOPPED), colour: colour("orange"), kind: "hollow" },
-    ],
-    logX: wide, logY: true, xLabel: column.name, yLabel: "us per call",
+    lines: dots(points.map((point) => point.one), top, [colour("blue"), colour("orange")])
+      .map((line) => ({ ...line, label: "" })),
+    logX: wide, logY, xLabel: column.name, yLabel: "us per call",
     ticks: wide ? null : values.map(String),
-    marks: wide ? [] : values.map((value, k) => ({ x: k, y: middles[k], width: 0.36, colour: colour("ink") })),
+    marks: wide ? [] : values.map((value, k) => ({ x: k, y: Math.min(middles[k], top), width: 0.36, colour: colour("ink") })),
     points,
     summary: `Times against ${column.name}, which had ${values.length} values.`,
     table: () => tableOf(`Times against ${column.name}`, [column.name, "best (us)", "median (us)", "trials"],

@@ -43,7 +43,7 @@
     else {
       const more = found.length - shown.length;
       panels.append(made("p", { class: "note" },
-        "Dots are trials, bars medians, hollow dots trials that were stopped early." + (more ? ` ${more} more decisions varied.` : "")));
+        "Dots are trials and bars medians. Hollow dots are trials that were stopped early, and at the upper edge those that took longer." + (more ? ` ${more} more decisions varied.` : "")));
     }
   }
 

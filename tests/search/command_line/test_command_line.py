@@ -9,13 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from search.command_line.main import main
-from search.networks import tune_model as tuning
+from search.database import database_at
 from tensorir import frontend
 from tests.search.networks.network_programs import TARGET, X, dense_model, in_numpy
 
@@ -78,16 +77,9 @@ def test_a_profile_names_kernels(model: str, capsys: pytest.CaptureFixture[str])
 def test_a_model_is_tuned_and_run_with_what_was_found(
     model: str,
     tmp_path: Path,
-    measured: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    quick: None,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    quick = {**measured, "cost_model": "random", "num_confirmed": 0, "check": False}
-    found = tuning.tune_model
-    monkeypatch.setattr(
-        "search.command_line.tune.tune_model",
-        lambda *args, **told: found(*args, **{**told, **quick}),
-    )
     work_dir = str(tmp_path / "tuned")
     arguments = ["tune", model, "--target", TARGET, "--work-dir", work_dir, "--trials", "2"]
     assert main([*arguments, "--json"]) == 0
@@ -99,6 +91,38 @@ def test_a_model_is_tuned_and_run_with_what_was_found(
     ]
     assert "Total trials: 2" in said.err
     assert main(["run", model, "--target", TARGET, "--work-dir", work_dir, "--json"]) == 0
+
+
+TWO = """\
+@I.ir_module
+class Two:
+    @T.prim_func
+    def exp(A: T.Buffer((8192,), "float32"), B: T.Buffer((8192,), "float32")):
+        for i in range(8192):
+            with T.block("B"):
+                v = T.axis.spatial(8192, i)
+                B[v] = T.exp(A[v])
+
+    @T.prim_func
+    def tanh(A: T.Buffer((8192,), "float32"), B: T.Buffer((8192,), "float32")):
+        for i in range(8192):
+            with T.block("B"):
+                v = T.axis.spatial(8192, i)
+                B[v] = T.tanh(A[v])
+"""
+
+
+def test_the_functions_of_a_script_are_tuned_together_into_a_file_of_records(
+    folder: Path, quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "two.py").write_text(TWO)
+    arguments = ["two.py", "--trials", "2", "--work-dir", "found", "--database", "all.sqlite"]
+    assert main(["tune", *arguments, "--json"]) == 0
+    tasks = json.loads(capsys.readouterr().out)["tasks"]
+    assert [(task["name"], task["trials"]) for task in tasks] == [("exp", 1), ("tanh", 1)]
+    assert len(database_at(folder / "all.sqlite")) == 2
+    assert main(["run", "two.py", "--database", "all.sqlite"]) == 1
+    assert "the module has no entry function: it has ['exp', 'tanh']" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -160,6 +184,7 @@ def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]
     ("arguments", "message"),
     [
         (["tune", "model.onnx", "--trails", "9"], "No such option"),
+        (["tune", "model.onnx", "--trials", "0"], "'--trials'"),
         (["tune", "model.onnx", "--trials", "many"], "(see tensorir tune --help)"),
         (["tune"], "PROGRAM"),
         (["tone"], "Did you mean 'tune'?"),

@@ -1,0 +1,140 @@
+"""`tensorir explain`: why a kernel is slow, what a trace does, what a log says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import codegen
+from codegen.target import as_target
+from schedule import Trace
+from search.command_line.options import DatabasePlace, Shape, Target, WorkDir
+from search.command_line.program_files import is_model, read_program
+from search.command_line.result import Part, Result, Table
+from search.command_line.run_kernel import best_schedule
+from search.command_line.trace_files import is_trace_file, read_trace
+from search.context import normalize_mod
+from search.database import database_at
+from search.errors import TuningError
+from search.kinds import nearest
+from search.networks.extract_tasks import extract_tasks
+from search.trials.explain import explain as explain_log
+from search.trials.explain import is_log
+from tensorir.function import IRModule
+
+Explained = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A script with a program, a model, a trace, a log of AutoTVM or Ansor, or the "
+        "directory of a search.",
+        show_default=False,
+    ),
+]
+Only = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The kernel of a model that is meant.", show_default=False),
+]
+
+
+def explain(
+    file: Explained,
+    target: Target = None,
+    work_dir: WorkDir = None,
+    database: DatabasePlace = None,
+    only: Only = None,
+    shape: Shape = None,
+) -> Result:
+    """Explain why a kernel is slow, what the steps of a trace are, or what a search has found.
+
+    Of a program it says what becomes of each loop, accumulator and access when it is compiled; with
+    the directory of a search, of the best schedule that was found. Of a search or a log it says
+    what mattered, what failed, and where time went.
+
+        tensorir explain matmul.py --work-dir tuned
+
+        tensorir explain tuned
+
+        tensorir explain trace.json
+    """
+    if is_trace_file(file):
+        return _trace(file, read_trace(file))
+    if Path(file).exists() and is_log(file):
+        return _log(file)
+    mod = read_program(file, shape)
+    chosen = as_target(target)
+    if is_model(mod):
+        mod = _kernel(file, mod, chosen, only)
+    elif only is not None:
+        raise TuningError(f"--only is for models; {file} is a program")
+    place = database or work_dir
+    if place is not None:
+        mod = best_schedule(database_at(place), normalize_mod(mod), chosen)
+    explanation = codegen.explain(mod, chosen)
+    report = {
+        "file": file,
+        "kind": "kernel",
+        "target": str(explanation.target),
+        **{
+            name: [asdict(fact) for fact in getattr(explanation, name)]
+            for name in ("loops", "accumulators", "accesses", "inner_loops")
+        },
+    }
+    return Result(report, [str(explanation)])
+
+
+def _kernel(file: str, mod: IRModule, target: codegen.Target, only: str | None) -> IRModule:
+    tasks = {name: task for task in extract_tasks(mod, target) for name in task.names}
+    if only is None:
+        raise TuningError(
+            f"{file} is a model: name the kernel to explain by --only NAME; it has "
+            f"{', '.join(tasks)}"
+        )
+    if only not in tasks:
+        raise TuningError(
+            f"{file} has no kernel {only!r}; it has {', '.join(tasks)}{nearest(only, tasks)}"
+        )
+    return tasks[only].mod
+
+
+def _log(file: str) -> Result:
+    explanation = explain_log(file)
+    sections = list(explanation.sections())
+    parts: list[Part] = [explanation.heading]
+    parts += [Table(rows[0], rows[1:], title) for title, rows in sections]
+    report = {
+        "file": file,
+        "kind": "log",
+        "heading": explanation.heading,
+        "sections": [
+            {"title": title, "rows": [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]}
+            for title, rows in sections
+        ],
+    }
+    return Result(report, parts)
+
+
+def _trace(file: str, trace: Trace) -> Result:
+    """Return what each instruction of a trace calls, and what that does."""
+    calls = trace.as_python()
+    rows = [
+        (str(k), call, inst.kind.summary)
+        for k, (inst, call) in enumerate(zip(trace.insts, calls, strict=True))
+    ]
+    report = {
+        "file": file,
+        "kind": "trace",
+        "instructions": [
+            {
+                "number": k,
+                "instruction": inst.kind.name,
+                "call": calls[k],
+                "does": inst.kind.summary,
+            }
+            for k, inst in enumerate(trace.insts)
+        ],
+    }
+    return Result(report, [Table(("Number", "Call", "What it does"), rows)])

@@ -1,0 +1,90 @@
+"""`tensorir replay`: a saved trace is applied to a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from codegen.target import as_target
+from schedule import Schedule, Trace
+from search.command_line.kernel_call import call_kernel
+from search.command_line.options import Program, Target
+from search.command_line.program_files import is_model, read_program
+from search.command_line.result import Code, Part, Result, microseconds, say
+from search.command_line.trace_files import read_trace
+from search.context import normalize_mod
+from search.errors import TuningError
+from tensorir.errors import noting
+
+TracePath = Annotated[
+    str,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace, as Trace.save or `tensorir db best --save` wrote it, or as it is printed.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py", help="Where to write the program as it is then.", show_default=False
+    ),
+]
+Build = Annotated[
+    bool, typer.Option("--build", help="Build it, and time it beside the program as it was.")
+]
+
+
+def replay(
+    trace: TracePath,
+    program: Program,
+    build: Build = False,
+    target: Target = None,
+    output: Output = None,
+) -> Result:
+    """Apply a saved trace to a program, and print the program as it is then.
+
+    With --build both are built and timed, on the same made-up arguments.
+
+        tensorir replay trace.json matmul.py --build
+    """
+    recorded = read_trace(trace)
+    mod = read_program(program)
+    if is_model(mod):
+        raise TuningError(f"{program} is a model; a trace is of one program")
+    if "main" in _functions_named(recorded) and "main" not in mod:
+        mod = normalize_mod(mod)  # a search calls its program so
+    sch = Schedule(mod)
+    with noting(f"It was replayed from {trace} on {program}."):
+        recorded.apply_to_schedule(sch, remove_postproc=False)
+    script = sch.mod.script()
+    report: dict[str, Any] = {"trace": trace, "program": program, "script": script}
+    parts: list[Part] = [Code(script)]
+    if output is not None:
+        Path(output).write_text(script + "\n", encoding="utf-8")
+        parts = [f"the scheduled program is in {output}"]
+    if build:
+        chosen = as_target(target)
+        say("building and timing the program as it was, and as it is")
+        before = call_kernel(mod, mod, chosen, repeat=10).seconds
+        after = call_kernel(mod, sch.mod, chosen, repeat=10).seconds
+        report.update(seconds=after, unscheduled_seconds=before)
+        assert before is not None
+        assert after is not None
+        parts.append(
+            f"# {microseconds(after)} us a call, {microseconds(before)} us unscheduled: "
+            f"{before / after:.3g} times as fast"
+        )
+    return Result(report, parts)
+
+
+def _functions_named(trace: Trace) -> set[str]:
+    """Return the names of the functions in which a trace looks for blocks."""
+    return {
+        str(value)
+        for inst in trace.insts
+        for param, value in zip(inst.kind.params, inst.values, strict=True)
+        if param.name == "func_name"
+    }

@@ -1,0 +1,106 @@
+"""`tensorir show`: a program, a trace, a design space, or what a search has found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from codegen.target import as_target
+from search.command_line.options import Shape, Target
+from search.command_line.program_files import is_model, read_program
+from search.command_line.result import Code, Part, Result, counted, microseconds
+from search.command_line.trace_files import is_trace_file, read_trace
+from search.context import design_spaces
+from search.database import database_at, programs_in
+from search.errors import TuningError
+from search.networks.extract_tasks import extract_tasks
+from tensorir.dialect import Dialect, checked_dialect
+from tensorir.function import IRModule
+
+Shown = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A script (matmul.py, or matmul.py:NAME), a model, a trace, or the directory of a "
+        "search.",
+        show_default=False,
+    ),
+]
+Space = Annotated[
+    bool,
+    typer.Option("--space", help="Show the schedules that a search of the program chooses from."),
+]
+Traces = Annotated[
+    bool,
+    typer.Option("--trace", help="Of a search, show the best traces, and not the programs."),
+]
+Form = Annotated[str, typer.Option(metavar="DIALECT", help="The form of scripts: tensorir or tvm.")]
+
+
+def show(
+    file: Shown,
+    space: Space = False,
+    trace: Traces = False,
+    target: Target = None,
+    shape: Shape = None,
+    dialect: Form = "tensorir",
+) -> Result:
+    """Show a program, a trace, the design spaces of a program, or the best programs of a search.
+
+    Programs and traces are printed as Python that runs where it is pasted.
+
+        tensorir show matmul.py --space
+
+        tensorir show trace.json
+
+        tensorir show tuned --trace
+    """
+    form = checked_dialect(cast(Dialect, dialect))
+    if space:
+        return _spaces(file, read_program(file, shape), target)
+    if is_trace_file(file):
+        found = read_trace(file)
+        script = found.script(dialect=form)
+        report = {"file": file, "kind": "trace", "script": script, "trace": found.as_json()}
+        return Result(report, [Code(script)])
+    if Path(file).is_dir() or Path(file).suffix in (".sqlite", ".db"):
+        return _found(file, trace, form)
+    if trace:
+        raise TuningError(f"--trace is for the directory of a search; {file} is none")
+    script = read_program(file, shape).script(dialect=form)
+    return Result({"file": file, "kind": "program", "script": script}, [Code(script)])
+
+
+def _spaces(file: str, mod: IRModule, target: str | None) -> Result:
+    chosen = as_target(target)
+    if is_model(mod) or len(mod.prim_funcs()) > 1:
+        programs = {task.task_name: task.mod for task in extract_tasks(mod, chosen)}
+    else:
+        programs = {"": mod}
+    parts: list[Part] = []
+    report: list[dict[str, Any]] = []
+    for name, program in programs.items():
+        spaces = design_spaces(program, chosen)
+        if name:
+            parts.append(f"{name}: {counted(len(spaces), 'space')}")
+        for one in spaces:
+            parts += [str(one), ""]
+            sites = [{"name": site.name, "alternatives": site.size} for site in one.sites]
+            report.append({"program": name or file, "points": one.num_points, "decisions": sites})
+    return Result({"file": file, "kind": "space", "spaces": report}, parts[:-1])
+
+
+def _found(place: str, traces: bool, dialect: Dialect) -> Result:
+    parts: list[Part] = []
+    report = []
+    for one in programs_in(database_at(place)):
+        title = f"# {one.program} for {one.target}: "
+        if one.best is None:
+            parts.append(f"{title}no candidate ran")
+            continue
+        script = (one.best.trace if traces else one.best.schedule().mod).script(dialect=dialect)
+        parts += [f"{title}{microseconds(one.best.median_seconds)} us", Code(script)]
+        report.append({**one.as_json(), "script": script})
+    return Result({"file": place, "kind": "search", "programs": report}, parts)

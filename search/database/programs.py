@@ -1,0 +1,71 @@
+"""What a database has: its programs, the targets they were measured for, and the best of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from search.arg_info import ArgInfo, entry_name
+from search.database.best_records import those_that_count, winner_first
+from search.database.database import Database
+from search.database.records import TuningRecord, Workload
+from search.database.target_key import target_key
+from search.errors import TuningError
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramRecords:
+    """The records of one program for one target."""
+
+    key: str
+    """The key of the program in the database."""
+    workload: Workload
+    target: str
+    """The target of the first record, empty where it says none."""
+    records: list[TuningRecord]
+    """All of them, in the order of their commit; a trace measured twice is there twice."""
+
+    @cached_property
+    def best(self) -> TuningRecord | None:
+        """The record that a build takes: see `winner_first`. None if none ran."""
+        return next(iter(winner_first(self.records)), None)
+
+    @property
+    def program(self) -> str:
+        """The function and its arguments, as in `main(float32[128, 128], float32[128])`."""
+        mod = self.workload.mod
+        try:
+            name = entry_name(mod)
+            infos = ArgInfo.from_prim_func(mod.prim_func(name))
+        except TuningError:  # of symbolic shapes, say
+            return ", ".join(sorted(mod.prim_funcs()))
+        return f"{name}({', '.join(f'{info.dtype}{list(info.shape)}' for info in infos)})"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what it says as plain data; `seconds` is the median of the best."""
+        counted = those_that_count(self.records)
+        return {
+            "workload": self.key,
+            "program": self.program,
+            "target": self.target,
+            "records": len(self.records),
+            "candidates": len(counted),
+            "valid": sum(record.is_valid for record in counted),
+            "seconds": None if self.best is None else self.best.median_seconds,
+        }
+
+
+def programs_in(database: Database) -> list[ProgramRecords]:
+    """Return the records of a database by program and target, in the order of their commit."""
+    keys: dict[Workload, str] = {}
+    groups: dict[tuple[str, str | None], ProgramRecords] = {}
+    for record in database.get_all_tuning_records():
+        if record.workload not in keys:
+            keys[record.workload] = database.workload_key(record.workload.mod)
+        key = keys[record.workload]
+        place = (key, None if record.target is None else target_key(record.target))
+        if place not in groups:
+            groups[place] = ProgramRecords(key, record.workload, str(record.target or ""), [])
+        groups[place].records.append(record)
+    return list(groups.values())

@@ -1,0 +1,22 @@
+"""Measuring on many machines: a Dask scheduler between a search and the machines that measure.
+
+A machine offers itself with `tensorir worker tcp://scheduler:8786`, and a search measures there
+with `runner="dask://scheduler:8786"` (`DaskRunner`, `DaskBuilder`). What travels are texts: a
+`MeasureRequest` has a program, its target and its arguments, a `MeasureAnswer` the times or the
+failure. The machine compiles the program itself, and measures it in the same child processes as a
+search without Dask (`Bench`). docs/many-machines.md tells how to, and what is exposed to whom.
+"""
+
+from typing import TYPE_CHECKING
+
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from search.distributed.dask_builder import DaskBuilder
+    from search.distributed.dask_runner import DaskRunner
+    from search.distributed.machine import Machine
+
+__all__ = ["DaskBuilder", "DaskRunner", "Machine"]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_on_use(__name__)

@@ -1,0 +1,142 @@
+"""Schedules that a user knows, with which a search begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from schedule import Instruction, Schedule, Trace
+from search.errors import TuningError
+from search.measuring.measure_candidate import MeasureCandidate
+from search.search_strategy.individual import Individual, trace_key
+from search.search_strategy.trace_application import TraceApplication
+from tensorir.errors import TensorIRError
+from tensorir.function import IRModule
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+    from search.database.records import TuningRecord
+
+InitialSchedule: TypeAlias = "Schedule | Trace | str | TuningRecord"
+InitialSchedules: TypeAlias = "InitialSchedule | Sequence[InitialSchedule]"
+"""Schedules of the program, traces, the JSON texts of traces, or records of a database."""
+
+_MAIN = "main"
+"""The name of the function of a task."""
+
+
+def traces_that_replay(given: InitialSchedules, mod: IRModule, task_name: str) -> tuple[Trace, ...]:
+    """Return the traces of initial schedules as they replay on the program of a task.
+
+    A trace that was recorded on one function of a module, under its own name, is one of the task.
+    TuningError, which says which and where, for one that does not replay, and for anything else.
+    """
+    alone = isinstance(given, (str, Schedule, Trace)) or not isinstance(given, Sequence)
+    listed: Sequence[Any] = [given] if alone else given  # type: ignore[assignment]
+    return tuple(
+        _replayed(_trace(one, f"initial_schedules[{k}]"), mod, task_name, k)
+        for k, one in enumerate(listed)
+    )
+
+
+def initial_candidates(
+    context: TuneContext, design_spaces: Sequence[Schedule], measured: Sequence[Trace]
+) -> list[MeasureCandidate]:
+    """Return the initial schedules of a task to be measured: without those that were `measured`.
+
+    One that is a point of a design space is completed by the postprocessors, as any other point.
+    One of no space is measured as it was given. TuningError for a point that the constraint of the
+    task does not allow.
+    """
+    if not context.initial_schedules:
+        return []
+    application = TraceApplication(context)
+    spaces = context.points_of(design_spaces)
+    done = {trace_key(trace) for trace in measured}
+    found: list[MeasureCandidate] = []
+    for k, trace in enumerate(context.initial_schedules):
+        if trace_key(trace) in done:
+            continue
+        done.add(trace_key(trace))
+        individual = Individual.of_trace(trace, spaces)
+        space = individual.space
+        sch = None if space is None else application.apply(individual.trace)
+        if sch is None or space is None:
+            found.append(application.candidate(_applied(trace, application.mod)))
+            continue
+        assert individual.decisions is not None
+        if space.admitted(individual.decisions) != individual.decisions:
+            raise TuningError(f"initial_schedules[{k}] is refused by {context.constraint}")
+        found.append(
+            application.candidate(sch, space_index=space.index, decisions=individual.decisions)
+        )
+    return found
+
+
+def _trace(given: object, which: str) -> Trace:
+    if isinstance(given, Schedule):
+        return given.trace
+    if isinstance(given, Trace):
+        return given
+    if isinstance(given, str):
+        try:
+            return Trace.from_json(given)
+        except TensorIRError as error:
+            raise TuningError(
+                f"{which} is no trace: {error}; for a file say Trace.load(path), for a script "
+                "Trace.from_python(text)"
+            ) from error
+    trace = getattr(given, "trace", None)
+    if isinstance(trace, Trace):
+        return trace
+    raise TuningError(
+        f"{which} is a Schedule, a Trace, the JSON text of one or a record of a database, "
+        f"got {type(given).__name__}"
+    )
+
+
+def _replayed(trace: Trace, mod: IRModule, task_name: str, place: int) -> Trace:
+    trace = _on_main(trace)
+    if not trace.instructions(remove_postproc=True):
+        raise TuningError(
+            f"initial_schedules[{place}] has no instruction: the unscheduled program is measured "
+            "by no search; leave it out"
+        )
+    sch = Schedule(mod, seed=1, error_render_level="none")
+    try:
+        trace.apply_to_schedule(sch, remove_postproc=False)
+    except TensorIRError as error:
+        number = len(sch.trace.insts)
+        reason = str(error).strip().partition("\n")[0]
+        lines = trace.as_python()
+        line = f", {lines[number]}" if len(lines) == len(trace.insts) else ""
+        raise TuningError(
+            f'initial_schedules[{place}] does not replay on the program of task "{task_name}": '
+            f"instruction {number}{line}: {reason}"
+        ) from error
+    return sch.trace
+
+
+def _applied(trace: Trace, mod: IRModule) -> Schedule:
+    sch = Schedule(mod, seed=1, error_render_level="none")
+    trace.apply_to_schedule(sch, remove_postproc=False)
+    return sch
+
+
+def _on_main(trace: Trace) -> Trace:
+    """Return a trace in which the function has the name that the one of a task has."""
+    named: Mapping[Instruction, int] = {
+        inst: [param.name for param in inst.kind.params].index("func_name")
+        for inst in trace.insts
+        if any(param.name == "func_name" for param in inst.kind.params)
+    }
+    functions = {inst.values[place] for inst, place in named.items()}
+    if len(functions) != 1 or functions <= {_MAIN, None}:
+        return trace
+    renamed = {}
+    for inst, place in named.items():
+        values = list(inst.values)
+        values[place] = _MAIN
+        renamed[inst] = Instruction(inst.kind, values, inst.outputs)
+    decisions = {renamed.get(inst, inst): decided for inst, decided in trace.decisions.items()}
+    return Trace([renamed.get(inst, inst) for inst in trace.insts], decisions)

@@ -1,0 +1,250 @@
+"""The commands that look at programs, traces and records, on a search that was made up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schedule import Schedule, Trace
+from search.command_line.main import main
+from search.database import database_at
+from tensorir import assert_structural_equal, parse
+from tensorir.script.script_file import read_script_file
+
+Said = Callable[..., str]
+Told = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def said(folder: Path, capsys: pytest.CaptureFixture[str]) -> Said:
+    """What a command prints that ends as expected."""
+
+    def run(*arguments: str, code: int = 0) -> str:
+        assert main(arguments) == code, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def told(said: Said) -> Told:
+    """What a command reports as JSON, which is all that it prints."""
+
+    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(said(*arguments, "--json", code=code))
+        return report
+
+    return run
+
+
+# ---------------------------------------------------------------------------------- show and replay
+
+
+def test_what_is_shown_of_a_program_can_be_read_again(folder: Path, said: Said, told: Told) -> None:
+    program = read_script_file(folder / "matmul.py")
+    assert_structural_equal(parse(said("show", "matmul.py")), program)
+    (folder / "shown.json").write_text(json.dumps(told("show", "matmul.py")))
+    assert_structural_equal(parse(said("show", "shown.json")), program)
+    assert said("show", "matmul.py", "--dialect", "tvm").startswith("# from tvm.script import")
+
+
+def test_a_trace_is_shown_as_python_and_explained(folder: Path, said: Said, told: Told) -> None:
+    trace = Trace.load(folder / "trace.json")
+    assert said("show", "trace.json") == f"{trace.script()}\n"
+    rows = told("explain", "trace.json")["instructions"]
+    assert [row["instruction"] for row in rows] == [inst.kind.name for inst in trace.insts]
+    assert rows[0]["does"] == "Find a block by its name."
+    assert 'get_block(name="C"' in said("explain", "trace.json")
+
+
+def test_the_best_of_a_search_is_shown(folder: Path, said: Said) -> None:
+    sch = Schedule(read_script_file(folder / "matmul.py"))  # type: ignore[arg-type]
+    Trace.load(folder / "trace.json").apply_to_schedule(sch, remove_postproc=False)
+    assert sch.mod.script() in said("show", "tuned")
+    assert "def apply_trace(sch" in said("show", "tuned", "--trace")
+
+
+def test_the_space_of_a_program(told: Told) -> None:
+    spaces = told("show", "matmul.py", "--space", "--target", "llvm -num-cores=1")["spaces"]
+    assert spaces
+    assert "tile of loop 0 of C" in [one["name"] for one in spaces[0]["decisions"]]
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.py"])
+def test_a_trace_is_replayed(name: str, folder: Path, said: Said) -> None:
+    trace = Trace.load(folder / "trace.json")
+    (folder / "trace.py").write_text(trace.script())
+    sch = Schedule(read_script_file(folder / "matmul.py"))  # type: ignore[arg-type]
+    trace.apply_to_schedule(sch, remove_postproc=False)
+    printed = said("replay", name, "matmul.py", "--output", "scheduled.py")
+    assert printed == "the scheduled program is in scheduled.py\n"
+    assert_structural_equal(read_script_file(folder / "scheduled.py"), sch.mod)
+
+
+def test_a_replayed_program_is_timed(told: Told, said: Said) -> None:
+    report = told("replay", "trace.json", "matmul.py", "--build", "--target", "llvm -num-cores=1")
+    assert report["seconds"] > 0
+    assert report["unscheduled_seconds"] > 0
+
+
+# ------------------------------------------------------------------------------------------- run
+
+
+def test_a_program_is_run_on_inputs_of_ones_own(folder: Path, said: Said, told: Told) -> None:
+    a = np.random.default_rng(0).standard_normal((16, 16)).astype("float32")
+    np.save(folder / "a.npy", a)
+    np.save(folder / "eye.npy", np.eye(16, dtype="float32"))
+    inputs = ["--input", "A=a.npy", "--input", "B=eye.npy"]
+    report = told("run", "matmul.py", "--work-dir", "tuned", *inputs, "--output", "c.npz")
+    assert report["made_up_inputs"] == []
+    assert report["outputs"][0]["name"] == "C"
+    with np.load(folder / "c.npz") as results:
+        np.testing.assert_allclose(results["C"], a, rtol=1e-5)
+    assert "inputs that are made up: A, B" in said("run", "matmul.py", "--repeat", "0")
+
+
+# -------------------------------------------------------------------------------------- explain
+
+
+def test_a_kernel_is_explained_as_written_and_as_scheduled(told: Told, said: Said) -> None:
+    target = ["--target", "llvm -num-cores=1"]
+    assert len(told("explain", "matmul.py", *target)["loops"]) >= 3
+    assert len(told("explain", "matmul.py", *target, "--work-dir", "tuned")["loops"]) >= 4
+    assert "becomes" in said("explain", "matmul.py", *target)
+
+
+def test_a_kernel_of_a_model_is_explained(said: Said) -> None:
+    assert "C" in said("explain", "model.onnx", "--only", "narrow")
+
+
+def test_a_search_is_explained(told: Told) -> None:
+    report = told("explain", "tuned")
+    assert report["heading"].startswith("tuned: 4 measurements of 1 task")
+    assert {"Best of each task", "How measurements ended"} <= {
+        section["title"] for section in report["sections"]
+    }
+
+
+# ---------------------------------------------------------------------------------------------- db
+
+
+def test_the_records_of_a_search_are_listed(told: Told, said: Said) -> None:
+    report = told("db", "list", "tuned")
+    (program,) = report["programs"]
+    assert program["program"] == f"main({', '.join(['float32[16, 16]'] * 3)})"
+    assert (program["records"], program["valid"]) == (4, 4)
+    assert 0 < program["seconds"] < 2e-3
+    heading, _, titles, row = said("db", "list", "tuned").splitlines()
+    assert heading.endswith("database_tuning_record.json: 4 records of 1 program")
+    assert titles.split()[0] == "Number"
+    assert row.split()[-1] == f"{program['seconds'] * 1e6:.4g}"
+
+
+def test_the_best_is_saved_and_replays(folder: Path, said: Said, told: Told) -> None:
+    assert Trace.from_python(said("db", "best", "tuned").partition("\n\n")[2])
+    (best,) = told("db", "best", "tuned", "--save", "best")["best"]
+    assert "sch" not in best
+    assert said("replay", best["trace_file"], best["program_file"]) == said(
+        "replay", "trace.json", "matmul.py"
+    )
+
+
+def test_records_go_from_files_to_sql_to_a_log_and_back(
+    folder: Path, told: Told, said: Said
+) -> None:
+    assert told("db", "convert", "tuned", "tuned.sqlite")["added"] == 4
+    assert told("db", "convert", "tuned.sqlite", "tuned.log", "--log")["added"] == 4
+    again = told("db", "convert", "tuned.log", "again.json", "--program", "matmul.py")
+    assert again["added"] == 4
+    first = database_at(folder / "tuned").get_all_tuning_records()
+    last = database_at(folder / "again.json").get_all_tuning_records()
+    assert [r.trace_text for r in last] == [r.trace_text for r in first]
+    assert [r.run_secs for r in last] == [r.run_secs for r in first]
+    assert told("explain", "tuned.log")["kind"] == "log"
+
+
+def test_merging_adds_no_record_twice(told: Told) -> None:
+    once = told("db", "merge", "tuned", "--into", "all.sqlite")
+    assert (once["added"], once["known"]) == (4, 0)
+    twice = told("db", "merge", "tuned", "all.sqlite", "--into", "all.sqlite")
+    assert (twice["added"], twice["records"]) == (0, 4)
+
+
+def test_the_best_record_is_kept(folder: Path, told: Told) -> None:
+    best = told("db", "list", "tuned")["programs"][0]["seconds"]
+    for _ in range(2):  # what is there already is not added again
+        assert told("db", "prune", "tuned", "--output", "best.sqlite")["records"] == 1
+    assert told("db", "list", "best.sqlite")["programs"][0]["seconds"] == best
+    assert len(database_at(folder / "tuned")) == 4
+    assert told("db", "prune", "tuned", "--keep", "2")["records"] == 2
+    assert len(database_at(folder / "tuned")) == 2
+    told("db", "convert", "tuned", "tuned.log", "--log")
+    assert told("db", "prune", "tuned.log", "--output", "best.log")["records"] == 1
+
+
+def test_a_record_that_does_not_hold_is_named_and_ends_with_1(folder: Path, told: Told) -> None:
+    assert told("db", "validate", "tuned")["faults"] == []
+    path = folder / "tuned" / "database_tuning_record.json"
+    first, *others = path.read_text().splitlines(True)
+    path.write_text(first.replace('"C"', '"D"') + "".join(others))
+    report = told("db", "validate", "tuned", code=1)
+    assert [(fault["number"], fault["kind"]) for fault in report["faults"]] == [(0, "replay")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "none.py"], "there is no file none.py"),
+        (["show", "matmul.py", "--trace"], "--trace is for the directory of a search"),
+        (["show", "matmul.py", "--dialect", "c"], "dialect must be one of tensorir, tvm"),
+        (["show", "matmul.py:Matmull"], "no program 'Matmull'; there are Matmul; did you mean"),
+        (["show", "text.json"], "text.json is no JSON of a program"),
+        (["show", "dump.json"], "dump.json is an object dump of another tool"),
+        (["replay", "none.json", "matmul.py"], "there is no file none.json"),
+        (["replay", "text.json", "matmul.py"], "text.json:1:1: not a saved trace"),
+        (["replay", "matmul.py", "matmul.py"], "matmul.py:"),
+        (["replay", "trace.json", "model.onnx"], "model.onnx is a model"),
+        (
+            ["replay", "other.json", "matmul.py"],
+            "function has the blocks root, C. This was instruction 0 of the trace, GetBlock. It was ",
+        ),
+        (["explain", "model.onnx"], "name the kernel to explain by --only NAME; it has wide"),
+        (["explain", "model.onnx", "--only", "narow"], "no kernel 'narow'; it has wide, narrow"),
+        (["explain", "empty"], "there is no file"),
+        (["run", "matmul.py", "--profile"], "--profile is for models"),
+        (["run", "matmul.py", "--input", "A=image.npy"], "'A' is float32[16, 16], got float32"),
+        (["run", "matmul.py", "--work-dir", "empty"], "there is no database in empty"),
+        (["run", "matmul.py", "--database", "ftp://host"], "ftp"),
+        (
+            ["tune", "matmul.py", "--trials", "1", "--work-dir", "w", "--only", "x"],
+            "is one program",
+        ),
+        (["db", "list", "none"], "there is no database none"),
+        (["db", "list", "matmul.py"], "matmul.py is no database"),
+        (["db", "best", "tuned", "--number", "7"], "tuned has no program 7"),
+        (["db", "prune", "autotvm.log"], "autotvm.log is a log of AutoTVM"),
+        (["db", "convert", "autotvm.log", "x"], "autotvm.log is a log of AutoTVM"),
+        (["db", "convert", "tuned", "matmul.py", "--log"], "matmul.py is there, and no log of"),
+        (["db", "convert", "tuned", "trace.json"], "there is no trace_workload.json"),
+    ],
+)
+def test_errors_are_one_line(
+    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "text.json").write_text("text")
+    (folder / "dump.json").write_text('{"root": 1, "nodes": []}')
+    (folder / "other.json").write_text('[[["GetBlock", [], ["X", "main"], ["b0"]]], []]')
+    (folder / "autotvm.log").write_text('{"input": [], "config": {}, "version": 0.2}\n')
+    (folder / "empty").mkdir()
+    assert main(arguments) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    error = printed.err.splitlines()[-1]
+    assert error.startswith("tensorir: error: ")
+    assert message in error
+    assert "Traceback" not in printed.err

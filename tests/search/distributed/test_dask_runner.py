@@ -1,0 +1,213 @@
+"""Candidates are measured by the machines of a Dask scheduler; here they are made up."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+import search as ms
+from codegen import Target
+from search.distributed.in_process import (
+    InProcessCluster,
+    MadeUpBench,
+    in_process_cluster,
+    made_up_machine,
+)
+from search.distributed.messages import MeasureAnswer, MeasureRequest
+from search.errors import TuningError
+from search.runner import RunnerInput
+from tensorir import workloads
+from tensorir.function import IRModule
+
+pytest.importorskip("distributed")
+
+TARGET = Target("llvm -num-cores=1")
+BUILDER = ms.DaskBuilder()
+
+
+@pytest.fixture(scope="module")
+def inputs() -> list[RunnerInput]:
+    """Forty candidates."""
+    mods = [IRModule({"main": workloads.create("GMM", n=n, m=4, k=4)}) for n in range(1, 41)]
+    built = BUILDER.build([ms.builder.BuilderInput(mod, TARGET) for mod in mods])
+    infos = [ms.arg_info.ArgInfo.from_entry_func(mod) for mod in mods]
+    return [RunnerInput(str(b.artifact_path), "llvm", i) for b, i in zip(built, infos, strict=True)]
+
+
+@pytest.fixture
+def cluster() -> Iterator[InProcessCluster]:
+    with in_process_cluster() as found:
+        yield found
+
+
+@contextlib.contextmanager
+def runner_of(cluster: InProcessCluster, **options: object) -> Iterator[ms.DaskRunner]:
+    with contextlib.closing(ms.DaskRunner(cluster.address, **options)) as runner:  # type: ignore[arg-type]
+        yield runner
+
+
+def test_each_machine_gets_its_share(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
+    benches = [MadeUpBench(made_up_machine(f"m{k}"), seconds=0.02) for k in range(3)]
+    cluster.add(*benches)
+    with runner_of(cluster) as runner:
+        results = [future.result() for future in runner.run(inputs[:12])]
+    assert all(result.run_secs and result.error_msg is None for result in results)
+    assert {result.machine for result in results} == {"m0", "m1", "m2"}
+    assert sum(len(bench.asked) for bench in benches) == 12
+
+
+def test_a_machine_that_comes_late_gets_work(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    cluster.add(MadeUpBench(made_up_machine("early"), seconds=0.2))
+    with runner_of(cluster) as runner:
+        futures = runner.run(inputs)
+        cluster.add(MadeUpBench(made_up_machine("late"), seconds=0.01))
+        assert "late" in {future.result().machine for future in futures}
+
+
+def test_results_come_as_they_end(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
+    cluster.add(
+        MadeUpBench(made_up_machine("slow"), seconds=0.5), MadeUpBench(made_up_machine("quick"))
+    )
+    with runner_of(cluster) as runner:
+        futures = runner.run(inputs[:6])
+        order = [futures[k].result().machine for k in runner.as_they_end(futures, lambda: False)]
+        assert order == ["quick"] * 5 + ["slow"]
+        futures = runner.run(inputs[:6])
+        assert list(runner.as_they_end(futures, lambda: True)) == []
+
+
+def test_a_machine_that_vanishes_costs_nothing(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    cluster.add(*(MadeUpBench(made_up_machine(f"m{k}"), seconds=0.2) for k in range(2)))
+    with runner_of(cluster) as runner:
+        futures = runner.run(inputs[:8])
+        cluster.end(0)
+        assert all(future.result().error_msg is None for future in futures)
+        assert futures[-1].result().machine == "m1"
+
+
+def test_a_machine_that_lies_is_left_out(
+    cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
+) -> None:
+    def unable(request: MeasureRequest, answer: MeasureAnswer) -> MeasureAnswer:
+        return replace(answer, status="unable", error="the code uses amx-tile", run_secs=())
+
+    cluster.add(
+        MadeUpBench(made_up_machine("liar"), change=unable),
+        MadeUpBench(made_up_machine("honest"), seconds=0.05),
+    )
+    with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
+        results = [future.result() for future in runner.run(inputs[:6])]
+    assert {result.machine for result in results} == {"honest"}
+    assert caplog.text.count("is left out: the code uses amx-tile") == 1
+
+
+def test_without_a_machine_that_can_the_search_ends(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    def unable(request: MeasureRequest, answer: MeasureAnswer) -> MeasureAnswer:
+        return replace(answer, status="unable", error="its disk is full", run_secs=())
+
+    cluster.add(MadeUpBench(made_up_machine("full"), change=unable))
+    with runner_of(cluster) as runner, pytest.raises(TuningError, match="its disk is full"):
+        runner.run(inputs[:1])[0].result()
+
+
+def test_a_slow_machine_is_left_out(
+    cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All run the reference kernel: where that takes twice as long, times are others."""
+    for host, pace in (("usual", 1e-4), ("throttled", 2e-4)):
+        bench = MadeUpBench(made_up_machine(host), seconds=0.02)
+        bench.change = lambda request, answer, pace=pace: replace(answer, pace=pace)
+        cluster.add(bench)
+    with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
+        futures = runner.run(inputs[:4])
+        _ = [future.result() for future in futures]
+        later = [future.result().machine for future in runner.run(inputs[4:10])]
+    assert set(later) == {"usual"}
+    assert "throttled is left out: it takes 2.00 times as long for the reference" in caplog.text
+
+
+def test_what_is_measured_while_the_pace_drifts_is_measured_again(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    paces = iter([1e-4, 1.01e-4, 0.99e-4, 3e-4] + [1e-4, 1.02e-4] * 9)
+    bench = MadeUpBench()
+    bench.change = lambda request, answer: replace(answer, pace=next(paces))
+    cluster.add(bench)
+    with runner_of(cluster) as runner:
+        for future in [runner.run([one])[0] for one in inputs[:4]]:
+            assert future.result().error_msg is None
+    assert len(bench.asked) == 5
+    assert bench.asked.count(bench.asked[3]) == 2
+
+
+def test_one_search_uses_machines_of_one_kind(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    other = replace(made_up_machine("other"), caches=(1, 2, 3))
+    cluster.add(MadeUpBench(made_up_machine("this")), MadeUpBench(other))
+    with runner_of(cluster) as runner:
+        results = [future.result() for future in runner.run(inputs[:6])]
+        assert {result.machine for result in results} == {"this"}
+    mine = Target({**TARGET.to_dict(), "mcpu": made_up_machine().cpu})
+    with runner_of(cluster, machines=other.kind) as runner:
+        assert runner.why_not(mine) is None
+        assert "this: machines=" in str(runner.why_not(TARGET))
+
+
+def test_a_target_that_nobody_has_is_told_at_once(cluster: InProcessCluster) -> None:
+    with runner_of(cluster) as runner:
+        assert "there is no machine that measures: start `tensorir worker`" in str(
+            runner.why_not(TARGET)
+        )
+        cluster.add(MadeUpBench(made_up_machine("here")))
+        reason = str(runner.why_not(Target("llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu")))
+        assert "there are 1 of " in reason
+        assert "not by here: it is x86_64" in reason or "not by here: it is aarch64" in reason
+        assert "it has 1 core" in str(runner.why_not(Target("llvm -num-cores=4096"))) or (
+            "cores" in str(runner.why_not(Target("llvm -num-cores=4096")))
+        )
+
+
+def test_versions_that_differ_are_told(cluster: InProcessCluster) -> None:
+    old = replace(made_up_machine("old"), protocol=0, version="0.0.1")
+    cluster.add(MadeUpBench(old))
+    with runner_of(cluster) as runner:
+        assert (
+            "not by old: it speaks version 0 of the protocol (tensorir 0.0.1) and this process "
+            "version 1: install the same version on both"
+        ) in str(runner.why_not(TARGET))
+
+
+def test_the_scheduler_goes_away_and_comes_back(
+    inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "tensorir.search"):
+        with in_process_cluster([MadeUpBench(seconds=0.3)]) as first:
+            port = int(first.address.rsplit(":", 1)[1])
+            runner = ms.DaskRunner(first.address)
+            futures = runner.run(inputs[:3])
+            assert futures[0].result().error_msg is None
+        with in_process_cluster([MadeUpBench()], port):
+            assert all(future.result().error_msg is None for future in futures)
+            runner.close()
+
+
+def test_no_scheduler_is_a_sentence() -> None:
+    with pytest.raises(TuningError, match=r"there is no Dask scheduler at tcp://127\.0\.0\.1:1: "):
+        ms.Runner.create("dask://127.0.0.1:1", connect_sec=0.2)
+
+
+def test_what_another_builder_made_is_refused(cluster: InProcessCluster) -> None:
+    cluster.add(MadeUpBench())
+    with runner_of(cluster) as runner, pytest.raises(TuningError, match=r"leave out builder="):
+        runner.run([RunnerInput("/some/object.o", "llvm", [])])

@@ -1,0 +1,124 @@
+"""Requests and answers are texts of JSON, of which every field is looked at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codegen import Target
+from search.arg_info import ArgInfo
+from search.distributed.machine import Machine
+from search.distributed.messages import MeasureAnswer, MeasureRequest
+from search.errors import TuningError
+from search.runner import EvaluatorConfig
+from search.runner.argument_values import Values
+from search.runner.program_facts import ProgramFacts
+
+REQUEST = MeasureRequest(
+    program="a program",
+    target=Target("llvm -mcpu=znver3 -num-cores=2"),
+    args_info=(ArgInfo("float32", (2, 3)),),
+    evaluator=EvaluatorConfig(number=2, repeat=3),
+    best_seconds=1e-6,
+    reference="its reference",
+    facts=ProgramFacts(True, 1e-5, {0: Values(0, 7, (1,))}),
+    input_data={0: np.arange(6, dtype=np.int32).reshape(2, 3)},
+)
+ANSWER = MeasureAnswer("measured", "host a", "tcp://a:1", "znver3-1", (1e-6,), pace=1e-4)
+
+
+def test_a_request_is_read_as_it_was_written() -> None:
+    again = MeasureRequest.from_text(REQUEST.as_text())
+    assert again == REQUEST
+    assert (again.input_data[0] == REQUEST.input_data[0]).all()
+
+
+def test_an_answer_is_read_as_it_was_written() -> None:
+    assert MeasureAnswer.from_text(ANSWER.as_text()) == ANSWER
+    failed = replace(ANSWER, status="failed", run_secs=(), error="crash", ending="crash", pace=None)
+    assert MeasureAnswer.from_text(failed.as_text()) == failed
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("protocol", 99, "version 99 of the protocol and this machine version 1: install the same"),
+        ("program", 3, "program = 3"),
+        ("target", {"kind": "llvm", "mcpu": 7}, "wrong target"),
+        ("target", "llvm", "wrong target: a target is an object"),
+        ("args_info", [["TENSOR", "float32", [-1.5]]], "wrong args_info"),
+        ("evaluator", {"number": 0}, "wrong evaluator: EvaluatorConfig needs number >= 1"),
+        ("run_seconds", 1e9, "run_seconds = 1000000000.0"),
+        ("run_seconds", float("nan"), "run_seconds = nan"),
+        ("best_seconds", "soon", "best_seconds = 'soon'"),
+        ("facts", {"values": {"0": {}}}, "wrong facts"),
+        ("input_data", "no base64 $", "wrong input_data"),
+        ("input_data", "AAAA", "wrong input_data"),
+    ],
+)
+def test_a_request_with_a_wrong_field_names_it(field: str, value: Any, text: str) -> None:
+    obj = {**json.loads(REQUEST.as_text()), field: value}
+    with pytest.raises(TuningError) as found:
+        MeasureRequest.from_text(json.dumps(obj))
+    assert text in str(found.value)
+
+
+def test_arrays_that_hold_objects_are_refused() -> None:
+    """They would be unpickled."""
+    evil = replace(REQUEST, input_data={0: np.array([print], dtype=object)})
+    with pytest.raises(TuningError, match="wrong input_data: Object arrays cannot be loaded"):
+        MeasureRequest.from_text(evil.as_text())
+
+
+@pytest.mark.parametrize("text", ["", "[]", REQUEST.as_text()[:-9], None, 7, b"{}"])
+def test_half_a_message_is_an_error(text: Any) -> None:
+    for read in (MeasureRequest.from_text, MeasureAnswer.from_text):
+        with pytest.raises(TuningError, match="is no"):
+            read(text)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("status", "won"), ("run_secs", [-1]), ("pace", "fast"), ("machine", None), ("stage", [])],
+)
+def test_an_answer_with_a_wrong_field_names_it(field: str, value: Any) -> None:
+    with pytest.raises(TuningError, match=f"the answer has {field} = "):
+        MeasureAnswer.from_text(json.dumps({**json.loads(ANSWER.as_text()), field: value}))
+
+
+def test_a_machine_is_read_as_it_describes_itself() -> None:
+    machine = Machine.this()
+    assert Machine.from_json(json.loads(json.dumps(machine.as_json()))) == machine
+    for field, value in (("cores", "many"), ("caches", [1, "2"]), ("cpu", None)):
+        with pytest.raises(TuningError, match=f"the description of a machine has {field} = "):
+            Machine.from_json({**machine.as_json(), field: value})
+    with pytest.raises(TuningError, match="a machine is described by an object"):
+        Machine.from_json(None)
+
+
+def test_the_kind_tells_machines_apart_whose_times_differ() -> None:
+    machine = Machine.this()
+    assert replace(machine, host="another", cores=99).kind == machine.kind
+    assert replace(machine, caches=(1, 2, 3)).kind != machine.kind
+    assert replace(machine, identity="another model").kind != machine.kind
+    assert replace(machine, features=(*machine.features, "told by a new kernel")).kind == (
+        machine.kind
+    )
+
+
+def test_a_machine_says_which_targets_it_measures_for() -> None:
+    machine = replace(Machine.this(), cores=2)
+    assert machine.why_not(Target("llvm -num-cores=2")) is None
+    assert machine.why_not(Target("llvm -num-cores=4")) == "it has 2 cores"
+    other = replace(machine, cpu="znver1", caches=(1, 2, 3))
+    assert "names no CPU model and is therefore this machine" in str(
+        other.why_not(Target("llvm -num-cores=1"))
+    )
+    if machine.architecture == "x86_64":
+        old = replace(machine, features=("sse", "sse2"))
+        assert "its CPU has no " in str(old.why_not(Target("llvm -mcpu=x86-64-v3 -num-cores=1")))
+        assert old.why_not(Target("llvm -mcpu=x86-64 -num-cores=1")) is None
