@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,13 +12,15 @@ from codegen import Target as CodegenTarget
 from codegen.target import as_target
 from search.command_line.options import Program, Shape, Target, WorkDir
 from search.command_line.program_files import is_model, read_program
-from search.command_line.result import Part, Result, Table, microseconds, say
+from search.command_line.result import Result, Table, microseconds, say
 from search.database import Database, database_at
 from search.database.best_records import those_that_count, winner_first
-from search.errors import TuningError
+from search.errors import DatabaseError, TuningError
 from search.networks.extract_tasks import extract_tasks
 from search.networks.tune_model import tune_model
 from search.runs.tuning_run import open_database
+from search.trials.report import RunReport
+from search.trials.run_directory import load_run
 from search.tune import tune_tir
 from search.tune_config import UNLIMITED, TuneConfig
 from tensorir.function import IRModule
@@ -143,10 +146,12 @@ def _result(
     seconds: float,
 ) -> Result:
     tasks: list[dict[str, Any]] = []
+    keys = set()
     for task in extract_tasks(mod, target):
         workload = database.commit_workload(task.mod)
+        keys.add(database.workload_key(task.mod))
         records = database.tuning_records_of(workload, task.target)
-        best = winner_first(records)
+        best = winner_first(records)[:1]
         tasks.append(
             {
                 "name": task.task_name,
@@ -155,16 +160,45 @@ def _result(
                 "seconds": best[0].median_seconds if best else None,
             }
         )
-    report = {"program": path, "work_dir": work_dir, "search_seconds": seconds, "tasks": tasks}
-    found_one = any(task["seconds"] is not None for task in tasks)
+    before_and_after = _reported(work_dir, keys)
+    report = {
+        "program": path,
+        "work_dir": work_dir,
+        "search_seconds": seconds,
+        "tasks": tasks,
+        "report": [one.as_json() for one in before_and_after],
+    }
+    if all(task["seconds"] is None for task in tasks):
+        sentence = (
+            f"{path}: no candidate was measured in {seconds:.0f} s that works; tensorir explain "
+            f"{work_dir} says how they ended"
+        )
+        return Result(report, [_table(tasks), sentence], exit_code=1)
+    call = f"tensorir run {path} --work-dir {work_dir}"
+    sentence = f"{path}: tuned in {seconds:.0f} s; call it with {call}"
+    if len(before_and_after) == 1:
+        return Result(report, [str(before_and_after), "", sentence])
+    if before_and_after:
+        heading, *rows = before_and_after.cells()
+        return Result(report, [Table(heading, rows), sentence])
+    return Result(report, [_table(tasks), sentence])
+
+
+def _reported(work_dir: str, keys: Collection[str]) -> RunReport:
+    """Return what the searches in a directory report of these programs, before and after.
+
+    That is nothing where all was known before, from a database that others write to, too.
+    """
+    try:
+        known = load_run(work_dir).report
+    except DatabaseError:
+        return RunReport([])
+    return RunReport([one for one in known if one.workload in keys])
+
+
+def _table(tasks: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what a database has of each kernel."""
     rows = [
         (t["name"], f"{t['weight']:g}", str(t["trials"]), microseconds(t["seconds"])) for t in tasks
     ]
-    parts: list[Part] = [
-        Table(("Kernel", "Runs", "Trials", "Best (us)"), rows),
-        f"{path}: tuned in {seconds:.0f} s; call it with tensorir run {path} --work-dir {work_dir}"
-        if found_one
-        else f"{path}: no candidate was measured in {seconds:.0f} s that works; tensorir explain "
-        f"{work_dir} says how they ended",
-    ]
-    return Result(report, parts, exit_code=0 if found_one else 1)
+    return Table(("Kernel", "Runs", "Trials", "Best (us)"), rows)
