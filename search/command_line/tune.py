@@ -13,6 +13,7 @@ from codegen.target import as_target
 from search.command_line.options import Program, Shape, Target, WorkDir
 from search.command_line.program_files import is_model, read_program
 from search.command_line.result import Result, Table, microseconds, say
+from search.command_line.trace_files import read_trace
 from search.database import Database, database_at
 from search.database.best_records import those_that_count, winner_first
 from search.errors import DatabaseError, TuningError
@@ -63,6 +64,15 @@ Only = Annotated[
         show_default=False,
     ),
 ]
+Initial = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TRACE",
+        help="A schedule of the program to begin with, as `tensorir db best --save` writes it; "
+        "may be repeated.",
+        show_default=False,
+    ),
+]
 CostModel = Annotated[
     str, typer.Option(metavar="MODEL", help="What chooses candidates: xgb or random.")
 ]
@@ -85,6 +95,7 @@ def tune(
     shape: Shape = None,
     seed: Seed = None,
     only: Only = None,
+    initial: Initial = None,
     cost_model: CostModel = "xgb",
     strategy: Strategy = "evolutionary",
 ) -> Result:
@@ -109,6 +120,8 @@ def tune(
     kept_in = _database(database)
     parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
     if is_model(mod) or len(mod.prim_funcs()) > 1:
+        if initial:
+            raise TuningError(f"--initial is for one program, and {program} has several kernels")
         found = tune_model(
             mod,
             chosen,
@@ -127,7 +140,16 @@ def tune(
             UNLIMITED if trials is None else trials, max_seconds=seconds, strategy=strategy
         )
         found = open_database(kept_in, work_dir)
-        tune_tir(mod, chosen, config, work_dir, database=found, **parts)
+        known = [read_trace(trace) for trace in initial or ()]
+        tune_tir(
+            mod,
+            chosen,
+            config,
+            work_dir,
+            database=found,
+            initial_schedules=known or None,
+            **parts,
+        )
     return _result(program, mod, chosen, work_dir, found, time.monotonic() - start)
 
 
