@@ -21,6 +21,7 @@ def _refused(what: str) -> Any:
     def refuse(self: Database, *_: object) -> NoReturn:
         raise NotImplementedError(f"{type(self).__name__} answers queries only, it has no {what}")
 
+    refuse.__doc__ = "Raise NotImplementedError: such a database answers queries only."
     return refuse
 
 
