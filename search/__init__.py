@@ -18,7 +18,7 @@ returns the best `Schedule`. The rooms, in the order in which a search goes thro
   `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
 - `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
 - `networks` tunes whole models, each function as often as it counts, and `command_line` is the
-  command `tensorir`, which runs and tunes model files;
+  command `tensorir`, which does all this in a shell;
 - `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
   of logs, `trials` what was tried, as a table that is explained and drawn, and `report_page` the
   page that shows a search.

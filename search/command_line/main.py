@@ -79,6 +79,8 @@ def _options(version: Version = False) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say, without any those of the process; return the exit code."""
+    if sys.stderr is None:  # closed: what is said there would go to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  it is open to the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files may be any bytes

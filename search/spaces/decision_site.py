@@ -187,16 +187,18 @@ def decision_columns(sites: Sequence[Site], decisions: Sequence[Any]) -> Iterato
 
     A decision of several numbers has a column for each, `name[0]` the first. Sites of the same name
     are numbered; where there are no sites, as their program is not known, decisions are `site 0`
-    and so on. A value is what the decision stands for, where its site knows that.
+    and so on, as are those that a file has beyond them. A value is what the decision stands for,
+    where its site knows that.
     """
     names = site_names(sites)
     for k, decision in enumerate(decisions):
-        name = names[k] if names else f"site {k}"
+        is_known = k < len(names)
+        name = names[k] if is_known else f"site {k}"
         if isinstance(decision, (list, tuple)) and len(decision) != 1:
             yield from ((f"{name}[{j}]", number) for j, number in enumerate(decision))
             continue
         number = decision[0] if isinstance(decision, (list, tuple)) else decision
-        domain = sites[k].domain if names else None
+        domain = sites[k].domain if is_known else None
         yield name, number if domain is None or number is None else _labelled(domain, number)
 
 

@@ -165,7 +165,9 @@ READ_AS: Final[dict[str, tuple[Callable[[Any], bool], type[np.generic] | None, A
     "float": (_is_seconds, np.float64, math.nan),
     "Score": (is_number, np.float64, math.nan),
     "tuple[float, ...]": (
-        lambda value: isinstance(value, list) and all(map(_is_seconds, value)),
+        lambda value: (
+            isinstance(value, list) and all(_is_seconds(one) and one > 0 for one in value)
+        ),
         np.float64,
         math.nan,
     ),

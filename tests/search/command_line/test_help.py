@@ -22,16 +22,17 @@ PLACES = {
     **{f"db {name}": f"search.command_line.db.{name}" for name in db.COMMANDS},
 }
 UNTIL_ENDED = ("--live", ":8786", ".key")
-"""How examples end that run until somebody ends them: the live report, and workers."""
+"""How examples end that run until somebody ends them: the live report, and workers.
+
+Those of models run on the page about the command line.
+"""
 
 
 def examples(text: str) -> list[str]:
     """Return the commands among the lines of a help."""
     rows = [line for line in text.splitlines() if line.startswith("    tensorir ")]
-    shorter = {"--seconds 600": "--trials 3", "--trials 64": "--trials 2", "conv2d": "narrow"}
-    for long, short in shorter.items():
-        rows = [row.strip().replace(long, short) for row in rows]
-    return [row for row in rows if not row.endswith(UNTIL_ENDED)]
+    rows = [row.strip().replace("--trials 64", "--trials 2") for row in rows]
+    return [row for row in rows if not row.endswith(UNTIL_ENDED) and "model.onnx" not in row]
 
 
 HELPS = {

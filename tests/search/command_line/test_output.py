@@ -88,6 +88,14 @@ def test_names_of_files_may_be_any_bytes(folder: Path, capsys: pytest.CaptureFix
     assert "\\udcff\\udcfe.py has no program 'One'" in capsys.readouterr().err
 
 
+def test_what_is_said_to_nobody_stays_out_of_the_result(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["run", "matmul.py", "--repeat", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["program"] == "matmul.py"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
