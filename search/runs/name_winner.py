@@ -259,7 +259,13 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
             if ahead
             else ""
         )
-        run.logs.scheduler.info('Task "%s": %s%s', task.ctx.task_name, summary(found), unsure)
+        run.logs.scheduler.info(
+            'Task #%d "%s": %s%s',
+            run.scheduler.tasks.index(task),
+            task.ctx.task_name,
+            summary(found),
+            unsure,
+        )
 
 
 def _keep(run: TuningRun, task: TaskRecord, record: TuningRecord) -> None:

@@ -271,10 +271,12 @@ class TuningRun:
         for index, task in enumerate(tasks):
             is_over = self.seconds_left == 0
             in_vain += is_over and task.best_ms is not None
-            with self.scheduler.leaving_out(index):
-                if not is_over:
+            if not is_over:
+                with self.scheduler.leaving_out(index):
                     name_winner(self, task, self.seconds_left / (len(tasks) - index))
-                report_task(self, task, trials)
+            if index not in self.failures:
+                with self.scheduler.leaving_out(index):
+                    report_task(self, task, trials)
         if in_vain and self.config.num_confirmed:
             self.logs.scheduler.info(
                 "Time was too short to measure the best of %d task(s) again: their winners are the "
@@ -365,14 +367,15 @@ class TuningRun:
                 _names(other),
                 ", ".join(differences(plan, other)) or "the process, where that one goes on",
             )
-        for task in self.tasks:
+        for place, task in enumerate(self.tasks):
             assert task.mod is not None
             workload = self.database.commit_workload(task.mod)
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": %d records of the database are for other targets than %s, and not '
-                    "used",
+                    'Task #%d "%s": %d records of the database are for other targets than %s, and '
+                    "not used",
+                    place,
                     task.task_name,
                     others,
                     task.target,

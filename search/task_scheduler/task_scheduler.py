@@ -289,7 +289,8 @@ class TaskScheduler(ABC):
                 empty += 1
             task.ctx.notify_runner_results([], [])
         self.logger.warning(
-            'Task "%s" ends: its search strategy gave %d %s one after another',
+            'Task #%d "%s" ends: its search strategy gave %d %s one after another',
+            self.tasks.index(task),
             task.ctx.task_name,
             refused or empty,
             "batches that others have measured" if refused else "empty batches",

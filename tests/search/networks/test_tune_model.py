@@ -46,7 +46,7 @@ def test_all_kernels_of_a_model_are_tuned_and_built(
     mod = dense_model()
     database = ms.tune_model(mod, TARGET, tmp_path, max_trials_global=6, **options(measured))
     said = capsys.readouterr().out
-    assert 'Function "small" is no task' not in said
+    assert 'Function "small" is not tuned' not in said
     assert "The tuned model computes what the untuned one does" in said
     rows = {
         line.split("|")[1].strip(): line.split("|") for line in said.splitlines() if "|" in line
