@@ -177,6 +177,7 @@ class LocalBench:
             seconds=result.seconds,
             ending=result.ending,
             pace=pace,
+            joules=result.joules,
         )
 
     # ------------------------------------------------------------------------------------- building

@@ -129,6 +129,8 @@ class MeasureAnswer:
     ending: Ending = "value"
     pace: float | None = None
     """The seconds of the reference kernel on this machine, now or lately."""
+    joules: float | None = None
+    """The energy of a call, where it was asked for."""
 
     def as_text(self) -> str:
         """Return what `from_text` reads."""
@@ -155,6 +157,7 @@ class MeasureAnswer:
             seconds=read.number("seconds", 0, math.inf, float),
             ending=read.one_of("ending", get_args(Ending)),
             pace=read.optional("pace", lambda name: read.number(name, 0, math.inf, float)),
+            joules=read.optional("joules", lambda name: read.number(name, 0, math.inf, float)),
         )
 
 

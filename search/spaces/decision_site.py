@@ -177,7 +177,8 @@ class _Index:
 def _purpose(inst: Instruction, domain: DecisionDomain | None) -> str:
     if isinstance(domain, (TileDomain, InferredTileDomain)):
         return TILE
-    if isinstance(domain, LocationDomain):
+    # The places are found anew by each replay, and a replay that nobody steps from has none.
+    if isinstance(domain, LocationDomain) or inst.kind.name == "SampleComputeLocation":
         return LOCATION
     return inst.kind.name
 
@@ -215,6 +216,8 @@ def decision_value(site: Site, decision: Any) -> Any:
     """Return what a decision stands for: factors as a tuple, a candidate, a place as text."""
     if isinstance(decision, (list, tuple)):
         return tuple(decision)
+    if site.domain is None and site.purpose == LOCATION:
+        return LocationDomain((decision,)).label(decision)
     return decision if site.domain is None else _labelled(site.domain, decision)
 
 

@@ -22,10 +22,24 @@ from search.runs.run_journal import differences, plan_of
 from search.space_generator import ScheduleFn
 from search.spaces.constrained_space import ConstrainedSpace, Constraint
 from search.trials.run_directory import load_run
-from tensorir import IRModule
+from tensorir import IRModule, T
 from tests.search.compatible_programs import product
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, adds_one, split_all, split_j
+
+
+@T.prim_func
+def two_stages(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    B = T.alloc_buffer((8, 8), "float32")
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(8, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] * T.float32(2)
+
 
 I0, J0, K0 = (f"tile of loop {k} of C" for k in range(3))
 """What `split_all` decides."""
@@ -283,6 +297,15 @@ def test_decisions_have_the_names_of_the_tables(tmp_path: Path) -> None:
         decisions["tile of C"]
     with pytest.raises(ms.TuningError, match="takes a Schedule or a record"):
         ms.decisions_of(sch.trace)
+
+
+@pytest.mark.parametrize("keeps_domains", [True, False])
+def test_a_place_has_the_same_name_in_candidates_and_in_spaces(keeps_domains: bool) -> None:
+    sch = Schedule(two_stages, seed=1)
+    sch.keeps_domains = keeps_domains
+    block = sch.get_block("B")
+    sch.compute_at(block, sch.sample_compute_location(block, decision=0))
+    assert ms.decisions_of(sch) == {"location of B": "loop 0"}
 
 
 # ------------------------------------------------------------------------------ objectives
