@@ -26,10 +26,13 @@ $(VENV)/.installed-%: $(VENV)/.installed
 tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
 	$(BIN)/python -m benchmarks.tune_matmul
 
-test: $(VENV)/.installed-test $(VENV)/.installed-browser  ## run the tests
+# Tests of what extras are for are skipped where the extra is not installed.
+TEST_EXTRAS := $(addprefix $(VENV)/.installed-,test browser distributed sql)
+
+test: $(TEST_EXTRAS)  ## run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-test-made-up-host: $(VENV)/.installed-test  ## run the tests as on a smaller machine
+test-made-up-host: $(TEST_EXTRAS)  ## run the tests as on a smaller machine
 	TENSORIR_HOST=$(MADE_UP_HOST) $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 PACKAGES := tensorir schedule codegen search
