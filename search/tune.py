@@ -109,7 +109,8 @@ def tune_tir(
     C"][-1] <= 16`. It is asked before anything is built, and what is returned satisfies it, or is
     one of the `initial_schedules`. `objective` is what is minimised: `"seconds"` is the median of
     the runs of a trial, `"p90"` a percentile of 64 calls that are timed one by one, and a function
-    of the seconds of the runs is any other number. The records have the seconds.
+    of the seconds of the runs is any other number; `"energy"` are joules, where RAPL's counters can
+    be read. The records have the seconds.
 
     Everything is kept in `work_dir`: the database, the log of trials, text logs, and the cost
     model. Ctrl-C ends the search: what was measured is kept, and KeyboardInterrupt is raised again,

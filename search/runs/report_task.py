@@ -74,7 +74,7 @@ def report_of(
         first=next(iter(began), None),
         best=None if task.best_ms is None else task.best_ms / 1e3,
         spread=None if winner is None else winner.spread,
-        rounds=0 if winner is None else len(winner.record.run_secs or ()),
+        rounds=0 if winner is None else winner.rounds,
         roofline=roof,
         trials=len(own),
         failed=sum(trial.failed for trial in own),

@@ -154,6 +154,13 @@ def test_what_cannot_work_is_refused_before_anything_runs(
     assert not (tmp_path / "never").exists()
 
 
+@pytest.mark.parametrize("wish", ["initial_schedules", "constraint", "input_data"])
+def test_what_is_wished_of_a_kernel_that_there_is_not_is_named(tmp_path: Path, wish: str) -> None:
+    told: Any = {wish: {"conv": lambda decisions: True}}
+    with pytest.raises(ms.TuningError, match=rf"{wish} names 'conv', which is no function to tune"):
+        ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=9, **told)
+
+
 def test_a_database_for_another_cpu_is_refused(tmp_path: Path) -> None:
     database = MemoryDatabase()
     (task, *_) = ms.extract_tasks(dense_model(), "llvm -mcpu=skylake -num-cores=1")
