@@ -28,8 +28,8 @@ class TuneConfig:
     after `early_stopping_per_task` trials since its best one, and the search after `early_stopping`
     trials that did not lower its objective, once every task has a latency; None stops neither.
     Of `max_seconds` the last tenth, or less, is kept for measuring the best again, so that winners
-    are named in time; what began before the end may last beyond it: a trial, for as long as the
-    runner lets it.
+    are named in time, and a twentieth for the unscheduled programs of the report; what began before
+    the end may last beyond it: a trial, for as long as the runner lets it.
     With `keep_going` a task ends that a part of the search fails on, or that cannot be built or
     measured; an error in the log names it, and the others go on. Without it the run ends.
     `logger_config` is accepted and unused: configure the logger `tensorir.search` instead.

@@ -28,9 +28,9 @@ def contents(database: Database) -> Rows:
     for record in database.get_all_tuning_records():
         groups.setdefault((str(record.workload), str(record.target or "")), []).append(record)
     for (program, target), records in list(groups.items())[:_MOST]:
-        best = winner_first(records)[:1]
+        best = next((one.median_seconds for one in winner_first(records)), None)
         failed = sum(not one.is_valid and one.bound_seconds is None for one in records)
-        time = time_text(best[0].mean_seconds) if best else "none"
+        time = "none" if best is None else time_text(best)
         rows.append((program, target, str(len(records)), str(failed), time))
     if len(groups) > _MOST:
         rows.append((f"and {len(groups) - _MOST} more", "", "", "", ""))

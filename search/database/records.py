@@ -164,8 +164,8 @@ class TuningRecord:
 
     @property
     def _outcome(self) -> str:
-        if self.is_valid:
-            return time_text(self.mean_seconds)
+        if self.median_seconds is not None:
+            return time_text(self.median_seconds)
         if self.bound_seconds is not None:
             return f"more than {time_text(self.bound_seconds)}"
         return "failed" if self.run_secs else "not measured"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from search.task_scheduler import TaskRecord
 
 _SHARE: Final = 0.1
-_LEAST_SECONDS: Final = 0.3
+REPORT_SECONDS: Final = 0.3
 """The time for which the end of an unscheduled program is waited for: a share of the search, but
 enough for small ones."""
 
@@ -93,16 +93,13 @@ def _is_of(trial: Trial, task: TaskRecord, workload: str) -> bool:
 def _unscheduled(run: TuningRun, task: TaskRecord) -> RunnerResult | None:
     """Measure the program as it was given; None where that fails.
 
-    One that takes long is called once, one that takes very long is not waited for, and where the
-    time of the run is over none is called.
+    One that takes long is called once, and one that takes very long is not waited for.
     """
     mod, target = task.ctx.mod, task.ctx.target
     assert mod is not None
     assert target is not None
-    usual = max(_LEAST_SECONDS, _SHARE * run.seconds / len(run.tasks))
+    usual = max(REPORT_SECONDS, _SHARE * run.seconds / len(run.tasks))
     longest = min(usual, run.seconds_left)
-    if longest < _LEAST_SECONDS:
-        return None
     (built,) = run.builder.build([BuilderInput(mod, target)])
     if built.artifact_path is None:
         return None

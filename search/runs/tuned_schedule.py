@@ -31,6 +31,6 @@ class TunedSchedule(Schedule):
     def of_record(found: FoundSchedule, task_name: str) -> TunedSchedule:
         """Return a schedule that was found without a search: the report has the time of its
         record."""
-        seconds = found.record.mean_seconds if found.record.is_valid else None
-        report = TaskReport(task_name, str(found.record.target), best=seconds)
+        best = found.record.median_seconds
+        report = TaskReport(task_name, str(found.record.target), best=best)
         return TunedSchedule.of(found.schedule, report)

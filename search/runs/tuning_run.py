@@ -32,7 +32,7 @@ from search.reports.logs import Logs
 from search.runner import EvaluatorConfig, Runner, RunnerResult
 from search.runs.claims import Claims
 from search.runs.name_winner import confirmation_seconds, name_winner
-from search.runs.report_task import report_of, report_task
+from search.runs.report_task import REPORT_SECONDS, report_of, report_task
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
 from search.trials.report import RunReport
@@ -51,6 +51,8 @@ _IN_FILES: Final = ("json", "sql")
 _PROBE_BYTES: Final = 1 << 16
 _FOR_WINNERS: Final = 0.1
 """The share of a bounded time that measuring the best again may take, at most."""
+_FOR_REPORTS: Final = 0.05
+"""The share of it for what the reports compare them with, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,9 +217,11 @@ class TuningRun:
     def has_time_for(self, seconds: float = 0.0) -> bool:
         """Say whether a trial that begins in so many seconds can end in time.
 
-        It is expected to take as long as those before it, and the best are to be measured again.
+        It is expected to take as long as those before it. The best are to be measured again then,
+        and what the report compares them with.
         """
-        needed = seconds + self._usual_trial_seconds + self.seconds_for_winners
+        at_the_end = self.seconds_for_winners + self.seconds_for_reports
+        needed = seconds + self._usual_trial_seconds + at_the_end
         return self.seconds_left > needed
 
     @property
@@ -233,6 +237,14 @@ class TuningRun:
         if most is None or self.config.num_confirmed == 0:
             return 0.0
         return min(_FOR_WINNERS * most, confirmation_seconds(most, len(self.tasks)))
+
+    @property
+    def seconds_for_reports(self) -> float:
+        """The seconds after that, in which unscheduled programs are measured."""
+        most = self.config.max_seconds
+        if most is None or self.config.num_confirmed == 0:
+            return 0.0
+        return min(_FOR_REPORTS * most, REPORT_SECONDS * len(self.tasks))
 
     def tune(self, on_interrupt: str = "raise", finish: Callable[[], object] | None = None) -> None:
         """Search, and name the winner of each task; `finish` is called before the run is over.
@@ -272,8 +284,10 @@ class TuningRun:
             is_over = self.seconds_left == 0
             in_vain += is_over and task.best_ms is not None
             if not is_over:
+                rest = 1 - index / len(tasks)
+                left = max(0.0, self.seconds_left - self.seconds_for_reports * rest)
                 with self.scheduler.leaving_out(index):
-                    name_winner(self, task, self.seconds_left / (len(tasks) - index))
+                    name_winner(self, task, left / (len(tasks) - index))
             if index not in self.failures:
                 with self.scheduler.leaving_out(index):
                     report_task(self, task, trials)

@@ -301,11 +301,11 @@ class TaskScheduler(ABC):
         else:
             task.is_exhausted = True
             self.logger.info(
-                'Task #%d "%s" ends after %d trials: its strategy finds no candidate that was not '
+                'Task #%d "%s" ends after %s: its strategy finds no candidate that was not '
                 "measured",
                 index,
                 task.ctx.task_name,
-                task.trials,
+                "1 trial" if task.trials == 1 else f"{task.trials} trials",
             )
 
     def join_running_task(self, task_id: int) -> list[RunnerResult]:
