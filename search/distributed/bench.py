@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import queue
 import shutil
 import tempfile
@@ -106,6 +107,11 @@ class LocalBench:
         self._lock = threading.Lock()
         self._builds: OrderedDict[str, Future[BuilderResult]] = OrderedDict()
         self._inputs: OrderedDict[str, Mapping[int, NDArray[Any]]] = OrderedDict()
+
+    def keep_off(self) -> None:
+        """Have this process, and what it starts, compute where nothing is measured."""
+        if self._builder.split is not None:
+            os.sched_setaffinity(0, self._builder.split.building)
 
     def warm_up(self) -> None:
         """Start the processes that build and measure."""

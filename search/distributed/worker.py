@@ -78,7 +78,9 @@ def serve(
         refuse_code()
     logging.getLogger("distributed").setLevel(logging.WARNING)
     name = name or f"{socket.gethostname()}-{os.getpid()}"
-    bench = bench or LocalBench(measuring, name)
+    if bench is None:
+        bench = LocalBench(measuring, name)
+        bench.keep_off()
     say(f"{bench.machine}")
     try:
         bench.warm_up()
