@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from search.distributed.bench import Bench, LocalBench
 from search.distributed.dask_package import dask_distributed
-from search.distributed.data_only import refuse_calls, refuse_code
+from search.distributed.data_only import WORKER_CALLS, refuse_calls, refuse_code
 from search.errors import TuningError
 
 logger = logging.getLogger("tensorir.search")
@@ -45,7 +45,7 @@ def measuring_worker(
     )
     worker.bench = bench
     if not trust_client:
-        refuse_calls(worker)
+        refuse_calls(worker, WORKER_CALLS)
     return worker
 
 

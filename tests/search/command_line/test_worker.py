@@ -36,3 +36,15 @@ def test_it_says_what_it_offers_and_waits_for_the_scheduler() -> None:
         assert "waiting for the scheduler tcp://127.0.0.1:1; Ctrl-C" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+def test_a_scheduler_says_where_it_is() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "search.command_line", "scheduler", "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert "scheduler at tcp://" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
