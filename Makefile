@@ -26,7 +26,7 @@ $(VENV)/.installed-%: $(VENV)/.installed
 tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
 	$(BIN)/python -m benchmarks.tune_matmul
 
-test: $(VENV)/.installed-test  ## run the tests
+test: $(VENV)/.installed-test $(VENV)/.installed-browser  ## run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-made-up-host: $(VENV)/.installed-test  ## run the tests as on a smaller machine
@@ -63,8 +63,15 @@ bench-models: $(VENV)/.installed-onnx $(VENV)/.installed-torch  ## tune networks
 notebooks: $(VENV)/.installed-notebook  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check
 
-docs: $(VENV)/.installed-docs  ## build the site, in build/site
-	$(BIN)/python docs/gather_site.py build/pages
+# What draws diagrams in the browser; without npm the pages show how they are written.
+MERMAID := 11.17.2
+build/mermaid.min.js:
+	mkdir -p build
+	-cd build && npm pack --silent mermaid@$(MERMAID) && tar -xzf mermaid-$(MERMAID).tgz \
+		package/dist/mermaid.min.js && mv package/dist/mermaid.min.js .
+
+docs: $(VENV)/.installed-docs build/mermaid.min.js  ## build the site, in build/site
+	$(BIN)/python docs/gather_site.py build/pages $$(ls build/mermaid.min.js 2>/dev/null)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html build/pages build/site
 
 dist: $(VENV)/.installed-release  ## build the distribution, in dist

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
-PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
+PAGES = sorted(path.relative_to(DOCS).as_posix()[:-3] for path in DOCS.rglob("*.md"))
 _BLOCK = re.compile(r"```python\n(?P<code>.*?)```\n(?:\n```text\n(?P<output>.*?)```\n)?", re.DOTALL)
 
 

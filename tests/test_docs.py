@@ -1,24 +1,33 @@
 """The pages of docs/ print what they say, and name files and names that exist."""
 
 import ast
-import importlib.util
+import importlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = {path.stem: path.read_text() for path in sorted(DOCS.glob("*.md"))}
+PAGES = {
+    path.relative_to(DOCS).as_posix()[:-3]: path.read_text() for path in sorted(DOCS.rglob("*.md"))
+}
 
-_spec = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
-assert _spec is not None
-assert _spec.loader is not None
-pages = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(pages)
+
+def of_docs(name: str) -> ModuleType:
+    """Return a module of the folder with the pages, which may import others there."""
+    sys.path.insert(0, str(DOCS))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(DOCS))
+
+
+pages = of_docs("pages")
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -78,3 +87,17 @@ def test_the_docstring_of_a_package_says_its_rooms(package: str) -> None:
     docstring = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
     for room in sorted(path.parent.name for path in (ROOT / package).glob("*/__init__.py")):
         assert f"`{room}`" in docstring, room
+
+
+def test_public_names_are_documented() -> None:
+    """Those of the reference, and their methods and properties."""
+    reference = of_docs("reference")
+    assert reference.undocumented() == []
+
+
+def test_links_of_the_site_lead_to_its_pages() -> None:
+    site = of_docs("gather_site")
+    places = {"a/README.md": "packages/a.md", "docs/b.md": "b.md"}
+    kept = "[out](https://example.org)\n```\n[x](../docs/b.md)\n```\n"
+    made = site.relinked(f"[b](../docs/b.md#top), [code](c.py), {kept}", "a/README.md", places)
+    assert made == f"[b](../b.md#top), code, {kept}"

@@ -10,8 +10,9 @@ import pytest
 from readme_programs import FOLDERS, PROGRAMS, READMES, ROOT
 
 PAGES = [
-    *(f"{folder}/README.md".lstrip("/") for folder in FOLDERS),
-    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    *(f"{folder}/README.md" for folder in FOLDERS if folder),
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))),
+    *(path.name for path in sorted(ROOT.glob("*.md"))),
 ]
 
 OPTIONAL = {"torch"}
@@ -43,7 +44,8 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
     prose = re.sub(r"```.*?```", "", place.read_text(), flags=re.DOTALL)
     for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", prose):
         path = (place.parent / target).resolve() if target else place
-        assert path.exists(), target
+        is_made = path.is_relative_to(ROOT / "docs" / "reference")  # when the site is
+        assert path.exists() or is_made, target
         if anchor:
             headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
             assert anchor in map(_anchor, headings), f"{target}#{anchor}"

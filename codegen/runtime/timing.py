@@ -32,7 +32,9 @@ class BenchmarkResult:
     results: tuple[float, ...]
 
     mean = _statistic(np.mean)
+    """The mean of the results."""
     median = _statistic(np.median)
+    """The median of the results."""
     min = _statistic(np.min)
     """The fastest result."""
     max = _statistic(np.max)

@@ -1,7 +1,9 @@
 """Graph functions as machine code and steps around it, and the virtual machine that runs them.
 
-vm = codegen.VirtualMachine(codegen.vm_build(mod, target="llvm"), codegen.cpu())
-y = vm["main"](x)
+    vm = codegen.VirtualMachine(codegen.vm_build(mod, target="llvm"), codegen.cpu())
+    y = vm["main"](x)
+
+docs/networks.md follows a network to it.
 """
 
 from codegen.vm.build import vm_build

@@ -215,7 +215,7 @@ def _worth_tuning(
         if reason is None:
             kept.append(task)
         else:
-            logger.info('Function "%s" is no task: %s', task.task_name, reason)
+            logger.info('Function "%s" is not tuned: %s', task.task_name, reason)
     if not kept:
         raise TuningError(
             "the model has no kernel to tune: all are scheduled, small, or of symbolic shapes "

@@ -85,7 +85,8 @@ def _with_body(fields: Sequence[str]) -> Callable[[S, Stmt], S]:
     It is made without checking the rest again.
     """
     kept = [f"    new.{name} = n.{name}" for name in fields if name != "body"]
-    lines = ["def made(n, body):", "    new = bare(type(n))", *kept, "    new.body = body"]
+    about = '    """Return the statement with another body, the rest unchecked."""'
+    lines = ["def made(n, body):", about, "    new = bare(type(n))", *kept, "    new.body = body"]
     return compiled([*lines, "    return new"], {"bare": object.__new__})
 
 
