@@ -121,6 +121,7 @@ class DaskRunner(Runner):
             ending=answer.ending,
             build_seconds=answer.build_seconds,
             machine=answer.machine,
+            joules=answer.joules,
         )
 
     def as_they_end(

@@ -28,7 +28,9 @@ REQUEST = MeasureRequest(
     facts=ProgramFacts(True, 1e-5, {0: Values(0, 7, (1,))}),
     input_data={0: np.arange(6, dtype=np.int32).reshape(2, 3)},
 )
-ANSWER = MeasureAnswer("measured", "host a", "tcp://a:1", "znver3-1", (1e-6,), pace=1e-4)
+ANSWER = MeasureAnswer(
+    "measured", "host a", "tcp://a:1", "znver3-1", (1e-6,), joules=2e-5, pace=1e-4
+)
 
 
 def test_a_request_is_read_as_it_was_written() -> None:
