@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "replay": "Apply a saved trace to a program, print it, and time it.",
     "db": "List, check, combine and copy the records of searches.",
     "worker": "Measure on this machine for searches elsewhere.",
+    "scheduler": "Let searches find the machines that measure for them.",
 }
 """The commands, each a module of this package, and what they do."""
 

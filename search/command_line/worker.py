@@ -13,7 +13,8 @@ from search.distributed.worker import serve
 Scheduler = Annotated[
     str,
     typer.Argument(
-        metavar="SCHEDULER", help="The address that `dask scheduler` prints, as in tcp://host:8786."
+        metavar="SCHEDULER",
+        help="The address that `tensorir scheduler` prints, as in tcp://host:8786.",
     ),
 ]
 Cores = Annotated[

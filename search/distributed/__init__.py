@@ -1,10 +1,11 @@
 """Measuring on many machines: a Dask scheduler between a search and the machines that measure.
 
-A machine offers itself with `tensorir worker tcp://scheduler:8786`, and a search measures there
-with `runner="dask://scheduler:8786"` (`DaskRunner`, `DaskBuilder`). What travels are texts: a
-`MeasureRequest` has a program, its target and its arguments, a `MeasureAnswer` the times or the
-failure. The machine compiles the program itself, and measures it in the same child processes as a
-search without Dask (`Bench`). docs/many-machines.md tells how to, and what is exposed to whom.
+`tensorir scheduler` is where they find each other: a machine offers itself with `tensorir worker
+tcp://host:8786`, and a search measures there with `runner="dask://host:8786"` (`DaskRunner`,
+`DaskBuilder`). What travels are texts: a `MeasureRequest` has a program, its target and its
+arguments, a `MeasureAnswer` the times or the failure. The machine compiles the program itself, and
+measures it in the same child processes as a search without Dask (`Bench`). docs/many-machines.md
+tells how to, and what is exposed to whom.
 """
 
 from typing import TYPE_CHECKING

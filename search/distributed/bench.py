@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import queue
 import shutil
 import tempfile
@@ -30,6 +31,7 @@ from search.distributed.machine import Machine
 from search.distributed.messages import MeasureAnswer, MeasureRequest
 from search.distributed.turns import Turns
 from search.errors import TuningError
+from search.runner import energy
 from search.runner.runner import LocalRunner, RunnerInput, RunnerResult
 from search.runner.time_call import EvaluatorConfig
 from search.workers.core_split import core_splits
@@ -107,6 +109,11 @@ class LocalBench:
         self._builds: OrderedDict[str, Future[BuilderResult]] = OrderedDict()
         self._inputs: OrderedDict[str, Mapping[int, NDArray[Any]]] = OrderedDict()
 
+    def keep_off(self) -> None:
+        """Have this process, and what it starts, compute where nothing is measured."""
+        if self._builder.split is not None:
+            os.sched_setaffinity(0, self._builder.split.building)
+
     def warm_up(self) -> None:
         """Start the processes that build and measure."""
         self._builder.warm_up()
@@ -134,6 +141,8 @@ class LocalBench:
 
     def _answer(self, request: MeasureRequest) -> MeasureAnswer:
         reason = why_not_here(request.target) or _why_no_space()
+        if reason is None and request.evaluator.energy:
+            reason = energy.why_not()
         if reason is not None:
             return MeasureAnswer("unable", error=reason)
         build = self._built(request.program, request.target, request.build_seconds)
@@ -176,6 +185,7 @@ class LocalBench:
             build_seconds=build.seconds,
             seconds=result.seconds,
             ending=result.ending,
+            joules=result.joules,
             pace=pace,
             joules=result.joules,
         )
@@ -245,7 +255,9 @@ class LocalBench:
         self, request: MeasureRequest, entry: RunnerInput
     ) -> tuple[RunnerResult, float | None]:
         """Measure when the machine is free for it; the time limit begins then."""
-        overlaps = all(slot.runner.may_overlap(request.target) for slot in self._all)
+        overlaps = not request.evaluator.energy and all(
+            slot.runner.may_overlap(request.target) for slot in self._all
+        )
         with self._turns.beside_others() if overlaps else self._turns.alone():
             slot = self._slots.get()
             try:

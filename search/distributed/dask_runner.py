@@ -177,7 +177,8 @@ class DaskRunner(Runner):
         key = target_key(target)
         if key not in self._dispatchers:
             kind = self._kind_for(target)
-            self._dispatchers[key] = Dispatcher(self._connection, kind, self._best)
+            there = self.machines()
+            self._dispatchers[key] = Dispatcher(self._connection, kind, self._best, there)
         return self._dispatchers[key]
 
     def _kind_for(self, target: Target) -> str:

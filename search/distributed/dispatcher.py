@@ -56,6 +56,8 @@ class Job:
     pinned: str | None = None
     """The address of the only machine that is to measure it, if there is one."""
     answer: Future[MeasureAnswer] = field(default_factory=Future)
+    only: Collection[str] | None = None
+    """The addresses to which it was sent, None for any machine of the kind."""
     deaths: int = 0
     """How often Dask gave it up because several machines had died with it."""
     drifts: int = 0
@@ -95,9 +97,18 @@ class BestTimes:
 
 
 class Dispatcher:
-    """Has requests measured by the machines of one kind; `kind` is `Machine.kind`."""
+    """Has requests measured by the machines of one kind; `kind` is `Machine.kind`.
 
-    def __init__(self, connection: Connection, kind: str, best: BestTimes) -> None:
+    `machines` are those that there are at first, by address.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        kind: str,
+        best: BestTimes,
+        machines: Mapping[str, Machine],
+    ) -> None:
         self.kind = kind
         self.paces = Paces()
         self._connection = connection
@@ -106,7 +117,7 @@ class Dispatcher:
         self._waiting: deque[Job] = deque()
         self._sent: dict[Any, Job] = {}
         """The Dask futures that are on their way."""
-        self._machines: dict[str, Machine] = {}
+        self._machines = _of_kind(machines, kind)
         self._looked_at = -_LOOK_SECONDS
         self._left_out: dict[str, str] = {}
         """The machines that are not asked any more, by address, and why."""
@@ -289,13 +300,22 @@ class Dispatcher:
             for job in self._sent.values():
                 self._again(job)
             self._sent.clear()
-        self._machines = {a: m for a, m in found.items() if m.kind == self.kind}
+        self._machines = _of_kind(found, self.kind)
         self._left_out = {a: why for a, why in self._left_out.items() if a in self._machines}
+        self._take_back_what_waits_for_the_dead()
         if not self.machines() and (self._waiting or self._sent):
             self._say(
                 f"No machine measures at the moment; waiting for one of the kind {self.kind}. "
                 + described(found)
             )
+
+    def _take_back_what_waits_for_the_dead(self) -> None:
+        """Send again what Dask keeps for machines that it was told by address and that are gone."""
+        for future, job in list(self._sent.items()):
+            if job.only is not None and not any(a in self._machines for a in job.only):
+                del self._sent[future]
+                future.cancel()
+                self._again(job)
 
     def _say(self, text: str) -> None:
         """Warn, but not of the same all the time."""
@@ -314,11 +334,9 @@ class Dispatcher:
 
     def _send(self, job: Job, machines: Mapping[str, Machine]) -> None:
         client = self._connection.client
-        only: Collection[str] | None = None
+        job.only = list(machines) if self._left_out else None
         if job.pinned is not None and job.pinned in machines:
-            only = [job.pinned]
-        elif self._left_out:
-            only = list(machines)
+            job.only = [job.pinned]
         resource = next(iter(machines.values())).resource
         try:
             future = client.submit(
@@ -327,7 +345,7 @@ class Dispatcher:
                 key=f"measure-{uuid.uuid4().hex}",
                 pure=False,
                 resources={resource: 1},
-                workers=only,
+                workers=job.only,
             )
         except Exception as error:
             logger.debug("A request cannot be sent", exc_info=error)
@@ -336,6 +354,10 @@ class Dispatcher:
             return
         self._sent[future] = job
         future.add_done_callback(self._events.put)
+
+
+def _of_kind(machines: Mapping[str, Machine], kind: str) -> dict[str, Machine]:
+    return {address: machine for address, machine in machines.items() if machine.kind == kind}
 
 
 async def _within(waiting: Any) -> Any:

@@ -127,6 +127,8 @@ class MeasureAnswer:
     seconds: float = 0.0
     """The wall time that measuring took."""
     ending: Ending = "value"
+    joules: float | None = None
+    """The energy of a call, where the evaluator of the request counts it."""
     pace: float | None = None
     """The seconds of the reference kernel on this machine, now or lately."""
     joules: float | None = None
@@ -156,6 +158,7 @@ class MeasureAnswer:
             build_seconds=read.number("build_seconds", 0, math.inf, float),
             seconds=read.number("seconds", 0, math.inf, float),
             ending=read.one_of("ending", get_args(Ending)),
+            joules=read.optional("joules", lambda name: read.number(name, 0, math.inf, float)),
             pace=read.optional("pace", lambda name: read.number(name, 0, math.inf, float)),
             joules=read.optional("joules", lambda name: read.number(name, 0, math.inf, float)),
         )

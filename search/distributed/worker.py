@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from search.distributed.bench import Bench, LocalBench
 from search.distributed.dask_package import dask_distributed
-from search.distributed.data_only import refuse_calls, refuse_code
+from search.distributed.data_only import WORKER_CALLS, refuse_calls, refuse_code
 from search.errors import TuningError
 
 logger = logging.getLogger("tensorir.search")
@@ -45,7 +45,7 @@ def measuring_worker(
     )
     worker.bench = bench
     if not trust_client:
-        refuse_calls(worker)
+        refuse_calls(worker, WORKER_CALLS)
     return worker
 
 
@@ -78,7 +78,9 @@ def serve(
         refuse_code()
     logging.getLogger("distributed").setLevel(logging.WARNING)
     name = name or f"{socket.gethostname()}-{os.getpid()}"
-    bench = bench or LocalBench(measuring, name)
+    if bench is None:
+        bench = LocalBench(measuring, name)
+        bench.keep_off()
     say(f"{bench.machine}")
     try:
         bench.warm_up()

@@ -46,3 +46,26 @@ def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
     while not holds():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def scheduler_process() -> Iterator[str]:
+    """Start what `tensorir scheduler` runs, and return its address."""
+    script = (
+        "from search.distributed.scheduler import schedule\n"
+        "schedule(host='127.0.0.1', port=0, say=lambda text: print(text, flush=True))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().split()[2].removesuffix(";")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -94,6 +94,15 @@ def test_what_a_machine_cannot_do_is_no_fault_of_the_candidate(
     assert "free some space there" in str(answer(bench, REQUEST).error)
 
 
+def test_energy_is_counted_where_the_machine_can(
+    bench: LocalBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = replace(REQUEST, evaluator=EvaluatorConfig(number=1, min_repeat_ms=1, energy=True))
+    monkeypatch.setattr(bench_module.energy, "why_not", lambda: "nothing counts it")
+    assert answer(bench, counted).error == "nothing counts it"
+    assert answer(bench, counted).status == "unable"
+
+
 def test_a_program_that_cannot_be_measured_is_no_fault_of_the_candidate(bench: LocalBench) -> None:
     calls = REQUEST.program.replace("T.float32(0.0)", 'T.call_extern("float32", "nobody_has_it")')
     found = answer(bench, replace(REQUEST, reference=calls))

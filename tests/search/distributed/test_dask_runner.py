@@ -263,3 +263,21 @@ def test_connections_are_tls_where_certificates_are_given(
             assert runner.run(inputs[:1])[0].result().error_msg is None
     with pytest.raises(TuningError, match="TLS needs three files"):
         security_of(cert)
+
+
+def test_rounds_are_on_one_machine_and_go_on_on_another(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    """The best are measured again on one machine, so that their times may be compared."""
+    cluster.add(*(MadeUpBench(made_up_machine(f"m{k}"), seconds=0.05) for k in range(3)))
+    with runner_of(cluster) as runner:
+        once = runner.in_one_place()
+        first = [future.result().machine for future in once.run(inputs[:5])]
+        assert len(set(first)) == 1
+        waiting = once.run(inputs[:5])
+        cluster.end(int(str(first[0])[1]))
+        others = {future.result().machine for future in waiting} - set(first)
+        then = {future.result().machine for future in once.run(inputs[:3])}
+    assert others
+    assert len(then) == 1
+    assert then != set(first)

@@ -1,4 +1,4 @@
-"""A worker executes nothing that a client sends, unless it was told to trust its clients."""
+"""Workers and schedulers execute nothing that a client sends."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import cloudpickle
 import pytest
 
 from search.distributed.data_only import loads_data
-from search.distributed.in_process import in_process_cluster
 from search.distributed.machine import Machine
 from search.distributed.measure_here import measure_here
-from tests.search.distributed.processes import wait_until, worker_process
+from tests.search.distributed.processes import scheduler_process, wait_until, worker_process
 
 distributed = pytest.importorskip("distributed")
 
@@ -38,17 +37,38 @@ class Evil:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A client of a scheduler with one worker, which trusts nobody.
-
-    The scheduler, which Dask lets execute what clients send, is in the process of the test.
-    """
+    """A client of a scheduler with one worker, which trust nobody."""
     with (
-        in_process_cluster() as cluster,
-        worker_process(cluster.address, "distrustful"),
-        distributed.Client(cluster.address, set_as_default=False) as found,
+        scheduler_process() as address,
+        worker_process(address, "distrustful"),
+        distributed.Client(address, set_as_default=False) as found,
     ):
         wait_until(lambda: found.scheduler_info()["workers"])
         yield found
+
+
+def test_no_call_of_a_worker_is_executed(client: Any, tmp_path: Path) -> None:
+    """Whoever reaches the port of a worker may call it without the scheduler."""
+    (address,) = client.scheduler_info()["workers"]
+
+    async def call(op: str, **arguments: Any) -> Any:
+        async with distributed.core.rpc(address) as worker:
+            return await getattr(worker, op)(**arguments)
+
+    function = distributed.protocol.pickle.dumps(note_process)
+    plugin = distributed.protocol.pickle.dumps(Evil(tmp_path))
+    for op, arguments in (
+        (
+            "run",
+            {"function": function, "args": distributed.protocol.pickle.dumps((str(tmp_path),))},
+        ),
+        ("plugin-add", {"plugin": plugin, "name": "evil"}),
+        ("upload_file", {"filename": "evil.py", "data": b"1", "load": True}),
+        ("actor_execute", {"actor": "a", "function": "b", "args": (), "kwargs": {}}),
+    ):
+        with pytest.raises(ValueError, match=f"The '{op}' handler has been explicitly disallowed"):
+            client.sync(call, op, **arguments)
+    assert not executed_elsewhere(tmp_path)
 
 
 def executed_elsewhere(folder: Path) -> bool:
@@ -61,7 +81,7 @@ def test_no_function_of_a_client_is_executed(client: Any, tmp_path: Path) -> Non
         lambda path: note_process(path),
         functools.partial(note_process),
     ):
-        with pytest.raises(pickle.UnpicklingError, match="this worker measures, and executes not"):
+        with pytest.raises(pickle.UnpicklingError, match="execute nothing else that a client"):
             client.submit(function, str(tmp_path)).result(timeout=20)
     assert not executed_elsewhere(tmp_path)
 
@@ -73,12 +93,13 @@ def test_no_argument_of_a_client_is_executed(client: Any, tmp_path: Path) -> Non
 
 
 def test_no_call_of_a_client_is_executed(client: Any, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="The 'run' handler has been explicitly disallowed"):
+    refused = "handler has been explicitly disallowed in Scheduler"
+    with pytest.raises(ValueError, match=refused):
         client.run(note_process, str(tmp_path))
-    plugin = distributed.diagnostics.plugin.UploadFile(__file__)
-    plugin.setup = Evil(tmp_path)
-    with pytest.raises(Exception, match="The 'plugin-add' handler has been explicitly disallowed"):
-        client.register_plugin(plugin)
+    with pytest.raises(ValueError, match=refused):
+        client.run_on_scheduler(note_process, str(tmp_path))
+    with pytest.raises(ValueError, match=refused):
+        client.upload_file(__file__)
     assert not executed_elsewhere(tmp_path)
     assert client.submit(measure_here, "{}").result(timeout=20).startswith('{"protocol"')
 
@@ -95,7 +116,7 @@ def test_what_a_pickle_names_stays_inert(thing: Any) -> None:
     for message in (cloudpickle.dumps(thing), cloudpickle.dumps([thing, {1: thing}])):
         found = loads_data(message)
         found = found[0] if isinstance(found, list) else found
-        with pytest.raises(pickle.UnpicklingError, match="executes nothing else"):
+        with pytest.raises(pickle.UnpicklingError, match="execute nothing else"):
             found("an argument")
 
 
