@@ -26,7 +26,7 @@ $(VENV)/.installed-%: $(VENV)/.installed
 tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
 	$(BIN)/python -m benchmarks.tune_matmul
 
-test: $(VENV)/.installed-test  ## run the tests
+test: $(VENV)/.installed-test $(VENV)/.installed-browser  ## run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-made-up-host: $(VENV)/.installed-test  ## run the tests as on a smaller machine

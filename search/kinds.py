@@ -165,7 +165,7 @@ class Kinds(Generic[T]):
             schemes = (f"{scheme}://..." for scheme in self._schemes)
             known = sorted({*self._makers, *schemes, *map(_url_of, self._later)})
             raise IRValueError(
-                f"there is no {self.what} {kind!r}; known are {', '.join(known)}"
+                f"there is no {self.what} {_shown(kind)!r}; known are {', '.join(known)}"
                 f"{nearest(_normalized(kind), self._makers)}"
             )
 
@@ -188,6 +188,12 @@ class Kinds(Generic[T]):
         if module is not None:
             importlib.import_module(module)  # another thread waits here until it is loaded
             self._later.pop(name, None)
+
+
+def _shown(kind: str) -> str:
+    """Return a name, and of a URL the scheme: the rest may have a password in it."""
+    scheme, separator, _ = kind.partition("://")
+    return f"{scheme}://..." if separator else kind
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -97,7 +97,7 @@ class TaskWishes(TypedDict, total=False):
     constraint: ConstraintFunction | None
     """Says by its decisions whether a schedule may be tried."""
     objective: ObjectiveArg | None
-    """What is minimised: `"seconds"`, `"p90"`, or a function of the seconds of a trial's runs."""
+    """What is minimised: `"seconds"`, `"p90"`, `"energy"`, or a function of a trial's seconds."""
 
 
 class ModuleWishes(TypedDict, total=False):

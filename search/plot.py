@@ -220,10 +220,14 @@ def right_pairs(
 
     A pair that is predicted the same counts half. NaN if there is no such pair.
     """
-    faster = speed[:, None] > speed[None, :]
-    pairs = faster & (batch[:, None] == batch[None, :])
-    said = np.sign(predicted[:, None] - predicted[None, :])[pairs]
-    return float(((said + 1) / 2).mean()) if len(said) else math.nan
+    right, count = 0.0, 0
+    for one in np.unique(batch):  # all pairs at once would be a matrix of all trials
+        said, fast = predicted[batch == one], speed[batch == one]
+        pairs = fast[:, None] > fast[None, :]
+        order = np.sign(said[:, None] - said[None, :])[pairs]
+        right += float(((order + 1) / 2).sum())
+        count += len(order)
+    return right / count if count else math.nan
 
 
 # --------------------------------------------------------------------------------------- the data

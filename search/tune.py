@@ -48,6 +48,7 @@ from search.space_generator.space_generator import (
     SpaceArg,
     space_from_parts,
 )
+from search.trials.report import TaskReport
 from search.tune_config import UNLIMITED, TuneConfig
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
@@ -108,7 +109,8 @@ def tune_tir(
     C"][-1] <= 16`. It is asked before anything is built, and what is returned satisfies it, or is
     one of the `initial_schedules`. `objective` is what is minimised: `"seconds"` is the median of
     the runs of a trial, `"p90"` a percentile of 64 calls that are timed one by one, and a function
-    of the seconds of the runs is any other number. The records have the seconds.
+    of the seconds of the runs is any other number; `"energy"` are joules, where RAPL's counters can
+    be read. The records have the seconds.
 
     Everything is kept in `work_dir`: the database, the log of trials, text logs, and the cost
     model. Ctrl-C ends the search: what was measured is kept, and KeyboardInterrupt is raised again,
@@ -163,19 +165,18 @@ def tune_tir(
             return None if found is None else TunedSchedule.of_record(found, task_name)
         with TuningRun.open([context], [1.0], work_dir, config, **parts) as run:
             run.tune(on_interrupt)
+        report = next(iter(run.report), TaskReport(task_name, str(context.target)))
         winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
         if winners:
-            return TunedSchedule.of(winners[0].record.schedule(), run.report[0])
+            return TunedSchedule.of(winners[0].record.schedule(), report)
         if context.constraint is not None or context.objective is not SECONDS:
             best = _best_allowed(run.database, context)
-            return None if best is None else TunedSchedule.of(best, run.report[0])
+            return None if best is None else TunedSchedule.of(best, report)
         found = find_schedule(run.database, mod, context.target)
         if found is None:  # the scheduler has said how the trials ended
             return None
         say_if_missing(run.database, mod, context.target, task_name or "main", found)
-        if not run.report:
-            return TunedSchedule.of_record(found, task_name)
-        return TunedSchedule.of(found.schedule, run.report[0])
+        return TunedSchedule.of(found.schedule, report)
 
 
 def _call_of_tune_module(

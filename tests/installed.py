@@ -113,7 +113,9 @@ def check_installation(environment: Environment) -> None:
             sys.exit(f"{name} comes from {place}, not from the environment")
     if len(set(facts["versions"])) != 1:
         sys.exit(f"versions differ: {facts['versions']}")
-    if facts["licence"] != "Apache-2.0" or not any("LICENSE" in file for file in facts["files"]):
+    if facts["licence"] != "Apache-2.0 AND MIT" or not any(
+        "LICENSE" in file for file in facts["files"]
+    ):
         sys.exit("the wheel has no licence")
     for wanted in [f"{name}/py.typed" for name in PACKAGES] + ["schedule/methods.pyi"]:
         if wanted not in facts["files"]:

@@ -26,9 +26,11 @@ def test_packages_have_the_version_of_the_distribution() -> None:
 
 def test_the_licence_is_there() -> None:
     project = SETTINGS["project"]
-    assert project["license"] == "Apache-2.0"
-    for name in project["license-files"]:
-        assert "Apache License" in (ROOT / name).read_text()
+    assert project["license"] == "Apache-2.0 AND MIT"
+    own, *of_others = project["license-files"]
+    assert "Apache License" in (ROOT / own).read_text()
+    for name in of_others:
+        assert "The MIT License" in (ROOT / name).read_text()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

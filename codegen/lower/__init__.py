@@ -18,6 +18,7 @@ from codegen.lower.check_overflow import check_overflow
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
 from codegen.lower.contiguous_accesses import contiguous_accesses
+from codegen.lower.divide_at_choices import divide_at_choices
 from codegen.lower.drop_partial_strides import drop_partial_strides
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.forms import verify_form
@@ -66,6 +67,7 @@ PASSES: Final[tuple[tuple[str, Step], ...]] = tuple(
         simplify_control,
         hoist_allocations,
         hoist_conditions,
+        divide_at_choices,
         vectorize_innermost,
         vectorize,
         mark_unrolled,

@@ -9,9 +9,9 @@ the program's; loops get a `name_in_llvm`. Nothing is kept unless somebody colle
     remarks.about(loop_var)
 
 Who says what: `vectorize` into which vectors it makes the statements of a loop, or why they run
-lane by lane; `split_tails` which loops have their whole tiles run without conditions;
-`promote_accumulators` across which loop it keeps a buffer in registers, or why not;
-emission which loops run on threads and which it leaves to LLVM.
+lane by lane; `divide_at_choices` in how many pieces a loop runs; `split_tails` which loops have
+their whole tiles run without conditions; `promote_accumulators` across which loop it keeps a buffer
+in registers, or why not; emission which loops run on threads and which it leaves to LLVM.
 """
 
 from __future__ import annotations

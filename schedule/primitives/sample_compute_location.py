@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedule.analysis.bindings import loop_iter_types
+from schedule.analysis.inlined_length import stays_short
 from schedule.analysis.insertion_place import check_place
 from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import ScheduleError
@@ -88,11 +89,15 @@ def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
 def _possible_places(
     state: ScheduleState, block: StmtSRef, only: int | None = None
 ) -> Iterator[int]:
-    """Yield the places at which a block can be computed; only `only` if given."""
+    """Yield the places at which a block can be computed; only `only` if given.
+
+    Inlining that makes the program much longer is not offered, but can be asked for.
+    """
     if only in (None, INLINE_INDEX):
         with suppress(ScheduleError):
             check_compute_inline(state, block)
-            yield INLINE_INDEX
+            if only is not None or stays_short(block, get_consumers(state, block)):
+                yield INLINE_INDEX
     if only in (None, ROOT_INDEX):
         yield ROOT_INDEX
     if only is not None and only < 0:

@@ -80,7 +80,13 @@ from search.auto_scheduler.steps.state import State
 from search.auto_scheduler.steps.step import Step, StepError, TraceStep
 from search.auto_scheduler.tuning.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
 from search.auto_scheduler.tuning.cost_model import XGBModel
-from search.auto_scheduler.tuning.options import LocalBuilder, LocalRunner, TuningOptions
+from search.auto_scheduler.tuning.options import (
+    LocalBuilder,
+    LocalRPCMeasureContext,
+    LocalRunner,
+    RPCRunner,
+    TuningOptions,
+)
 from search.auto_scheduler.tuning.policy import EmptyPolicy, SearchPolicy, SketchPolicy
 from search.auto_scheduler.tuning.preload import (
     PreloadCustomSketchRule,
@@ -115,6 +121,7 @@ __all__ = [
     "HardwareParams",
     "LayoutRewriteOption",
     "LocalBuilder",
+    "LocalRPCMeasureContext",
     "LocalRunner",
     "LogEstimatedLatency",
     "MeasureErrorNo",
@@ -124,6 +131,7 @@ __all__ = [
     "PreloadCustomSketchRule",
     "PreloadMeasuredStates",
     "PrintTableInfo",
+    "RPCRunner",
     "RandomModel",
     "RecordReader",
     "RecordToFile",

@@ -48,7 +48,7 @@ def extract_tasks(
         try:
             ArgInfo.from_prim_func(func)
         except TuningError as error:
-            logger.info('Function "%s" is no task: %s', found.task_name, error)
+            logger.info('Function "%s" is not tuned: %s', found.task_name, error)
             continue
         task = SearchTask(
             workload_key=register_program(func),

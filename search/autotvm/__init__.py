@@ -25,8 +25,6 @@ schedule can be walked as a `ConfigSpace`, too (`task_of_space`). Names and defa
 AutoTVM.
 """
 
-from typing import TYPE_CHECKING
-
 from search.autotvm import callback, feature, measure, record, task, tuner
 from search.autotvm.dispatch import (
     GLOBAL_SCOPE,
@@ -59,6 +57,7 @@ from search.autotvm.measure.option import (
     measured_by,
     measured_from,
 )
+from search.autotvm.measure.rpc_runner import RPCRunner
 from search.autotvm.measure.runner import LocalRunner, Runner
 from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
 from search.autotvm.schedule_task import task_of_space
@@ -104,6 +103,7 @@ __all__ = [
     "MissingTask",
     "OtherOptionEntity",
     "OtherOptionSpace",
+    "RPCRunner",
     "ReorderEntity",
     "ReorderSpace",
     "Runner",
@@ -136,13 +136,3 @@ __all__ = [
     "template",
     "tuner",
 ]
-
-if not TYPE_CHECKING:  # to type checkers any name would be one of the module
-
-    def __getattr__(name: str) -> object:
-        if name == "RPCRunner":
-            raise AttributeError(
-                "there is no RPCRunner: LocalRunner measures in a process of this machine; for "
-                "another machine, tune there and take its log along"
-            )
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

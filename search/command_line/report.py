@@ -92,7 +92,8 @@ def report(
 
 def _serve(work_dir: str, port: int, database: str | None, open_: bool) -> Result:
     with LiveReport(work_dir, port, database=database) as live:
-        os.nice(_NICENESS)
+        if hasattr(os, "nice"):  # Windows has none
+            os.nice(_NICENESS)
         say(f"{work_dir} is shown at {live.url} until Ctrl-C")
         if open_:
             webbrowser.open(live.url)

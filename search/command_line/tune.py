@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,13 +12,16 @@ from codegen import Target as CodegenTarget
 from codegen.target import as_target
 from search.command_line.options import Program, Shape, Target, WorkDir
 from search.command_line.program_files import is_model, read_program
-from search.command_line.result import Part, Result, Table, microseconds, say
+from search.command_line.result import Result, Table, microseconds, say
+from search.command_line.trace_files import read_trace
 from search.database import Database, database_at
 from search.database.best_records import those_that_count, winner_first
-from search.errors import TuningError
+from search.errors import DatabaseError, TuningError
 from search.networks.extract_tasks import extract_tasks
 from search.networks.tune_model import tune_model
 from search.runs.tuning_run import open_database
+from search.trials.report import RunReport
+from search.trials.run_directory import load_run
 from search.tune import tune_tir
 from search.tune_config import UNLIMITED, TuneConfig
 from tensorir.function import IRModule
@@ -60,6 +64,15 @@ Only = Annotated[
         show_default=False,
     ),
 ]
+Initial = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TRACE",
+        help="A schedule of the program to begin with, as `tensorir db best --save` writes it; "
+        "may be repeated.",
+        show_default=False,
+    ),
+]
 CostModel = Annotated[
     str, typer.Option(metavar="MODEL", help="What chooses candidates: xgb or random.")
 ]
@@ -82,6 +95,7 @@ def tune(
     shape: Shape = None,
     seed: Seed = None,
     only: Only = None,
+    initial: Initial = None,
     cost_model: CostModel = "xgb",
     strategy: Strategy = "evolutionary",
 ) -> Result:
@@ -106,6 +120,8 @@ def tune(
     kept_in = _database(database)
     parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
     if is_model(mod) or len(mod.prim_funcs()) > 1:
+        if initial:
+            raise TuningError(f"--initial is for one program, and {program} has several kernels")
         found = tune_model(
             mod,
             chosen,
@@ -124,7 +140,16 @@ def tune(
             UNLIMITED if trials is None else trials, max_seconds=seconds, strategy=strategy
         )
         found = open_database(kept_in, work_dir)
-        tune_tir(mod, chosen, config, work_dir, database=found, **parts)
+        known = [read_trace(trace) for trace in initial or ()]
+        tune_tir(
+            mod,
+            chosen,
+            config,
+            work_dir,
+            database=found,
+            initial_schedules=known or None,
+            **parts,
+        )
     return _result(program, mod, chosen, work_dir, found, time.monotonic() - start)
 
 
@@ -143,10 +168,12 @@ def _result(
     seconds: float,
 ) -> Result:
     tasks: list[dict[str, Any]] = []
+    keys = set()
     for task in extract_tasks(mod, target):
         workload = database.commit_workload(task.mod)
+        keys.add(database.workload_key(task.mod))
         records = database.tuning_records_of(workload, task.target)
-        best = winner_first(records)
+        best = winner_first(records)[:1]
         tasks.append(
             {
                 "name": task.task_name,
@@ -155,16 +182,45 @@ def _result(
                 "seconds": best[0].median_seconds if best else None,
             }
         )
-    report = {"program": path, "work_dir": work_dir, "search_seconds": seconds, "tasks": tasks}
-    found_one = any(task["seconds"] is not None for task in tasks)
+    before_and_after = _reported(work_dir, keys)
+    report = {
+        "program": path,
+        "work_dir": work_dir,
+        "search_seconds": seconds,
+        "tasks": tasks,
+        "report": [one.as_json() for one in before_and_after],
+    }
+    if all(task["seconds"] is None for task in tasks):
+        sentence = (
+            f"{path}: no candidate was measured in {seconds:.0f} s that works; tensorir explain "
+            f"{work_dir} says how they ended"
+        )
+        return Result(report, [_table(tasks), sentence], exit_code=1)
+    call = f"tensorir run {path} --work-dir {work_dir}"
+    sentence = f"{path}: tuned in {seconds:.0f} s; call it with {call}"
+    if len(before_and_after) == 1:
+        return Result(report, [str(before_and_after), "", sentence])
+    if before_and_after:
+        heading, *rows = before_and_after.cells()
+        return Result(report, [Table(heading, rows), sentence])
+    return Result(report, [_table(tasks), sentence])
+
+
+def _reported(work_dir: str, keys: Collection[str]) -> RunReport:
+    """Return what the searches in a directory report of these programs, before and after.
+
+    That is nothing where all was known before, from a database that others write to, too.
+    """
+    try:
+        known = load_run(work_dir).report
+    except DatabaseError:
+        return RunReport([])
+    return RunReport([one for one in known if one.workload in keys])
+
+
+def _table(tasks: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what a database has of each kernel."""
     rows = [
         (t["name"], f"{t['weight']:g}", str(t["trials"]), microseconds(t["seconds"])) for t in tasks
     ]
-    parts: list[Part] = [
-        Table(("Kernel", "Runs", "Trials", "Best (us)"), rows),
-        f"{path}: tuned in {seconds:.0f} s; call it with tensorir run {path} --work-dir {work_dir}"
-        if found_one
-        else f"{path}: no candidate was measured in {seconds:.0f} s that works; tensorir explain "
-        f"{work_dir} says how they ended",
-    ]
-    return Result(report, parts, exit_code=0 if found_one else 1)
+    return Table(("Kernel", "Runs", "Trials", "Best (us)"), rows)

@@ -16,7 +16,7 @@ from search.database.contents import contents
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
 from search.database.target_key import for_other_cores, same_target
 from search.database.validate import Findings, validate
-from search.errors import TuningError
+from search.errors import DatabaseError, TuningError
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
 from tensorir.text_table import html_table
@@ -329,11 +329,18 @@ class Database(Entered):
         return new
 
     def __repr__(self) -> str:
-        count = len(self)
+        try:
+            count = len(self)
+        except DatabaseError:
+            return f"<{type(self).__name__} that does not answer: {self.place}>"
         return f"<{type(self).__name__} of {count} record{'s' * (count != 1)}: {self.place}>"
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>{html_table(contents(self))}"
+        shown = f"<p>{html.escape(repr(self))}</p>"
+        try:
+            return f"{shown}{html_table(contents(self))}"
+        except DatabaseError:
+            return shown
 
     # ----------------------------------------------------------------------------- to another one
 

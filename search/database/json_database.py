@@ -219,7 +219,13 @@ class JSONDatabase(KeyedDatabase):
                 f"{self.path_tuning_record}:{entry.line}: the line was changed while the file was "
                 "in use; open the database anew"
             )
-        return trace.decode()
+        try:
+            return trace.decode()
+        except UnicodeDecodeError as error:
+            raise DatabaseError(
+                f"{self.path_tuning_record}:{entry.line}: field 0 (trace) is no UTF-8: "
+                f"{error.reason}"
+            ) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path: the files are read again."""

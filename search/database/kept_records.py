@@ -55,10 +55,10 @@ class KeptRecords:
         return len(found)
 
     def what_is_left(self) -> str:
-        """Return a sentence on the records that a server has not taken, nothing without any."""
+        """Return what becomes of the records that a server has not taken, nothing without any."""
         if not self._are_left():
             return ""
-        return f" What was measured since is kept in {self.left}, to be entered by the next run"
+        return f"; what was measured since is kept in {self.left}, to be entered by the next run"
 
     def _are_left(self) -> bool:
         file = self.left / RECORD_FILE

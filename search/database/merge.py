@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from search.database.best_records import with_traces
 from search.database.database import Database
 from search.database.records import TuningRecord, Workload
 from search.database.target_key import target_key
@@ -14,7 +15,7 @@ def merge_into(destination: Database, sources: Sequence[Database]) -> int:
 
     A record that is there already is left out: one of the same program, target and trace with the
     same times. What was measured again stays, as by it the winner of a search is told. The records
-    of a source keep their order.
+    of a source keep their order; those whose traces cannot be read are left out, with a warning.
     """
     keys: dict[Workload, str] = {}
 
@@ -29,7 +30,7 @@ def merge_into(destination: Database, sources: Sequence[Database]) -> int:
     added = 0
     for source in sources:
         new = []
-        for record in source.get_all_tuning_records():
+        for record, _ in with_traces(source.get_all_tuning_records()):
             # a workload has its key from the destination once it is known there
             destination.commit_workload(record.workload.mod)
             key = identity(record)

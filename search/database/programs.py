@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from search.arg_info import ArgInfo, entry_name
-from search.database.best_records import those_that_count, winner_first
+from search.database.best_records import those_that_count, winner_first, with_schedules
 from search.database.database import Database
 from search.database.records import TuningRecord, Workload
 from search.database.target_key import target_key
@@ -28,8 +28,11 @@ class ProgramRecords:
 
     @cached_property
     def best(self) -> TuningRecord | None:
-        """The record that a build takes: see `winner_first`. None if none ran."""
-        return next(iter(winner_first(self.records)), None)
+        """The record that a build takes: see `winner_first`. None if none ran.
+
+        One whose trace does not apply is passed over, as by a build, with a warning.
+        """
+        return next((record for record, _ in with_schedules(winner_first(self.records))), None)
 
     @property
     def program(self) -> str:

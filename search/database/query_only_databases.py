@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -51,6 +52,14 @@ class QueryOnlyDatabase(Database):
 
     def __bool__(self) -> bool:
         return True
+
+    def __repr__(self) -> str:
+        inside = ", ".join(map(repr, self.members())) or "it stores no records"
+        return f"<{type(self).__name__}: {inside}>"
+
+    def _repr_html_(self) -> str:
+        own = f"<p>{html.escape(type(self).__name__)}</p>"
+        return own + "".join(member._repr_html_() for member in self.members())
 
 
 @Database.kinds.register("union")

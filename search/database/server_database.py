@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -69,9 +70,9 @@ class ServerDatabase(TableDatabase):
         self._sql = _sqlalchemy()
         try:
             self._url = self._sql.make_url(url)
-        except self._sql.exc.ArgumentError as error:
+        except (self._sql.exc.ArgumentError, ValueError) as error:
             raise DatabaseError(
-                f"{url!r} is no URL of a database; they look like "
+                f"{url.partition('://')[0]}://... is no URL of a database; they look like "
                 "postgresql+psycopg://user@host:5432/database"
             ) from error
         if self._url.drivername in ("postgresql", "postgres"):
@@ -79,6 +80,8 @@ class ServerDatabase(TableDatabase):
         self._empty = _empty_database(self._sql)
         self._tables = _tables_of(self._sql, self._empty)
         self._has_tables = False
+        self._made = ""
+        """What tells these tables from others at the same place, before or after them."""
         self._engine: Any = None
         self._process = 0
         self._lock = threading.RLock()
@@ -112,8 +115,7 @@ class ServerDatabase(TableDatabase):
         with self._errors_named(), engine.begin() as connection:
             session = _ServerSession(self._sql, self._tables, connection)
             if writes:
-                # Whoever changes this row has it alone until the end: writers come one by one.
-                session.change("UPDATE setting SET value = value WHERE name = 'version'", [{}])
+                self._be_alone(connection)
             yield session
 
     @property
@@ -150,7 +152,7 @@ class ServerDatabase(TableDatabase):
             self._again = now + _PAUSE * (now - began)
             if self.is_first_time("gone", str(kept.left)):
                 logger.warning(
-                    "%s What is measured meanwhile is kept in %s, and entered when it answers",
+                    "%s; what is measured meanwhile is kept in %s, and entered when it answers",
                     error,
                     kept.left,
                 )
@@ -163,6 +165,23 @@ class ServerDatabase(TableDatabase):
                 logger.info("%s: entered %d record(s) that were left", self.name, entered)
 
     # ----------------------------------------------------------------------------- the connection
+
+    def _be_alone(self, connection: Any) -> None:
+        """Let writers come one by one: whoever changes this row has it alone until the end.
+
+        DatabaseError where the tables were made anew, whose rows have other numbers.
+        """
+        changed = connection.execute(
+            self._sql.text(
+                "UPDATE setting SET value = value WHERE name = 'made' AND value = :made"
+            ),
+            {"made": self._made},
+        )
+        if changed.rowcount != 1:
+            raise DatabaseError(
+                f"{self.name}: somebody has made its tables anew, and nothing was changed in them; "
+                "open the database anew"
+            )
 
     def _connected(self, writes: bool) -> Any:
         """Return the engine of this process; connections inherited by a fork are left alone.
@@ -212,6 +231,7 @@ class ServerDatabase(TableDatabase):
             raise DatabaseError(self._of_others("a table called setting"))
         equality = type(self.module_equality).__name__
         refuse_other(self.name, known.get("version"), known.get("module_equality"), equality)
+        self._made = known.get("made", "")
         return True
 
     def _make_tables(self, engine: Any) -> None:
@@ -219,6 +239,7 @@ class ServerDatabase(TableDatabase):
             "application": _APPLICATION,
             "version": str(VERSION),
             "module_equality": type(self.module_equality).__name__,
+            "made": uuid.uuid4().hex,
         }
         try:
             with engine.begin() as connection:
@@ -248,14 +269,14 @@ class ServerDatabase(TableDatabase):
                 error, (exc.OperationalError, exc.InterfaceError)
             ):
                 raise ServerGoneError(
-                    f"{self.name}: the server is not reached, or refuses: {said}. See that it runs "
-                    "and has room, that the database is there, and that user and password are "
-                    "right (PostgreSQL takes the password from PGPASSWORD or ~/.pgpass)."
+                    f'{self.name}: the server is not reached, or refuses: "{said}"; see that it '
+                    "runs and has room, that the database is there, and that user and password are "
+                    "right (PostgreSQL takes the password from PGPASSWORD or ~/.pgpass)"
                     f"{'' if self._folder is None else self._folder.what_is_left()}"
                 ) from error
             raise DatabaseError(
-                f"{self.name}: the server says: {said}. Nothing was changed; see that the user may "
-                "read and write the tables, and at first make them"
+                f'{self.name}: the server says "{said}", and nothing was changed; see that the '
+                "user may read and write the tables, and at first make them"
             ) from error
         except exc.SQLAlchemyError as error:
             raise DatabaseError(f"{self.name}: {error}") from error

@@ -166,10 +166,12 @@ class SQLDatabase(TableDatabase):
         ((version,),) = connection.execute("PRAGMA user_version")
         if application != _APPLICATION:
             raise DatabaseError(f"{self.path}: an SQLite file, but no database of records")
-        ((made_with,),) = connection.execute(
+        setting = connection.execute(
             "SELECT value FROM setting WHERE name = 'module_equality'"
-        )
-        refuse_other(self.name, version, made_with, equality)
+        ).fetchone()
+        if setting is None:
+            raise DatabaseError(f"{self.path}: a database without its settings; it is damaged")
+        refuse_other(self.name, version, setting[0], equality)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path."""

@@ -60,6 +60,9 @@ class TableDatabase(KeyedDatabase):
         self._traces: dict[int, str] = {}
         self._present: set[str] = set()
         """The later tables that are known to be there."""
+        self._measured: dict[tuple[str, ...], tuple[set[bytes], int]] = {}
+        """The traces that have records, of each program and target that was claimed for, and the
+        number of the last record that was seen."""
         self._told: set[str] = set()
         """The rows that were left out, each of which is warned of once."""
 
@@ -186,6 +189,7 @@ class TableDatabase(KeyedDatabase):
             session.change("DELETE FROM trace WHERE record = :id", dropped)
             session.change("DELETE FROM record WHERE id = :id", dropped)
         self._traces.clear()
+        self._measured.clear()
         self.compact()
 
     def _find(self, mod: IRModule) -> tuple[str, bool]:
@@ -331,12 +335,19 @@ class TableDatabase(KeyedDatabase):
         with self.session(writes=True) as session:
             now = session.now()
             session.change("DELETE FROM claim WHERE until < :now", [{"now": now}])
-            known = session.select(f"SELECT trace_key FROM record {of_task}", place)
+            known, behind = self._measured.get(tuple(place.values()), (set(), 0))
+            for number, trace_key in session.select(
+                f"SELECT id, trace_key FROM record {of_task} AND id > :behind ORDER BY id",
+                {**place, "behind": behind},
+            ):
+                behind = number
+                known.add(bytes(trace_key))
+            self._measured[tuple(place.values())] = known, behind
             others = session.select(
                 f"SELECT trace_key FROM claim {of_task} AND owner <> :owner",
                 {**place, "owner": owner},
             )
-            measured = {bytes(key) for (key,) in known}.intersection(trace_keys)
+            measured = known.intersection(trace_keys)
             taken = measured.union(bytes(key) for (key,) in others)
             granted = frozenset(trace_keys) - taken
             for key in sorted(granted):

@@ -27,6 +27,11 @@ class Connection:
         security: Any = None,
         connect_sec: float = 10.0,
     ) -> None:
+        if client is not None and client.asynchronous:
+            raise TuningError(
+                "a search waits for answers and cannot do so with an asynchronous Dask client: "
+                "give Client(...) without asynchronous=True, or the address of the scheduler"
+            )
         self.address = address or str(client.scheduler.address)
         self._security = security if client is None else client.security
         self._is_ours = client is None

@@ -32,11 +32,9 @@ def security_of(ca_file: str | None = None, cert: str | None = None, key: str | 
         raise TuningError(
             "TLS needs three files: the certificate of the authority, a certificate and its key"
         )
+    roles = ("client", "worker", "scheduler")
+    certificates = {f"tls_{role}_cert": cert for role in roles}
+    keys = {f"tls_{role}_key": key for role in roles}
     return dask_distributed().Security(
-        require_encryption=True,
-        tls_ca_file=ca_file,
-        tls_client_cert=cert,
-        tls_client_key=key,
-        tls_worker_cert=cert,
-        tls_worker_key=key,
+        require_encryption=True, tls_ca_file=ca_file, **certificates, **keys
     )

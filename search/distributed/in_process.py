@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from codegen.target.presets import CPU_FEATURES
+from codegen.target.presets import ARCHITECTURES, CPU_FEATURES
 from search.distributed.bench import Bench
 from search.distributed.dask_package import dask_distributed
 from search.distributed.machine import Machine
@@ -35,11 +35,14 @@ class MadeUpBench:
     change: Callable[[MeasureRequest, MeasureAnswer], MeasureAnswer] | None = None
     asked: list[str] = field(default_factory=list)
     """The programs of the requests that were answered."""
+    _core: threading.Lock = field(default_factory=threading.Lock)
+    """The one core that it measures on; it may be given the next candidate meanwhile."""
 
     def answer(self, text: str, worker: str = "") -> str:
         """Return the answer of a worker at an address to a request."""
         request = MeasureRequest.from_text(text)
-        time.sleep(self.seconds)
+        with self._core:
+            time.sleep(self.seconds)
         digest = hashlib.sha256(request.program.encode()).digest()
         answer = MeasureAnswer(
             "measured",
@@ -62,8 +65,9 @@ class MadeUpBench:
 class InProcessCluster:
     """A scheduler with workers that can be added and ended, all in a thread of this process."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, scheduler: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, scheduler: Any, security: Any) -> None:
         self._loop = loop
+        self._security = security
         self.scheduler = scheduler
         self.workers: list[Any] = []
 
@@ -78,7 +82,9 @@ class InProcessCluster:
         async def start() -> None:
             first = len(self.workers)
             self.workers += [
-                measuring_worker(self.address, bench, f"worker {first + number}")
+                measuring_worker(
+                    self.address, bench, f"worker {first + number}", security=self._security
+                )
                 for number, bench in enumerate(benches)
             ]
             await asyncio.gather(*self.workers[first:])
@@ -100,7 +106,9 @@ class InProcessCluster:
 
 
 @contextlib.contextmanager
-def in_process_cluster(benches: Sequence[Bench] = (), port: int = 0) -> Iterator[InProcessCluster]:
+def in_process_cluster(
+    benches: Sequence[Bench] = (), port: int = 0, security: Any = None
+) -> Iterator[InProcessCluster]:
     """Start a scheduler on this machine, with a worker for each bench, until the `with` ends."""
     distributed = dask_distributed()
     loop = asyncio.new_event_loop()
@@ -109,7 +117,11 @@ def in_process_cluster(benches: Sequence[Bench] = (), port: int = 0) -> Iterator
 
     async def start() -> Any:
         return await distributed.Scheduler(
-            host="127.0.0.1", port=port, dashboard=False, dashboard_address=None
+            host="127.0.0.1" if security is None else "tls://127.0.0.1",
+            port=port,
+            dashboard=False,
+            dashboard_address=":0",
+            security=security,
         )
 
     async def close() -> None:
@@ -118,7 +130,8 @@ def in_process_cluster(benches: Sequence[Bench] = (), port: int = 0) -> Iterator
                 await worker.close(timeout=0.1, executor_wait=False)
         await cluster.scheduler.close()
 
-    cluster = InProcessCluster(loop, asyncio.run_coroutine_threadsafe(start(), loop).result())
+    scheduler = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    cluster = InProcessCluster(loop, scheduler, security)
     try:
         cluster.add(*benches)
         yield cluster
@@ -133,4 +146,11 @@ def made_up_machine(host: str = "made up", cpu: str = "", at_once: int = 1) -> M
     """Return a machine of the kind of this one, or of another CPU model."""
     this = Machine.this()
     features = tuple(sorted(CPU_FEATURES.get(cpu, this.features)))
-    return replace(this, host=host, cpu=cpu or this.cpu, features=features, at_once=at_once)
+    return replace(
+        this,
+        host=host,
+        architecture=ARCHITECTURES.get(cpu, this.architecture),
+        cpu=cpu or this.cpu,
+        features=features,
+        at_once=at_once,
+    )

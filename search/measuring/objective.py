@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -16,12 +16,16 @@ from search.errors import TuningError
 
 if TYPE_CHECKING:
     from search.database.records import TuningRecord
+    from search.records.energy_log import EnergyLog
     from search.runner import RunnerResult
 
 ObjectiveArg: TypeAlias = "str | Callable[[Sequence[float]], float] | Objective"
-"""`"seconds"`, a percentile as `"p90"`, or a function of the seconds of the runs of a trial."""
+"""`"seconds"`, a percentile as `"p90"`, `"energy"`, or a function of a trial's seconds per call."""
 
 _PERCENTILE: Final = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
+ENERGY: Final = "energy"
+_REPEAT_MS: Final = 20
+"""The milliseconds that a candidate is timed, beside those in which its energy is counted."""
 _CALLS: Final = 64
 """The calls of a candidate that are timed one by one, for a percentile."""
 _FEWEST: Final = 10
@@ -32,16 +36,19 @@ _FEWEST: Final = 10
 class Objective:
     """A number that a search makes small, from the seconds per call of each run of a trial.
 
-    Reports, logs and records have the seconds themselves; the number ranks candidates. So what is
-    stored can be ranked anew by any objective. `least_runs` is how many times of a trial it needs.
-    With `bounded_by_time` it is never below the least of the times, so that a candidate is ended
-    early whose every run takes longer than the best.
+    The energy is the joules per call that the runner has read, in place of the seconds. Reports,
+    logs and records have the seconds themselves; the number ranks candidates. So what is stored can
+    be ranked anew by any objective. `least_runs` is how many times of a trial it needs. With
+    `bounded_by_time` it is never below the least of the times, so that a candidate is ended early
+    whose every run takes longer than the best.
     """
 
     name: str
     function: Callable[[Sequence[float]], float]
     least_runs: int = 1
     bounded_by_time: bool = False
+    log: EnergyLog | None = field(default=None, compare=False)
+    """The energy of records, for the objective that is the energy."""
 
     @staticmethod
     def of(given: ObjectiveArg | None) -> Objective:
@@ -50,6 +57,8 @@ class Objective:
             return SECONDS
         if isinstance(given, Objective):
             return given
+        if given == ENERGY:
+            return Objective(ENERGY, statistics.median)
         if isinstance(given, str):
             found = _PERCENTILE.fullmatch(given)
             if found is not None:
@@ -57,9 +66,38 @@ class Objective:
         elif callable(given):
             return Objective(getattr(given, "__name__", type(given).__name__), given)
         raise TuningError(
-            'objective is "seconds" (the median), a percentile as in "p90", or a function of the '
-            f"seconds of the runs of a trial, got {given!r}"
+            'objective is "seconds" (the median), a percentile as in "p90", "energy", or a '
+            f"function of the seconds of the runs of a trial, got {given!r}"
         )
+
+    @property
+    def reads_energy(self) -> bool:
+        """True if it is the energy that a trial takes, for which a runner reads counters."""
+        return self.name == ENERGY
+
+    def of_result(self, result: RunnerResult) -> float:
+        """Return the number of a result that has times; TuningError as `value`.
+
+        Also for the energy of a result that has none.
+        """
+        if not self.reads_energy:
+            return self.value(result.run_secs or ())
+        if result.joules is None:
+            raise TuningError(
+                "the objective energy needs a runner that measures it: give it an "
+                "EvaluatorConfig(energy=True)"
+            )
+        return result.joules
+
+    def kept_in(self, log: EnergyLog) -> Objective:
+        """Return the objective with the file in which the energy of records is kept."""
+        return replace(self, log=log) if self.reads_energy else self
+
+    def note(self, run_secs: Sequence[float], results: Sequence[RunnerResult]) -> None:
+        """Keep the mean energy of results whose record has these seconds, where it is asked for."""
+        known = [result.joules for result in results if result.joules is not None]
+        if self.log is not None and known:
+            self.log.append(run_secs, statistics.fmean(known))
 
     def value(self, run_secs: Sequence[float]) -> float:
         """Return the number; TuningError for too few times, and for a function that fails."""
@@ -89,20 +127,25 @@ class Objective:
         """
         if self is SECONDS or result.stopped or result.median_secs is None:
             return result
-        return replace(result, run_secs=(self.value(result.run_secs or ()),))
+        return replace(result, run_secs=(self.of_result(result),))
 
     def of_record(self, record: TuningRecord) -> float:
-        """Return the number of a valid record; infinite for one with too few times.
+        """Return the number of a valid record; infinite for one of which it is not known.
 
         Where nothing else is asked for it is their mean, by which databases rank.
         """
         times = record.run_secs or ()
         if self is SECONDS:
             return record.mean_seconds
+        if self.reads_energy:
+            known = None if self.log is None else self.log.joules(times)
+            return math.inf if known is None else known
         return self.value(times) if len(times) >= self.least_runs else math.inf
 
     def evaluator(self) -> dict[str, Any]:
         """Return the options of an `EvaluatorConfig` that gives times enough, none by default."""
+        if self.reads_energy:
+            return {"number": 1, "min_repeat_ms": _REPEAT_MS, "energy": True}
         return {"number": 1, "repeat": _CALLS, "min_repeat_ms": 0} if self.least_runs > 1 else {}
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Unpack
 
-from codegen import Target
+from codegen import Target, why_not_here
 from codegen.history import is_small
 from search.arg_info import ArgInfo
 from search.context import TuneContext
@@ -166,7 +166,11 @@ def _check(run: TuningRun, mod: IRModule | BaseFunc, target: Target) -> Callable
                 "Nothing was measured in the time that there was: the model stays as it is; give "
                 "it more seconds"
             )
-        elif _module(mod).graph_funcs():
+        elif not _module(mod).graph_funcs():
+            return
+        elif (reason := why_not_here(target)) is not None:  # other machines have measured
+            run.logs.scheduler.info("The tuned model is not run here to be compared: %s", reason)
+        else:
             run.progress.phase("comparing the tuned model with the untuned one")
             bound, start = run.config.max_seconds, time.monotonic()
             if bound is not None:
@@ -211,7 +215,7 @@ def _worth_tuning(
         if reason is None:
             kept.append(task)
         else:
-            logger.info('Function "%s" is no task: %s', task.task_name, reason)
+            logger.info('Function "%s" is not tuned: %s', task.task_name, reason)
     if not kept:
         raise TuningError(
             "the model has no kernel to tune: all are scheduled, small, or of symbolic shapes "

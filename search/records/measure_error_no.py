@@ -43,6 +43,8 @@ class MeasureErrorNo(IntEnum):
             return MeasureErrorNo.NO_ERROR
         if result.stage == "check":
             return MeasureErrorNo.WRONG_ANSWER
+        if result.stage == "build":
+            return _OF_BUILD.get(result.ending, MeasureErrorNo.COMPILE_HOST)
         return _OF_RUN.get(result.ending, MeasureErrorNo.UNKNOWN_ERROR)
 
     def __str__(self) -> str:

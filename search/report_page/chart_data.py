@@ -24,6 +24,7 @@ COLUMNS: Final = (
     "measuring",
     "space",
     "decisions",
+    "machine",
 )
 """The columns of the rows: `time` is in microseconds per call, a lower bound for a trial that was
 stopped; `at` in seconds since the start of the search; `building` and `measuring` in seconds."""
@@ -44,6 +45,7 @@ def rows_of(trials: Sequence[Trial], tasks: Sequence[int], start: float) -> dict
             _rounded(trial.measure_secs, 3),
             trial.space,
             trial.decisions,
+            trial.machine,
         )
         for task, trial in zip(tasks, trials, strict=True)
     ]
@@ -64,7 +66,7 @@ def tasks_of(
         entry: dict[str, Any] = {"label": task.label, "weight": task.weight}
         shown = winners.get(number)
         if shown is not None and shown.columns:
-            entry["space"] = shown.winner.space
+            entry["space"] = shown.space
             entry["columns"] = [[one.name, one.site, one.part, one.labels] for one in shown.columns]
         known.append(entry)
     for rank, number in enumerate(names):

@@ -50,7 +50,7 @@ def table(
     heading: Sequence[Content],
     rows: Iterable[Sequence[Content]],
     *,
-    caption: Content,
+    caption: str,
     numbers: Iterable[int] = (),
 ) -> Markup:
     """Return a table that scrolls sideways where it is too wide; its first column names the rows.
@@ -80,7 +80,8 @@ def table(
         element("thead", element("tr", head)),
         element("tbody", body),
     )
-    return element("div", made, class_="wide")
+    # What scrolls is reached by keys only if it can have the focus.
+    return element("div", made, class_="wide", tabindex=0, role="region", aria_label=caption)
 
 
 def details(summary: Content, *content: Content, id_: str | None = None) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -30,6 +30,17 @@ _SCRIPTS: Final = (
     "start.js",
 )
 _THEME: Final = "theme.js"
+
+
+PARTS: Final[dict[str, Callable[[WatchedSearch, Mapping[int, ShownWinner]], Markup]]] = {
+    "summary": lambda search, _: sections.summary(search),
+    "tasks-table": lambda search, _: sections.tasks(search),
+    "decisions-table": sections.decisions,
+    "failed": lambda search, _: sections.failures(search),
+    "steps": sections.next_steps,
+    "winners": sections.winners,
+}
+"""What makes the parts of the page that are text and tables, by their ids."""
 
 
 def page(
@@ -73,13 +84,7 @@ def page(
 
 def parts(search: WatchedSearch, winners: Mapping[int, ShownWinner]) -> dict[str, Markup]:
     """Return the parts of the page that are text and tables, by their ids."""
-    return {
-        "summary": sections.summary(search),
-        "tasks-table": sections.tasks(search),
-        "decisions-table": sections.decisions(search, winners),
-        "failed": sections.failures(search),
-        "winners": sections.winners(search, winners),
-    }
+    return {name: make(search, winners) for name, make in PARTS.items()}
 
 
 def offered_tasks(
@@ -137,6 +142,7 @@ def _main(search: WatchedSearch, winners: Mapping[int, ShownWinner]) -> list[Mar
         ),
         _section("predicted", "Predicted against measured", _picture("prediction")),
         _section("failures", "Failures", part("failed")),
+        _section("next", "What to try next", part("steps")),
         _section("schedules", "The winner beside the original", part("winners")),
         _section("trials", "All trials", _trials()),
         element("noscript", element("p", "The charts and the list of trials need JavaScript.")),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from search.trials.report import TaskReport
 from search.trials.task_list import ListedTask
 from search.trials.trial import Trial
 
@@ -32,7 +32,8 @@ class SearchedTask:
     failed: int = 0
     build_secs: float = 0.0
     measure_secs: float = 0.0
-    spaces: Counter[int | None] = field(default_factory=Counter)
+    report: TaskReport | None = None
+    """What the last run that came to its end reported of it."""
 
     def add(self, trial: Trial) -> None:
         """Count a trial."""
@@ -42,23 +43,36 @@ class SearchedTask:
         self.failed += trial.failed
         self.build_secs += trial.build_secs
         self.measure_secs += trial.measure_secs
-        self.spaces[trial.space] += 1
         if (seconds := trial.seconds) is not None:
             self.first = seconds if self.first is None else self.first
             self.best = seconds if self.best is None else min(self.best, seconds)
 
     @property
-    def share(self) -> float:
-        """The seconds that it takes in a call of the model at its best; 0 where nothing is known.
+    def settled(self) -> float | None:
+        """The seconds per call of the best schedule, as it was measured again after all trials.
 
-        A weight that is not known counts as 1.
+        Until then it is the least that a trial has taken, which is lucky among many.
         """
-        return (self.best or 0.0) * (1.0 if self.weight is None else self.weight)
+        report = self.report
+        if report is None or report.best is None:
+            return self.best
+        is_newer = bool(self.trials) and self.trials[-1].time > report.time
+        return self.best if is_newer else report.best
 
     @property
-    def gain(self) -> float | None:
-        """How many times as fast as the first trial the best one is."""
-        return self.first / self.best if self.first and self.best else None
+    def share(self) -> float:
+        """The seconds that it takes in a call of the model at its best; 0 if that is not known."""
+        return (self.settled or 0.0) * self.times
+
+    @property
+    def times(self) -> float:
+        """How often it counts in a call; once where that is not known."""
+        return 1.0 if self.weight is None else self.weight
+
+    @property
+    def unscheduled(self) -> float | None:
+        """The seconds per call of the program as it was given; None where it was not measured."""
+        return None if self.report is None else self.report.unscheduled
 
     @property
     def best_trial(self) -> Trial | None:
@@ -81,6 +95,17 @@ class SearchedTasks:
         """Take the weights of tasks that a run has written down, and those without a trial yet."""
         for one in listed:
             self.all[self._number(one.task, one.workload, one.target)].weight = one.weight
+
+    def report(self, reports: Iterable[TaskReport]) -> None:
+        """Take what runs have reported of tasks, the last of each."""
+        for one in reports:
+            task = self.all[self._number(one.task, one.workload, one.target)]
+            task.report = one
+            task.weight = one.weight if task.weight is None else task.weight
+
+    def label(self, trial: Trial) -> str:
+        """Return the label of the task of a trial that was added."""
+        return self.all[self._number(trial.task, trial.workload, trial.target)].label
 
     def add(self, trials: Iterable[Trial]) -> None:
         """Count trials, in their order."""

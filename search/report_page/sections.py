@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from search.report_page.failure_groups import FailureGroup, failure_groups
+from search.measuring.time_text import time_text
 from search.report_page.markup import Content, Markup, details, element, table
+from search.report_page.next_steps import next_steps as steps_of
 from search.report_page.program_text import program, side_by_side
 from search.report_page.searched_tasks import SearchedTask
 from search.report_page.watched_search import WatchedSearch
 from search.report_page.winners import ShownWinner, Winner
 from search.trials.cost_curve import CostCurve
+from search.trials.failures import Failure
+from search.trials.failures import failures as failure_groups
 from search.trials.log_format import utc
+from search.trials.trial import Trial
 
 _MOST_TASKS: Final = 1000
 _MOST_GROUPS: Final = 100
+_MOST_PLACES: Final = 20
+_LONGEST_REASON: Final = 300
+_LONGEST_ERROR: Final = 4000
+"""Letters of an error: the beginning and the end of a longer one are shown."""
+_MOST_ADVISED: Final = 24
+_TEXTS: Final = ("task", "share of a call", "bound by")
+"""The columns of the table of tasks that are no numbers."""
 _FAILED_IN: Final = {
     "build": "could not be built",
     "run": "failed while running",
@@ -38,21 +49,19 @@ def summary(search: WatchedSearch) -> Markup:
     ]
     if len(tasks) == 1:
         (task,) = tasks
-        best = "none yet" if task.best is None else duration(task.best)
+        best = "none yet" if task.settled is None else time_text(task.settled)
         facts.insert(0, ("best time", best))
-        if task.gain is not None:
-            facts.insert(1, ("against the first schedule", f"{_factor(task.gain)} times as fast"))
     else:
         facts.insert(0, ("tasks", f"{len(tasks):,}"))
-        began, now = _call(tasks)
-        if began and now:
-            facts.insert(0, ("a call of all tasks", duration(now)))
-            facts.insert(
-                1, ("against the first schedules", f"{_factor(began / now)} times as fast")
-            )
+        if total := sum(task.share for task in tasks):
+            facts.insert(0, ("a call of all tasks", time_text(total)))
+    if (gain := _gain(tasks)) is not None:
+        facts.insert(1, gain)
     if trials:
         facts += [("from", utc(search.start)), ("for", _span(search.seconds))]
-    facts += [("state", "unfinished" if search.is_unfinished else "finished")]
+    facts += [
+        ("state", "unfinished: running, or interrupted" if search.is_unfinished else "finished")
+    ]
     facts += [("target", target) for target in dict.fromkeys(task.target for task in tasks)]
     listed = [
         element("div", element("dt", name), element("dd", value), class_=_width(value))
@@ -73,38 +82,53 @@ def tasks(search: WatchedSearch) -> Markup:
     known = search.tasks.largest()
     total = sum(task.share for task in known)
     several = len(known) > 1
-    heading = ["task", "weight", "first (us)", "best (us)", "times as fast"]
-    heading += ["in a call (us)", "share of a call"] * several
-    heading += ["trials", "measured", "stopped", "failed", "building (s)", "measuring (s)"]
-    rows = [_task(task, total, several) for task in known[:_MOST_TASKS]]
+    reported = any(task.report is not None for task in known)
+    rows = [_task(task, total, several, reported) for task in known[:_MOST_TASKS]]
+    heading = list(_task(known[0], total, several, reported)) if known else ["task"]
     shown = table(
         heading,
-        rows,
+        [list(row.values()) for row in rows],
         caption="Tasks, those first in which most of the time of a call goes",
-        numbers=[k for k in range(1, len(heading)) if heading[k] != "share of a call"],
+        numbers=[k for k, name in enumerate(heading) if name not in _TEXTS],
     )
     more = len(known) - len(rows)
     rest = element("p", f"{more:,} further tasks take less.", class_="note") if more else None
     unweighted = several and all(task.weight is None for task in known)
     note = "No file says how often a model runs each task: each counts once."
-    return element(
-        "div", shown, rest, element("p", note, class_="note") if unweighted else None, _time(search)
-    )
+    unknown = element("p", note, class_="note") if unweighted else None
+    return element("div", shown, rest, unknown, _time(search), _machines(search))
 
 
-def _task(task: SearchedTask, total: float, several: bool) -> list[Content]:
-    row: list[Content] = [
-        task.label,
-        "1" if task.weight is None else f"{task.weight:g}",
-        _us(task.first),
-        _us(task.best),
-        "" if task.gain is None else _factor(task.gain),
-    ]
+def _task(task: SearchedTask, total: float, several: bool, reported: bool) -> dict[str, Content]:
+    """Return the cells of a task by their headings."""
+    report = task.report
+    more = ">" * (report is not None and report.at_least)
+    row: dict[str, Content] = {
+        "task": task.label,
+        "weight": "1" if task.weight is None else f"{task.weight:g}",
+    }
+    if reported:
+        row["unscheduled (us)"] = more + _us(task.unscheduled)
+    row["first (us)"] = _us(task.first)
+    row["best (us)"] = _us(task.settled)
+    if reported:
+        row["+- (us)"] = _us(None if report is None else report.spread)
+    began, than = (task.unscheduled, "unscheduled") if reported else (task.first, "the first")
+    gain = f"{more}{_factor(began / task.settled)}" if began and task.settled else ""
+    row[f"times as fast as {than}"] = gain
+    if reported:
+        share = None if report is None else report.share
+        row["of the machine"] = "" if share is None else f"{share:.0%}"
+        row["bound by"] = "" if report is None else report.bound or ""
     if several:
-        row += [_us(task.share or None), _bar(task.share / total if total else 0.0)]
-    counts = (len(task.trials), task.done, task.stopped, task.failed)
-    row += [f"{count:,}" for count in counts]
-    return [*row, f"{task.build_secs:.1f}", f"{task.measure_secs:.1f}"]
+        row["in a call (us)"] = _us(task.share or None)
+        row["share of a call"] = _bar(task.share / total if total else 0.0)
+    counts = {"trials": len(task.trials), "measured": task.done}
+    counts |= {"stopped": task.stopped, "failed": task.failed}
+    row |= {name: f"{count:,}" for name, count in counts.items()}
+    row["building (s)"] = f"{task.build_secs:.1f}"
+    row["measuring (s)"] = f"{task.measure_secs:.1f}"
+    return row
 
 
 def _time(search: WatchedSearch) -> Markup | None:
@@ -122,17 +146,40 @@ def _time(search: WatchedSearch) -> Markup | None:
     largest = max(total, build, 1e-9)
     rows = [(name, f"{secs:.1f}", _bar(secs / largest, False), what) for name, secs, what in parts]
     return table(
-        ["stage", "seconds", "", "what it is"],
+        ["stage", "seconds", "share", "what it is"],
         rows,
         caption=f"Where the {total:.1f} seconds of the search went",
         numbers=[1],
     )
 
 
+def _machines(search: WatchedSearch) -> Markup | None:
+    """Return what each machine did, where there were others than the one of the search."""
+    done: dict[str | None, list[Trial]] = {}
+    for trial in search.trials:
+        done.setdefault(trial.machine, []).append(trial)
+    if not set(done) - {None}:
+        return None
+    rows = [
+        [
+            machine or "the one of the search",
+            f"{len(trials):,}",
+            f"{sum(trial.failed for trial in trials):,}",
+            f"{sum(trial.measure_secs for trial in trials):.1f}",
+        ]
+        for machine, trials in sorted(done.items(), key=lambda item: -len(item[1]))
+    ]
+    return table(
+        ["machine", "trials", "failed", "measuring (s)"],
+        rows,
+        caption="Where trials were measured",
+        numbers=[1, 2, 3],
+    )
+
+
 def failures(search: WatchedSearch) -> Markup:
     """Return the failed trials, those together that failed for the same reason."""
-    pairs = zip(search.tasks.places, search.trials, strict=True)
-    groups = failure_groups(pairs)
+    groups = failure_groups(search.trials)
     if not groups:
         return element("p", "No trial has failed.", class_="note")
     shown = [_group(group, search, k) for k, group in enumerate(groups[:_MOST_GROUPS])]
@@ -141,23 +188,47 @@ def failures(search: WatchedSearch) -> Markup:
     return element("div", shown, element("p", rest, class_="note") if rest else None)
 
 
-def _group(group: FailureGroup, search: WatchedSearch, place: int) -> Markup:
-    trials = f"{group.count:,} trial{'s' * (group.count != 1)}"
+def _group(group: Failure, search: WatchedSearch, place: int) -> Markup:
+    first, count = group.trials[0], len(group.trials)
     where: dict[str, list[str]] = {}
-    for task, number in group.places:
-        where.setdefault(search.tasks.all[task].label, []).append(str(number))
+    for trial in group.trials[:_MOST_PLACES]:
+        where.setdefault(search.tasks.label(trial), []).append(str(trial.number))
     listed = "; ".join(f"{label}: {', '.join(numbers)}" for label, numbers in where.items())
-    more = group.count - len(group.places)
+    more = f", and {count - _MOST_PLACES:,} more" if count > _MOST_PLACES else ""
+    spent = sum(trial.spent for trial in group.trials)
     return details(
         [
-            element("b", f"{trials} {_FAILED_IN[group.stage]}"),
-            f": {group.title[:300]}",
+            element("b", f"{count:,} trial{'s' * (count != 1)} {_FAILED_IN[first.stage]}"),
+            f": {group.reason[:_LONGEST_REASON] or 'there is no text of the error'}",
         ],
-        element("p", f"Numbers of the trials in {listed}", f", and {more:,} more" if more else ""),
-        element("p", f"They took {group.seconds:.1f} s. The error of the first:"),
-        element("pre", group.example, tabindex=0, role="region", aria_label="error", class_="text"),
+        element("p", f"Numbers of the trials in {listed}{more}"),
+        element("p", f"They took {spent:.1f} s. The error of the first:"),
+        element(
+            "pre",
+            _shortened(first.error or ""),
+            tabindex=0,
+            role="region",
+            aria_label="error",
+            class_="text",
+        ),
         id_=f"failure-{place}",
     )
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST_ERROR:
+        return text
+    half = _LONGEST_ERROR // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} letters ...\n{text[-half:]}"
+
+
+def next_steps(search: WatchedSearch, found: Mapping[int, ShownWinner]) -> Markup:
+    """Return what to try next for the largest tasks, each with the figures that speak for it."""
+    named = {search.tasks.all[number].label: shown for number, shown in found.items()}
+    steps = steps_of(search.tasks.largest(_MOST_ADVISED), named)
+    if not steps:
+        return element("p", "Nothing stands out.", class_="note")
+    return table(["task", "try", "because"], steps, caption="What the trials speak for")
 
 
 def winners(search: WatchedSearch, found: Mapping[int, ShownWinner]) -> Markup:
@@ -204,7 +275,7 @@ def _winner(number: int, task: SearchedTask, winner: Winner) -> Markup:
     return element(
         "article",
         element("h3", task.label),
-        element("p", f"{duration(winner.seconds)} per call, {times}, on {task.target}."),
+        element("p", f"{time_text(winner.seconds)} per call, {times}, on {task.target}."),
         side_by_side(
             winner.original, winner.program, ("the program as given", "the fastest schedule of it")
         ),
@@ -250,14 +321,6 @@ def _curve(curve: CostCurve) -> list[Content]:
 # ---------------------------------------------------------------------------------- numbers as text
 
 
-def duration(seconds: float) -> str:
-    """Return seconds in the unit in which they are at least 1."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.4g} {unit}"
-    return f"{seconds * 1e9:.4g} ns"
-
-
 def _span(seconds: float) -> str:
     minutes, hours = seconds / 60, seconds / 3600
     if hours >= 2:
@@ -293,15 +356,19 @@ def _width(value: str) -> str | None:
     return "broad" if len(value) > 30 else None
 
 
-def _call(tasks: Iterable[SearchedTask]) -> tuple[float, float]:
-    """Return the seconds of all tasks at their first and at their best schedules.
+def _gain(tasks: Sequence[SearchedTask]) -> tuple[str, str] | None:
+    """Return what tasks with a time are faster than, by weight, and how many times; None of none.
 
-    A task without a time is in neither.
+    It is the unscheduled programs, where all were measured, else the first schedules.
     """
-    began = now = 0.0
-    for task in tasks:
-        if task.first is not None and task.best is not None:
-            weight = 1.0 if task.weight is None else task.weight
-            began += weight * task.first
-            now += weight * task.best
-    return began, now
+    known = [task for task in tasks if task.settled is not None and task.first is not None]
+    now = sum(task.share for task in known)
+    if not now:
+        return None
+    s = "s" * (len(tasks) > 1)
+    if all(task.unscheduled for task in known):
+        more = "more than " * any(task.report and task.report.at_least for task in known)
+        began = sum((task.unscheduled or 0.0) * task.times for task in known)
+        return f"against the unscheduled program{s}", f"{more}{_factor(began / now)} times as fast"
+    began = sum((task.first or 0.0) * task.times for task in known)
+    return f"against the first schedule{s}", f"{_factor(began / now)} times as fast"

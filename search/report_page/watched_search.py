@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from search.database import Database, JSONDatabase, database_in
 from search.errors import DatabaseError
 from search.report_page.searched_tasks import SearchedTask, SearchedTasks
-from search.report_page.winners import ShownWinner, Winner, Winners
+from search.report_page.winners import ShownWinner, Winner, Winners, winner_of
 from search.runs.run_journal import RunJournal
-from search.trials.run_directory import TrialLog
+from search.trials.run_directory import ReportLog, TrialLog
 from search.trials.task_list import TaskList
 from search.trials.trial import Trial
 from search.tune_config import UNLIMITED
@@ -20,6 +21,16 @@ from search.tune_config import UNLIMITED
 _MOST_WINNERS: Final = 24
 _MOST_LETTERS: Final = 400_000
 """Of programs and traces together; highlighted they take some four times as many bytes."""
+
+
+@dataclass
+class _Known:
+    """The winner of a task as it was when the database had so many records."""
+
+    winner: Winner | None
+    first: Sequence[Any]
+    """What tells its record from others."""
+    count: int = 0
 
 
 class WatchedSearch:
@@ -42,8 +53,11 @@ class WatchedSearch:
         """When the first trial began, in seconds since 1970."""
         self._log = TrialLog(self.folder)
         self._list = TaskList(self.folder)
+        self._reports = ReportLog(self.folder)
+        self._reports_read = 0
+        """The bytes that the file of reports had when it was read."""
         self._database: Database | None = None
-        self._winners: dict[int, tuple[Any, Winner | None]] = {}
+        self._winners: dict[int, _Known] = {}
         self._unreadable: dict[str, str] = {}
 
     def catch_up(self) -> bool:
@@ -64,6 +78,13 @@ class WatchedSearch:
             self.tasks.list(self._list.read())
         except DatabaseError as error:
             self._unreadable["tasks"] = str(error)
+        try:
+            self._unreadable.pop("reports", None)
+            if (size := _size(self._reports.path)) != self._reports_read:
+                self.tasks.report(self._reports.read())
+                self._reports_read = size
+        except DatabaseError as error:
+            self._unreadable["reports"] = str(error)
         if new and not self.trials:
             self.start = min(trial.time - trial.spent for trial in new)
         self.trials += new
@@ -105,7 +126,7 @@ class WatchedSearch:
         if database is None:
             return {}
         numbers = {id(task): number for number, task in enumerate(self.tasks.all)}
-        records: Winners | None = None
+        winners: Winners | None = None
         found: dict[int, ShownWinner] = {}
         letters = 0
         chosen = self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted
@@ -113,13 +134,16 @@ class WatchedSearch:
             if task.best is None:
                 continue
             number = numbers[id(task)]
-            state = (task.best, len(database))
             known = self._winners.get(number)
-            if known is None or known[0] != state:
-                records = Winners(database) if records is None else records
-                known = self._winners[number] = (state, records.of(task))
-            winner = known[1]
-            if winner is None:
+            if known is None or known.count != len(database):
+                winners = Winners(database) if winners is None else winners
+                records = winners.records(task)
+                first = [(one.trace_key, one.run_secs) for one in records[:1]]
+                if known is None or known.first != first:
+                    known = _Known(winner_of(records), first)
+                self._winners[number] = known
+                known.count = len(database)
+            if (winner := known.winner) is None:
                 continue
             letters += len(winner.original) + len(winner.program) + len(winner.trace)
             if wanted is None and found and letters > _MOST_LETTERS:
@@ -140,3 +164,10 @@ class WatchedSearch:
             self._unreadable["database"] = str(error)
             self._database = None
         return self._database
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -70,8 +70,8 @@ class Winner:
     """The number of times in that measurement."""
     columns: Sequence[DecisionColumn]
     """What is decided in its design space."""
-    space: int | None
-    """The number of that space, None if no trial of the task has the decisions of the winner."""
+    point: Sequence[Any]
+    """What it decided, as trials have it."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,24 @@ class ShownWinner:
     """A winner with how times depend on each decision of its design space."""
 
     winner: Winner
+    space: int | None
+    """The number of its design space, None if no trial of the task has its decisions."""
     curves: Sequence[CostCurve]
     """The decisions that varied, those first that explain most."""
 
     @staticmethod
     def of(winner: Winner, task: SearchedTask) -> ShownWinner:
         """Return a winner with the curves of the trials of its task."""
-        trials = [trial for trial in task.trials if trial.space == winner.space]
+        point = list(winner.point)
+        space = next((one.space for one in task.trials if one.decisions == point), None)
+        trials = [trial for trial in task.trials if trial.space == space]
         made = [
             cost_curve(one.name, ((one.meaning(t.decisions), t.seconds) for t in trials))
             for one in winner.columns
         ]
         varied = [curve for curve in made if len(curve.values) > 1]
-        return ShownWinner(winner, sorted(varied, key=lambda curve: -(curve.explained or 0.0)))
+        varied.sort(key=lambda curve: -(curve.explained or 0.0))
+        return ShownWinner(winner, space, varied)
 
     @property
     def columns(self) -> list[DecisionColumn]:
@@ -112,15 +117,17 @@ class Winners:
                 key = keys[record.workload] = database.workload_key(record.workload.mod)
             self._records.setdefault((key, str(record.target)), []).append(record)
 
-    def of(self, task: SearchedTask) -> Winner | None:
-        """Return the winner of a task, None if no record of it can be used."""
-        records = winner_first(self._records.get((task.workload, task.target), ()))
-        for record, sch in with_schedules(records):
-            return _winner(task, record, sch)
-        return None
+    def records(self, task: SearchedTask) -> list[TuningRecord]:
+        """Return the records of a task, the winner first."""
+        return winner_first(self._records.get((task.workload, task.target), ()))
 
 
-def _winner(task: SearchedTask, record: TuningRecord, sch: Schedule) -> Winner:
+def winner_of(records: Iterable[TuningRecord]) -> Winner | None:
+    """Return the first of some records that can be used; None if none can."""
+    return next((_winner(record, sch) for record, sch in with_schedules(records)), None)
+
+
+def _winner(record: TuningRecord, sch: Schedule) -> Winner:
     space = DesignSpace.of(sch)
     explanation: list[tuple[str, list[Table]]] = []
     reason = ""
@@ -137,7 +144,7 @@ def _winner(task: SearchedTask, record: TuningRecord, sch: Schedule) -> Winner:
         seconds=median(record.run_secs or (0.0,)),
         measurements=len(record.run_secs or ()),
         columns=tuple(_columns(space)),
-        space=_number_of_space(task, space),
+        point=[list(one) if isinstance(one, tuple) else one for one in space.decisions],
     )
 
 
@@ -155,12 +162,3 @@ def _labels(site: Site) -> dict[int, str]:
     if not isinstance(site.domain, OptionDomain):
         return {}
     return dict(enumerate(site.domain.labels))
-
-
-def _number_of_space(task: SearchedTask, space: DesignSpace) -> int | None:
-    point = _plain(space.decisions)
-    return next((one.space for one in task.trials if _plain(one.decisions or ()) == point), None)
-
-
-def _plain(decisions: Sequence[Any]) -> list[Any]:
-    return [list(one) if isinstance(one, tuple) else one for one in decisions]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from search.arg_info import ArgInfo, TensorInfo
 from search.measuring.measure_candidate import rewritten_parameter
 from search.runner.arguments import Fill, as_numbers, perturbed, random_arrays
 from search.runner.check_results import Expected, Reference, all_finite, difference
+from search.runner.energy import EnergyMeter, joules_per_call
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import CHECKED, EXACT
 from search.runner.time_call import EvaluatorConfig, first_call_limit, times
@@ -38,6 +40,8 @@ class Measured:
     """The outcome of measuring: seconds per call, or the fault in the results."""
 
     seconds: tuple[float, ...] = ()
+    joules: float | None = None
+    """Joules per call, where they were asked for."""
     wrong: str | None = None
 
 
@@ -125,7 +129,10 @@ def measure(
             call = function.prepare(*random_arrays(infos, number, fill))
             first = _first_call(call, best_seconds, module.target)
         seconds += times(call, config, first, best_seconds or math.inf)
-    return Measured(tuple(seconds))
+    joules = None
+    if config.energy:
+        joules = joules_per_call(call, statistics.median(seconds), EnergyMeter())
+    return Measured(tuple(seconds), joules)
 
 
 def measure_with(

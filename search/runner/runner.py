@@ -22,6 +22,7 @@ from search.errors import TuningError
 from search.kinds import Kinds
 from search.runner.arguments import write_given
 from search.runner.check_results import REFERENCE_SUFFIX
+from search.runner.energy import EnergyMeter
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
 from search.runner.time_call import EvaluatorConfig, first_call_limit
@@ -77,6 +78,8 @@ class RunnerResult:
     """The wall time that measuring took."""
     stopped: bool = False
     """Ended as soon as it was certain that this is not the best; `run_secs` is a lower bound."""
+    joules: float | None = None
+    """The energy of a call, of a runner that was asked to count it."""
     stage: Literal["build", "run", "check"] = "run"
     """The step that found a failure: running the candidate or checking its results.
 
@@ -222,6 +225,8 @@ class LocalRunner(Runner):
     ) -> None:
         self.timeout_sec = timeout_sec
         self.evaluator_config = evaluator_config or self.default_evaluator()
+        if self.evaluator_config.energy:
+            EnergyMeter()
         self.cooldown_sec = cooldown_sec
         self.alloc_repeat = alloc_repeat
         self.f_alloc_argument = f_alloc_argument
@@ -338,7 +343,9 @@ class LocalRunner(Runner):
         if outcome.value.wrong is not None:
             text = f"LocalRunner: Wrong result, {outcome.value.wrong}"
             return RunnerResult(error_msg=text, seconds=outcome.seconds, stage="check")
-        return RunnerResult(run_secs=outcome.value.seconds, seconds=outcome.seconds)
+        return RunnerResult(
+            run_secs=outcome.value.seconds, seconds=outcome.seconds, joules=outcome.value.joules
+        )
 
     def why_not(self, target: Target) -> str | None:
         """Return why candidates cannot run here; with `f_run_evaluator` they may run elsewhere."""
@@ -349,7 +356,9 @@ class LocalRunner(Runner):
         return self.f_run_evaluator is None
 
     def may_overlap(self, target: Target) -> bool:
-        """Say whether candidates for `target` have a core of their own."""
+        """Say whether candidates have a core of their own, and no energy is counted."""
+        if self.evaluator_config.energy:
+            return False
         return target.num_cores == 1 and self._split is not None
 
     def warm_up(self) -> None:

@@ -41,13 +41,15 @@ class EvaluatorConfig:
 
     Each of `repeat` results is the time per call over at least `number` calls that take at least
     `min_repeat_ms` altogether. With `enable_cpu_cache_flush`, the arguments but the first are
-    dropped from the caches before each `number` calls, up to 64 times.
+    dropped from the caches before each `number` calls, up to 64 times. With `energy` the joules per
+    call are counted besides, in a quarter of a second.
     """
 
     number: int = 3
     repeat: int = 1
     min_repeat_ms: int = 100
     enable_cpu_cache_flush: bool = False
+    energy: bool = False
 
     def __post_init__(self) -> None:
         if self.number < 1 or self.repeat < 1 or self.min_repeat_ms < 0:

@@ -96,8 +96,7 @@ class Claims:
             )
             mine.own.update(keyed)
             return list(keyed.values())
-        # What another run began and left is news to the strategy when it is measured.
-        mine.own |= answer.granted - mine.waiting.keys()
+        mine.own |= answer.granted
         for key, candidate in keyed.items():
             mine.waiting.pop(key, None)
             if key not in answer.granted and key not in answer.measured:

@@ -57,6 +57,8 @@ class Confirmation:
     """Seconds per call."""
     spread: float
     """Half of the distance between the quartiles of the rounds, in seconds."""
+    rounds: int
+    """How often it was measured again."""
     ratio: float
     """The factor to the fastest: 1 for the fastest, whose runner-up is the second.
 
@@ -118,8 +120,7 @@ def summary(confirmations: Sequence[Confirmation]) -> str:
     if not confirmations:
         return "none of the best could be measured again"
     best, *others = confirmations
-    rounds = len(best.record.run_secs or ())
-    time = f"{best.median * 1e6:.4g} us +- {best.spread * 1e6:.2g} us in {rounds} rounds"
+    time = f"{best.median * 1e6:.4g} us +- {best.spread * 1e6:.2g} us in {best.rounds} rounds"
     if not others:
         return f"the best, measured again, takes {time}"
     text = (
@@ -161,13 +162,17 @@ def _ranked(
         return []
     low, middle, high = np.quantile(_table(rounds, SECONDS), (0.25, 0.5, 0.75), axis=0)
     relative = _relative(_table(rounds, objective))
+    kept = {place: _kept(results, objective) for place, results in rounds.items()}
+    for place, results in rounds.items():
+        objective.note(kept[place], results)
     ratios = np.median(relative, axis=0) / np.median(relative, axis=0).min()
     certainties = _certainties(relative)
     confirmations = [
         Confirmation(
-            replace(records[place], run_secs=_kept(rounds[place], objective)),
+            replace(records[place], run_secs=kept[place]),
             float(middle[column]),
             float(high[column] - low[column]) / 2,
+            len(rounds[place]),
             float(ratios[column]),
             float(certainties[column]),
         )
@@ -178,7 +183,7 @@ def _ranked(
 
 def _table(rounds: dict[int, list[RunnerResult]], objective: Objective) -> NDArray[np.float64]:
     """Return what the objective makes of the results, as an array of [rounds, contenders]."""
-    values = [[objective.value(r.run_secs or ()) for r in of_one] for of_one in rounds.values()]
+    values = [[objective.of_result(result) for result in of_one] for of_one in rounds.values()]
     return np.array(values).T
 
 
@@ -254,7 +259,13 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
             if ahead
             else ""
         )
-        run.logs.scheduler.info('Task "%s": %s%s', task.ctx.task_name, summary(found), unsure)
+        run.logs.scheduler.info(
+            'Task #%d "%s": %s%s',
+            run.scheduler.tasks.index(task),
+            task.ctx.task_name,
+            summary(found),
+            unsure,
+        )
 
 
 def _keep(run: TuningRun, task: TaskRecord, record: TuningRecord) -> None:
@@ -298,7 +309,9 @@ def _of_the_first(
     if task.mod is None or not best:
         return []
     known = run.database.tuning_records_of(run.database.commit_workload(task.mod), task.target)
-    first = list(_allowed(task, [record for record in known[:_FIRST_TRIALS] if record.is_valid]))
+    first = [record for record in known[:_FIRST_TRIALS] if record.is_valid]
+    if task.constraint is not None:
+        first = list(_allowed(task, first))
     value = task.objective.of_record
     first = [record for record in first if value(record) < math.inf]
     found = {record.trace_key: record for record in [*first[:1], *sorted(first, key=value)[:1]]}

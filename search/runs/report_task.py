@@ -42,7 +42,12 @@ def report_task(run: TuningRun, task: TaskRecord, trials: Sequence[Trial]) -> No
             roof = _roofline(run, task)
     task.report = report_of(run, task, trials, unscheduled, roof)
     run.report_log.append(task.report)
-    run.logs.scheduler.info('Task "%s": %s', task.ctx.task_name, task.report.in_a_sentence())
+    run.logs.scheduler.info(
+        'Task #%d "%s": %s',
+        run.scheduler.tasks.index(task),
+        task.ctx.task_name,
+        task.report.in_a_sentence(),
+    )
 
 
 def report_of(
@@ -69,7 +74,7 @@ def report_of(
         first=next(iter(began), None),
         best=None if task.best_ms is None else task.best_ms / 1e3,
         spread=None if winner is None else winner.spread,
-        rounds=0 if winner is None else len(winner.record.run_secs or ()),
+        rounds=0 if winner is None else winner.rounds,
         roofline=roof,
         trials=len(own),
         failed=sum(trial.failed for trial in own),
@@ -88,12 +93,16 @@ def _is_of(trial: Trial, task: TaskRecord, workload: str) -> bool:
 def _unscheduled(run: TuningRun, task: TaskRecord) -> RunnerResult | None:
     """Measure the program as it was given; None where that fails.
 
-    One that takes long is called once, and one that takes very long is not waited for.
+    One that takes long is called once, one that takes very long is not waited for, and where the
+    time of the run is over none is called.
     """
     mod, target = task.ctx.mod, task.ctx.target
     assert mod is not None
     assert target is not None
-    longest = max(_LEAST_SECONDS, _SHARE * run.seconds / len(run.tasks))
+    usual = max(_LEAST_SECONDS, _SHARE * run.seconds / len(run.tasks))
+    longest = min(usual, run.seconds_left)
+    if longest < _LEAST_SECONDS:
+        return None
     (built,) = run.builder.build([BuilderInput(mod, target)])
     if built.artifact_path is None:
         return None

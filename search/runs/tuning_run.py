@@ -25,6 +25,7 @@ from search.database.module_equality import ModuleEquality
 from search.errors import DatabaseError, TuningError
 from search.measure_callback import MeasureCallback
 from search.measuring.measure_candidate import MeasureCandidate
+from search.records.energy_log import EnergyLog
 from search.reports.interrupts import checked_on_interrupt, uninterrupted
 from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
@@ -80,7 +81,7 @@ class TuningRun:
     spaces: list[list[Schedule]]
     trials_done: list[int]
     failures: dict[int, Exception]
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())
     """The time at which the run was opened, in seconds of the monotonic clock."""
 
     @staticmethod
@@ -133,6 +134,10 @@ class TuningRun:
                 progress = live_display(config.bounded_trials)
             stack.enter_context(contextlib.closing(progress))
             logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
+            if tasks[0].objective.reads_energy:
+                energy = EnergyLog(folder)
+                for task in tasks:
+                    task.objective = task.objective.kept_in(energy)
             for task, logger in zip(tasks, logs.tasks, strict=True):
                 task.logger = logger
             if not isinstance(runner, Runner):
@@ -204,8 +209,22 @@ class TuningRun:
 
     @property
     def is_over_time(self) -> bool:
-        """True if no further trial is to begin: what is left is for measuring the best again."""
-        return self.seconds_left <= self.seconds_for_winners
+        """True if no further trial is to begin."""
+        return not self.has_time_for()
+
+    def has_time_for(self, seconds: float = 0.0) -> bool:
+        """Say whether a trial that begins in so many seconds can end in time.
+
+        It is expected to take as long as those before it, and the best are to be measured again.
+        """
+        needed = seconds + self._usual_trial_seconds + self.seconds_for_winners
+        return self.seconds_left > needed
+
+    @property
+    def _usual_trial_seconds(self) -> float:
+        tasks = self.scheduler.tasks
+        count = sum(len(task.latency_ms) for task in tasks)
+        return sum(task.measure_seconds for task in tasks) / count if count else 0.0
 
     @property
     def seconds_for_winners(self) -> float:
@@ -252,10 +271,12 @@ class TuningRun:
         for index, task in enumerate(tasks):
             is_over = self.seconds_left == 0
             in_vain += is_over and task.best_ms is not None
-            with self.scheduler.leaving_out(index):
-                if not is_over:
+            if not is_over:
+                with self.scheduler.leaving_out(index):
                     name_winner(self, task, self.seconds_left / (len(tasks) - index))
-                report_task(self, task, trials)
+            if index not in self.failures:
+                with self.scheduler.leaving_out(index):
+                    report_task(self, task, trials)
         if in_vain and self.config.num_confirmed:
             self.logs.scheduler.info(
                 "Time was too short to measure the best of %d task(s) again: their winners are the "
@@ -308,6 +329,8 @@ class TuningRun:
             machine=result.machine,
         )
         self.trial_log.append(trial)
+        if result.median_secs is not None:
+            task.ctx.objective.note(result.run_secs or (), [result])
         self.journal.note_trial(place)
 
     def save_model(self) -> None:
@@ -344,14 +367,15 @@ class TuningRun:
                 _names(other),
                 ", ".join(differences(plan, other)) or "the process, where that one goes on",
             )
-        for task in self.tasks:
+        for place, task in enumerate(self.tasks):
             assert task.mod is not None
             workload = self.database.commit_workload(task.mod)
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": %d records of the database are for other targets than %s, and not '
-                    "used",
+                    'Task #%d "%s": %d records of the database are for other targets than %s, and '
+                    "not used",
+                    place,
                     task.task_name,
                     others,
                     task.target,

@@ -12,6 +12,7 @@ from schedule.analysis.block_kind import (
     output_buffer,
 )
 from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.inlined_length import stays_short
 from schedule.sref import StmtSRef
 from search.analysis.tiling_needs import access_pattern
 from search.schedule_rule.schedule_rule import ScheduleRule, succeeds
@@ -31,7 +32,9 @@ class AutoInline(ScheduleRule):
     `meta_schedule.inline_rule = "disable"`, and it is cheap to compute again: no operator of
     `disallow_op`, no condition (`disallow_if_then_else`), and each read at most once per element
     (`require_injective`) in the order of the written dimensions (`require_ordered`). In a function
-    of spatial blocks only, all are inlined. `inline_const_tensor` allows blocks that read nothing.
+    of spatial blocks only, all are inlined, but for those whose value is long and read in several
+    places: a chain of blocks that each read the one before twice would double with each of them.
+    `inline_const_tensor` allows blocks that read nothing.
     """
 
     def __init__(
@@ -64,9 +67,11 @@ class AutoInline(ScheduleRule):
             return [sch]
         if sref.block.annotations.get(INLINE_RULE) == "disable":
             return [sch]
-        if self.into_consumer and _consumers(sch, sref) and succeeds(sch.compute_inline, block):
+        consumers = _consumers(sch, sref) if self.into_consumer else []
+        if consumers and stays_short(sref, consumers) and succeeds(sch.compute_inline, block):
             return [sch]
-        if self.into_producer and _has_plain_producer(sch, sref):
+        producer = _plain_producer(sch, sref) if self.into_producer else None
+        if producer is not None and stays_short(producer, [sref]):
             succeeds(sch.reverse_compute_inline, block)
         return [sch]
 
@@ -110,15 +115,15 @@ def _consumers(sch: Schedule, block: StmtSRef) -> list[StmtSRef]:
     return [d.dst for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)]
 
 
-def _has_plain_producer(sch: Schedule, block: StmtSRef) -> bool:
-    """Say whether there is one producer, a complete block that is not to become an intrinsic."""
+def _plain_producer(sch: Schedule, block: StmtSRef) -> StmtSRef | None:
+    """Return the one producer, a complete block that is not to become an intrinsic; else None."""
     scope = dependencies(sch.state, sch.state.scope_root(block))
     sources = {d.src for d in scope.into(block) if d.kind in (DepKind.RAW, DepKind.WAW)}
     if len(sources) != 1:
-        return False
+        return None
     (source,) = sources
     is_complete = complete_violation(source, is_dominant(source, scope)) == 0
-    return is_complete and AUTO_TENSORIZE not in source.block.annotations
+    return source if is_complete and AUTO_TENSORIZE not in source.block.annotations else None
 
 
 def _is_condition(node: Node) -> bool:

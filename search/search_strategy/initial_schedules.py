@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule import Instruction, Schedule, Trace
 from search.errors import TuningError
@@ -21,7 +22,9 @@ InitialSchedule: TypeAlias = "Schedule | Trace | str | TuningRecord"
 InitialSchedules: TypeAlias = "InitialSchedule | Sequence[InitialSchedule]"
 """Schedules of the program, traces, the JSON texts of traces, or records of a database."""
 
-_MAIN = "main"
+_NUMBERED: Final = re.compile(r"instruction (\d+): (.*)")
+"""An error of a replay that says by itself which instruction it is about."""
+_MAIN: Final = "main"
 """The name of the function of a task."""
 
 
@@ -106,8 +109,9 @@ def _replayed(trace: Trace, mod: IRModule, task_name: str, place: int) -> Trace:
     try:
         trace.apply_to_schedule(sch, remove_postproc=False)
     except TensorIRError as error:
-        number = len(sch.trace.insts)
         reason = str(error).strip().partition("\n")[0]
+        told = _NUMBERED.fullmatch(reason)
+        number, reason = (int(told[1]), told[2]) if told else (len(sch.trace.insts), reason)
         lines = trace.as_python()
         line = f", {lines[number]}" if len(lines) == len(trace.insts) else ""
         raise TuningError(

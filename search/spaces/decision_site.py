@@ -217,6 +217,14 @@ def decision_value(site: Site, decision: Any) -> Any:
 
 
 def _labelled(domain: DecisionDomain, decision: Any) -> Any:
-    """Return the alternative that a decision stands for: a number where that is one."""
-    text = domain.label(decision)
+    """Return the alternative that a decision stands for: a number where that is one.
+
+    What is no decision of the domain, as it may stand in a file, is returned as it is.
+    """
+    try:
+        if domain.repair(decision) != decision or isinstance(decision, float):
+            return decision
+        text = domain.label(decision)
+    except (ValueError, TypeError, LookupError):
+        return decision
     return int(text) if text.removeprefix("-").isdigit() else text

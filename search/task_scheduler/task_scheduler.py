@@ -177,8 +177,9 @@ class TaskScheduler(ABC):
             elif run.cost_model is not None:
                 learned = learn_from_records(run.cost_model, run.database, ctx)
                 ctx.logger.info("Records that the cost model learned from: %d", learned)
-            known_traces = [trace for _, trace in with_traces(known)]
-            self.tasks[index].initial = initial_candidates(ctx, spaces, known_traces)
+            if ctx.initial_schedules:
+                measured = [trace for _, trace in with_traces(known)]
+                self.tasks[index].initial = initial_candidates(ctx, spaces, measured)
             ctx.pre_tuning(
                 max_trials, run.config.num_trials_per_iter, spaces, run.database, run.cost_model
             )
@@ -186,11 +187,12 @@ class TaskScheduler(ABC):
     def _search(self, run: TuningRun) -> None:
         self.print_tuning_statistics()
         left = run.config.max_trials_global - sum(run.trials_done)
+        choosing = 0.0
         while left > 0:
             index = self.next_task_id()
             if index < 0:
                 break
-            if run.is_over_time:
+            if not run.has_time_for(choosing):
                 self.logger.info(
                     "The search ends: its %g seconds are over%s",
                     run.config.max_seconds,
@@ -219,8 +221,10 @@ class TaskScheduler(ABC):
                 self.terminate_task(index)
                 continue
             self.logger.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
+            began = time.monotonic()
             with self.leaving_out(index):
                 left -= self._send_batch(run, index, left)
+            choosing = time.monotonic() - began
         for index, task in enumerate(self.tasks):
             if task.batch is not None:
                 self.join_running_task(index)
@@ -285,7 +289,8 @@ class TaskScheduler(ABC):
                 empty += 1
             task.ctx.notify_runner_results([], [])
         self.logger.warning(
-            'Task "%s" ends: its search strategy gave %d %s one after another',
+            'Task #%d "%s" ends: its search strategy gave %d %s one after another',
+            self.tasks.index(task),
             task.ctx.task_name,
             refused or empty,
             "batches that others have measured" if refused else "empty batches",

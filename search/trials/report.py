@@ -50,7 +50,7 @@ class TaskReport:
     stopped: int = 0
     """Those that were ended as soon as they were certain not to be the best."""
     seconds: float | None = None
-    """The seconds of wall time that the task took: design spaces, choosing, building, measuring."""
+    """The seconds of wall time that the task took, up to the naming of its winner."""
     exhausted: bool = False
     """True if the search ended because it found no candidate that was not measured."""
     time: float = 0.0

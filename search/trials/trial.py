@@ -119,7 +119,7 @@ class Trial:
     def gflops(self) -> float | None:
         """Operations per nanosecond."""
         seconds = self.seconds
-        return None if seconds is None or not self.flop else self.flop / seconds / 1e9
+        return None if not seconds or not self.flop else self.flop / seconds / 1e9
 
     def as_json(self) -> dict[str, Any]:
         """Return what is written down, by name; a score that is no finite number is None."""

@@ -7,9 +7,10 @@ against, with an implementation, which takes its place. Both have the same param
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from importlib import import_module
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
@@ -17,6 +18,7 @@ from tensorir.nodes.stmt import BlockRealize
 
 _BUILT_IN = ("dot_product", "matrix_tile")
 """Modules of this package that register intrinsics, loaded when one is looked up."""
+_loading: Final = threading.RLock()
 
 
 class TensorIntrin:
@@ -86,15 +88,16 @@ class TensorIntrin:
 
     @staticmethod
     def _load() -> None:
-        if TensorIntrin._loaded:
-            return
-        TensorIntrin._loaded = True
-        for module in _BUILT_IN:
-            table: dict[str, Callable[[], TensorIntrin]] = import_module(
-                f"{__name__}.{module}"
-            ).INTRINSICS
-            for name, make in table.items():
-                TensorIntrin._add(name, make(), override=False)
+        with _loading:  # another thread waits until all are there
+            if TensorIntrin._loaded:
+                return
+            TensorIntrin._loaded = True
+            for module in _BUILT_IN:
+                table: dict[str, Callable[[], TensorIntrin]] = import_module(
+                    f"{__name__}.{module}"
+                ).INTRINSICS
+                for name, make in table.items():
+                    TensorIntrin._add(name, make(), override=False)
 
     @staticmethod
     def _add(name: str, intrin: TensorIntrin, override: bool) -> None:

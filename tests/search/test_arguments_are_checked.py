@@ -144,7 +144,9 @@ def test_a_strategy_of_empty_batches_ends(
 ) -> None:
     strategy = Empty()
     later(tmp_path, strategy=strategy, space=split_j, task_scheduler=scheduler)
-    assert 'Task "main" ends: its search strategy gave 3 empty batches' in capsys.readouterr().out
+    assert (
+        'Task #0 "main" ends: its search strategy gave 3 empty batches' in capsys.readouterr().out
+    )
 
 
 def test_a_search_without_a_good_trial_does_not_doubt_its_own_database(

@@ -9,7 +9,13 @@ import pytest
 import search as ms
 from codegen import Target
 from schedule import Schedule
-from search.database import JSONDatabase, MemoryDatabase, TuningRecord
+from search.database import (
+    JSONDatabase,
+    MemoryDatabase,
+    ScheduleFnDatabase,
+    TuningRecord,
+    UnionDatabase,
+)
 from search.database.contents import contents
 from search.task_scheduler import TaskRecord
 from tensorir import IRModule
@@ -61,6 +67,10 @@ def test_a_record_without_a_time(seconds: tuple[float, ...] | None, outcome: str
 
 def test_a_database_shows_the_best_of_each_program(tmp_path: Path) -> None:
     assert repr(MemoryDatabase()) == "<MemoryDatabase of 0 records: a database in memory>"
+    union = UnionDatabase(MemoryDatabase(), MemoryDatabase())
+    assert repr(union).count("MemoryDatabase of 0 records") == 2
+    assert union._repr_html_().count("<table") == 2
+    assert "it stores no records" in repr(ScheduleFnDatabase(lambda sch: False))
     database = JSONDatabase(work_dir=tmp_path)
     name = str(tuned(database).workload)
     assert repr(database) == f"<JSONDatabase of 3 records: {database.path_tuning_record}>"

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -166,6 +167,16 @@ def test_only_pairs_of_one_batch_count():
 
 def test_pairs_of_one_speed_say_nothing():
     assert math.isnan(plot.right_pairs(np.array([1.0, 2.0]), np.array([3.0, 3.0]), np.zeros(2)))
+
+
+def test_pairs_of_many_trials_take_no_more_memory_than_those_of_a_batch():
+    trials, batch = 4096, 64
+    numbers = np.random.default_rng(1).random(trials)
+    tracemalloc.start()
+    assert plot.right_pairs(numbers, numbers, np.arange(trials) // batch) == 1.0
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_000_000, "a matrix of all pairs has 16 million entries"
 
 
 def test_cost_against_each_number_that_varied():

@@ -10,6 +10,7 @@ import pytest
 
 import search as ms
 from schedule import Schedule
+from schedule.primitives.sample_compute_location import INLINE_INDEX, location_domain
 from search.errors import TuningError
 from search.schedule_rule import (
     AddRFactor,
@@ -26,6 +27,7 @@ from search.schedule_rule import (
 from tensorir import assert_structural_equal, parse
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret, random_arguments
+from tensorir.rewriting.visit import walk
 
 MATMUL = """
 @T.prim_func
@@ -277,6 +279,30 @@ def test_cheap_blocks_are_inlined() -> None:
 def test_in_a_function_of_spatial_blocks_all_are_inlined() -> None:
     elementwise = CHAIN[: CHAIN.index('    for i in range(16):\n        with T.block("E")')]
     assert names(designs(inlining(), elementwise, "C")[0]) == ["B", "D"]
+
+
+def test_a_chain_of_blocks_that_read_the_one_before_twice_stays_short() -> None:
+    count = 24
+    lines = [
+        "@T.prim_func",
+        f'def main(V0: T.Buffer((16,), "float32"), V{count}: T.Buffer((16,), "float32")):',
+        *(f"    V{k} = T.alloc_buffer((16,))" for k in range(1, count)),
+    ]
+    for k in range(count):
+        lines += [
+            "    for i in range(16):",
+            f'        with T.block("B{k + 1}"):',
+            '            vi = T.axis.remap("S", [i])',
+            f"            V{k + 1}[vi] = V{k}[vi] * V{k}[vi] + V{k}[vi]",
+        ]
+    sch = Schedule(parse("\n".join(lines)))
+    for k in range(1, count):
+        inlining(into_producer=True).apply(sch, sch.get_block(f"B{k}"))
+    left = list(sch.state.blocks("main"))[1:]
+    assert 1 < len(left) < count
+    assert max(sum(1 for _ in walk(sref.block)) for sref in left) < 2000
+    for sref in left[:-1]:
+        assert INLINE_INDEX not in location_domain(sch.state, sref).values
 
 
 def test_a_block_can_opt_out() -> None:

@@ -29,7 +29,7 @@ from tensorir.errors import IRValueError
 from tests.search.made_up_runs import TimesOfScripts
 from tests.search.postgres_server import Server
 from tests.search.programs import Matmul
-from tests.search.test_database import TARGET, commit, scheduled
+from tests.search.test_database import OTHER, TARGET, commit, scheduled
 from tests.search.test_tuning_run import run
 
 
@@ -144,7 +144,7 @@ def test_tables_are_made_of_the_types_of_each_server(dialect: str) -> None:
 def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> None:
     port = postgres.port
     with pytest.raises(
-        ServerGoneError, match=r"is not reached, or refuses: connection failed.*See"
+        ServerGoneError, match=r"is not reached, or refuses: .connection failed.*see"
     ):
         Database.create("postgresql+psycopg://me@127.0.0.1:1/tuning")
     with pytest.raises(ServerGoneError, match=r'database "nowhere" does not exist.*is there'):
@@ -160,8 +160,10 @@ def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> Non
         Database.create("mysql+pymysql://me@127.0.0.1/tuning")
     with pytest.raises(DatabaseError, match=r"SQLAlchemy knows no 'postgresql.nodriver'"):
         Database.create("postgresql+nodriver://me@127.0.0.1/tuning")
-    with pytest.raises(IRValueError, match=r"there is no database.*postgresql://"):
-        Database.create("redis://127.0.0.1")
+    with pytest.raises(DatabaseError, match=r"^postgresql://... is no URL of a database"):
+        Database.create("postgresql://me:s3cret@127.0.0.1:port/tuning")
+    with pytest.raises(IRValueError, match=r"no database 'redis://\.\.\.'.*postgresql://"):
+        Database.create("redis://me:s3cret@127.0.0.1")
     with pytest.raises(DatabaseError, match="a file is sqlite:///path"):
         Database.create("sqlite://")
 
@@ -182,7 +184,7 @@ def test_a_user_without_rights_is_told(postgres: Server, url: str) -> None:
     commit(Database.create(url), (8, 4), 1e-6)
     postgres.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", name)
     assert seconds(reading) == [1e-6], "it sees the tables that another one has made"
-    with pytest.raises(DatabaseError, match=r"permission denied.*Nothing was changed"):
+    with pytest.raises(DatabaseError, match=r"permission denied.*nothing was changed"):
         commit(reading, (4, 8), 1e-6)
 
 
@@ -256,6 +258,7 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
             postgres.stop()
         return None
 
+    shown = Database.create(url)
     try:
         with pytest.raises(DatabaseError, match=rf"is kept in {tmp_path}.*by the next run"):
             run(
@@ -267,6 +270,8 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
         assert len(JSONDatabase(work_dir=tmp_path)) == 8, "it went on measuring"
         left = len(JSONDatabase(work_dir=tmp_path / LEFT))
         assert 4 <= left <= 6
+        assert repr(shown) == f"<ServerDatabase that does not answer: {url}>"
+        assert "does not answer" in shown._repr_html_()
         with pytest.raises(ServerGoneError, match="not reached"):
             run(tmp_path, database=url)
     finally:
@@ -275,6 +280,23 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
     again = ServerDatabase(url, work_dir=tmp_path)
     assert len(again) == 8
     assert len(JSONDatabase(work_dir=tmp_path / LEFT)) == 0
+
+
+def test_tables_that_were_made_anew_are_not_mistaken_for_the_old_ones(
+    postgres: Server, url: str, tmp_path: Path
+) -> None:
+    """A number of a program stands for another one there."""
+    opened = ServerDatabase(url, work_dir=tmp_path)
+    commit(opened, (8, 4), 1e-6)
+    postgres.sql("DROP TABLE trace, record, workload, setting CASCADE", url.rpartition("/")[2])
+    beside = ServerDatabase(url)
+    beside.commit_workload(OTHER)
+    with pytest.raises(DatabaseError, match=r"made its tables anew.*open the database anew"):
+        commit(opened, (4, 8), 2e-6)
+    assert len(beside) == 0
+    again = ServerDatabase(url, work_dir=tmp_path)
+    assert seconds(again) == [2e-6]
+    assert [len(again.records_like(mod, TARGET, "structural")) for mod in (Matmul, OTHER)] == [1, 0]
 
 
 def test_a_database_that_is_dropped_while_tuning_ends_the_run_with_its_records_kept(

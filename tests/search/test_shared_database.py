@@ -75,10 +75,10 @@ def tuner(work_dir: Path, place: str, trials: int, **parts: object) -> int:
 @pytest.mark.parametrize("tuners", [2, 3])
 def test_tuners_of_one_task_measure_nothing_twice(place: str, tmp_path: Path, tuners: int) -> None:
     """Their seeds are the same, so that alone each would measure what the others do."""
-    pids = [tuner(tmp_path / str(k), place, 12) for k in range(tuners)]
+    pids = [tuner(tmp_path / str(k), place, 8) for k in range(tuners)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * tuners
     keys = keys_of(place)
-    assert len(keys) == 12 * tuners
+    assert len(keys) == 8 * tuners
     assert len(set(keys)) == len(keys)
     with opened(place).session(writes=False) as session:
         assert session.select("SELECT * FROM claim") == [], "no claim outlives its run"
@@ -123,13 +123,13 @@ def sampled(space: Callable[[Schedule], object]) -> set[str]:
 def test_what_a_killed_tuner_had_claimed_is_free_when_its_lease_is_over(
     place: str, tmp_path: Path
 ) -> None:
-    opened(place).commit_workload(Matmul)
+    database = opened(place)
+    database.commit_workload(Matmul)
     pid = tuner(tmp_path / "killed", place, 200)
-    while not keys_of(place):
-        time.sleep(0.01)
+    while not len(database):
+        time.sleep(0.02)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    database = opened(place)
     measured = set(keys_of(place))
     with database.session(writes=False) as session:
         claimed = {bytes(key) for (key,) in session.select("SELECT trace_key FROM claim")}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from schedule import Schedule, Trace
 from schedule.random_state import RandomState
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord
 from search.mutator import MutateTileSize
+from search.records.energy_log import EnergyLog
 from search.runner import RunnerInput, RunnerResult
+from search.runner.energy import EnergyMeter, joules_per_call, why_not
+from search.runs.run_journal import differences, plan_of
 from search.space_generator import ScheduleFn
 from search.spaces.constrained_space import ConstrainedSpace, Constraint
 from search.trials.run_directory import load_run
@@ -53,48 +56,65 @@ def tried(folder: Path) -> list[Mapping[str, Any]]:
 # ------------------------------------------------------------------------------------ time
 
 
+class Clock:
+    """Stands still but for measurements, of which each takes a tenth of a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+
 class Waits(TimesOfScripts):
-    """Takes a tenth of a second for a measurement."""
+    def __init__(self, clock: Clock, seconds: float = 0.1) -> None:
+        super().__init__()
+        self.clock, self.seconds = clock, seconds
 
     def _result(self, entry: RunnerInput) -> RunnerResult:
-        time.sleep(0.1)
-        return super()._result(entry)
+        self.clock.now += self.seconds
+        return replace(super()._result(entry), seconds=self.seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in ("search.runs.tuning_run", "search.task_scheduler.task_scheduler"):
+        monkeypatch.setattr(f"{module}.time", made)
+    return made
 
 
 @pytest.mark.parametrize("entry", ["tir", "module", "tasks"])
 def test_a_search_ends_when_its_seconds_are_over(
-    tmp_path: Path, entry: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, entry: str, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = parts(tmp_path, runner=Waits())
+    options = parts(tmp_path, runner=Waits(clock))
     seed = options.pop("seed")
-    start = time.monotonic()
     if entry == "tir":
-        config = ms.TuneConfig(max_seconds=1.0, num_trials_per_iter=4)
+        config = ms.TuneConfig(max_seconds=2.0, num_trials_per_iter=4)
         ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_all, seed=seed, **options)
     elif entry == "module":
-        ms.tune_module(Matmul, TARGET, tmp_path, max_seconds=1.0, space=split_all, **options)
+        ms.tune_module(Matmul, TARGET, tmp_path, max_seconds=2.0, space=split_all, **options)
     else:
         context = ms.TuneContext(
             Matmul, target=TARGET, space_generator=split_all, search_strategy="replay-trace"
         )
         ms.tune_tasks(
-            tasks=[context], task_weights=[1.0], work_dir=tmp_path, max_seconds=1.0, **options
+            tasks=[context], task_weights=[1.0], work_dir=tmp_path, max_seconds=2.0, **options
         )
-    assert time.monotonic() - start < 3.0
-    assert 1 <= len(load_run(tmp_path)) <= 10
-    assert "The search ends: its 1 seconds are over" in (capsys.readouterr().out)
+    assert len(load_run(tmp_path)) == 17, "a tenth is kept, and none begins that would not end"
+    assert "The search ends: its 2 seconds are over, but for measuring the best again" in (
+        capsys.readouterr().out
+    )
 
 
 def test_without_time_to_measure_them_again_the_best_of_the_search_stay(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Late(TimesOfScripts):
-        def _result(self, entry: RunnerInput) -> RunnerResult:
-            time.sleep(0.6)
-            return super()._result(entry)
-
-    config = ms.TuneConfig(max_seconds=0.5)
-    assert tune(tmp_path, config, runner=Late()) is not None
+    assert tune(tmp_path, ms.TuneConfig(max_seconds=0.5), runner=Waits(clock, 0.6)) is not None
     assert len(load_run(tmp_path)) == 1
     assert "Time was too short to measure the best of 1 task(s) again" in capsys.readouterr().out
 
@@ -230,6 +250,26 @@ def test_functions_of_a_module_have_their_own_constraints(tmp_path: Path) -> Non
         ms.tune_module(Both, TARGET, tmp_path, 6, constraint={"matmull": bool})
 
 
+def test_a_run_with_another_wish_is_another_run() -> None:
+    """The same one goes on where it was interrupted; a function counts by what it does."""
+
+    def at_most(limit: int) -> Any:
+        return lambda decisions: decisions[I0][0] <= limit
+
+    def plan(**wishes: Any) -> dict[str, Any]:
+        task = ms.TuneContext(
+            Matmul, target=TARGET, space_generator=split_all, search_strategy="replay-trace",
+            rand_state=1, **wishes,
+        )  # fmt: skip
+        return plan_of([task], [task.generate_design_space()], SIX, None)
+
+    assert plan(constraint=at_most(4)) == plan(constraint=at_most(4))
+    assert differences(plan(constraint=at_most(4)), plan(constraint=at_most(8))) == ["constraint"]
+    assert differences(plan(objective="p90"), plan()) == ["objective"]
+    known = by_hand(Schedule(Matmul))
+    assert differences(plan(initial_schedules=known), plan()) == ["initial schedules"]
+
+
 # -------------------------------------------------------------------------- what is named
 
 
@@ -332,6 +372,77 @@ def test_an_objective_that_cannot_be_meant_is_told_why(
 ) -> None:
     with pytest.raises(ms.TuningError, match=said):
         tune(tmp_path, objective=objective)
+
+
+class Joules(TimesOfScripts):
+    """The later a program comes, the slower it is, and the less energy it takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def _result(self, entry: RunnerInput) -> RunnerResult:
+        text = Path(entry.artifact_path).read_text()
+        if text not in self.seen:
+            self.seen.append(text)
+        place = self.seen.index(text)
+        return RunnerResult(((1 + place) * 1e-3,), joules=1 / (1 + place))
+
+
+@pytest.mark.parametrize("confirmed", [0, 4])
+def test_the_winner_takes_the_least_energy(tmp_path: Path, confirmed: int) -> None:
+    runner = Joules()
+    config = ms.TuneConfig(6, 3, num_confirmed=confirmed)
+    best = tune(tmp_path, config, runner=runner, objective="energy")
+    assert best is not None
+    assert best.mod.script() == runner.seen[5], "the last of the trials"
+    kept = EnergyLog(tmp_path)
+    for record in JSONDatabase(work_dir=tmp_path).get_all_tuning_records():
+        assert kept.joules(record.run_secs or ()) == pytest.approx(1e-3 / record.mean_seconds)
+    known = len(runner.seen)
+    again = tune(tmp_path, ms.TuneConfig(1, num_confirmed=0), runner=runner, objective="energy")
+    assert again is not None
+    assert again.mod.script() == runner.seen[-1], "records of before have their energy"
+    assert len(runner.seen) == known + 1
+
+
+def test_energy_is_counted_by_the_processors(tmp_path: Path) -> None:
+    counters = []
+    for number, start in enumerate((500, 999_000_000)):
+        zone = tmp_path / f"intel-rapl:{number}"
+        zone.mkdir()
+        (zone / "max_energy_range_uj").write_text("1000000000\n")
+        (zone / "energy_uj").write_text(f"{start}\n")
+        counters.append(zone / "energy_uj")
+    (tmp_path / "intel-rapl:0:0").mkdir()  # the cores, which the first has counted
+
+    class Call:
+        """Takes 10 mJ on each processor."""
+
+        def time(self, count: int) -> None:
+            for counter in counters:
+                spent = int(counter.read_text()) + 10_000 * count
+                counter.write_text(f"{spent % 1_000_000_000}\n")
+
+    meter = EnergyMeter(tmp_path)
+    assert joules_per_call(Call(), 1e-3, meter) == pytest.approx(0.02)
+    assert int(counters[1].read_text()) < 999_000_000, "it has begun anew"
+
+
+def test_where_energy_cannot_be_read_the_search_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.runner.energy.why_not", lambda root: why_not(tmp_path / "none"))
+    config = ms.TuneConfig(1)
+    with pytest.raises(ms.TuningError, match=r"cannot be measured: there is no counter .*virtual"):
+        ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j, objective="energy")
+    assert not (tmp_path / "tuning_trials.json").exists()
+    zone = tmp_path / "intel-rapl:0"
+    zone.mkdir()
+    (zone / "energy_uj").mkdir()  # which even an administrator cannot read
+    assert "cannot be read: Is a directory; an administrator may allow it" in str(why_not(tmp_path))
+    with pytest.raises(ms.TuningError, match=r"needs a runner that measures it: give it an Evalua"):
+        tune(tmp_path / "other", objective="energy")
 
 
 def test_tasks_of_a_run_have_one_objective(tmp_path: Path) -> None:

@@ -388,7 +388,7 @@ def test_records_for_another_target_are_kept_and_not_used(
     other = "llvm -num-cores=4"
     made = run(tmp_path, task(target=other))
     assert (
-        f'Task "main": 8 records of the database are for other targets than {Target(other)}, '
+        f'Task #0 "main": 8 records of the database are for other targets than {Target(other)}, '
         "and not used" in capsys.readouterr().out
     )
     assert len(made.database) == 16
@@ -421,7 +421,7 @@ def test_a_winner_that_was_lucky_is_found_out_at_the_end(
     assert best.run_secs == pytest.approx([101e-6] * 5)
     shown = capsys.readouterr().out
     assert (
-        'Task "main": the best 4 were measured again in turns: the fastest takes 101 us +- 0 us in '
+        'Task #0 "main": the best 4 were measured again in turns: the fastest takes 101 us +- 0 us in '
         "5 rounds, the second 1.010 times as long"
     ) in shown
     assert "101.0000" in shown.splitlines()[-4], "in the last table"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -217,3 +219,14 @@ def test_a_program_without_a_root_block():
         TensorIntrin(parse(COPY), parse(NO_BLOCK))
     with pytest.raises(IRValueError, match="the description of a tensor intrinsic has no root"):
         TensorIntrin(parse(NO_BLOCK), parse(COPY))
+
+
+def test_threads_that_ask_while_the_first_are_registered_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = TensorIntrin.names()[0]
+    monkeypatch.setattr(TensorIntrin, "_registry", {})
+    monkeypatch.setattr(TensorIntrin, "_loaded", False)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: TensorIntrin.get(name), range(8)))
+    assert len(set(found)) == 1

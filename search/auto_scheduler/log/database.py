@@ -13,6 +13,7 @@ from search.auto_scheduler.log.record import MeasureInput, MeasureRecord, Measur
 from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.workload_registry import register_program
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
+from search.database.best_records import with_traces
 from search.database.records import FAILED
 from search.database.target_key import for_other_cores
 from search.records.appended_file import PathLike
@@ -53,11 +54,12 @@ def from_database(database: Database, filename: PathLike) -> int:
 
     A program is registered as a workload under the hash of it (`register_program`): whoever reads
     the log registers it likewise. Records without a target or times are left out, as a log has
-    them of every line; of a failed one it has that it failed.
+    them of every line; of a failed one it has that it failed. Records whose traces cannot be
+    read are left out, with a warning.
     """
     inputs, results = [], []
     tasks: dict[tuple[Workload, str], SearchTask] = {}
-    for record in database.get_all_tuning_records():
+    for record, _ in with_traces(database.get_all_tuning_records()):
         if record.target is None or not record.run_secs:
             continue
         place = (record.workload, str(record.target))

@@ -9,6 +9,7 @@ from typing import Final
 from search import builder, runner
 from search.autotvm.measure.builder import BuildFunction, build_with
 from search.builder import Builder
+from search.distributed import DaskBuilder, DaskRunner
 from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
@@ -61,6 +62,72 @@ class LocalRunner(runner.LocalRunner):
         )
 
 
+class RPCRunner(DaskRunner):
+    """Measures candidates on the machines of a Dask scheduler, which build them, too.
+
+    `host` and `port` are the scheduler's, which takes the place of the tracker. `key` is a kind of
+    machine as `tensorir worker` prints it, or a CPU model; None takes the kind for the target of
+    which there are most. The times are those of `LocalRunner`; `priority`, `n_parallel` and
+    `cooldown_interval` are accepted and unused, as each machine is sent what it takes, and measures
+    one candidate after the other on each of its cores. TuningError for a `device` other than 0, the
+    CPU, and if no scheduler answers.
+    """
+
+    def __init__(
+        self,
+        key: str | None,
+        host: str,
+        port: int,
+        priority: int = 1,
+        n_parallel: int = 1,
+        timeout: float = 10,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 100,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int = 0,
+    ) -> None:
+        _check_device(device)
+        if enable_cpu_cache_flush:
+            number, min_repeat_ms = 1, 0
+        super().__init__(
+            f"dask://{host}:{port}",
+            timeout_sec=timeout,
+            evaluator_config=EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush),
+            machines=key,
+        )
+
+
+class LocalRPCMeasureContext:
+    """Has a `runner` that measures on this machine, with the options of `RPCRunner`.
+
+    There is no tracker and no server between: `LocalRunner` measures in a process of its own.
+    """
+
+    def __init__(
+        self,
+        priority: int = 1,
+        n_parallel: int = 1,
+        timeout: float = 10,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int = 0,
+    ) -> None:
+        _check_device(device)
+        self.runner = LocalRunner(
+            timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush
+        )
+
+
+def _check_device(device: int) -> None:
+    if device != 0:
+        raise TuningError(f"device is 0, the CPU of a machine, got {device!r}")
+
+
 @dataclass(frozen=True)
 class TuningOptions:
     """The extent of a search, and its builder and runner.
@@ -103,11 +170,28 @@ class TuningOptions:
         self.callbacks()
 
     def measuring_parts(self) -> tuple[Builder | type[Builder], Runner | type[Runner]]:
-        """Return builder and runner, the class where it is the local one."""
+        """Return builder and runner, the class where it is the local one.
+
+        Machines of a `DaskRunner` build themselves: of a `LocalBuilder` beside it counts how long a
+        build may take. TuningError for one with a `build_func`, which cannot travel.
+        """
+        if isinstance(self.runner, DaskRunner):
+            return self._builder_there(), self.runner
         return (
             LocalBuilder if isinstance(self.builder, str) else self.builder,
             LocalRunner if isinstance(self.runner, str) else self.runner,
         )
+
+    def _builder_there(self) -> Builder:
+        given = LocalBuilder() if isinstance(self.builder, str) else self.builder
+        if not isinstance(given, builder.LocalBuilder):
+            return given
+        if given.f_build is not None:
+            raise TuningError(
+                "the machines of an RPCRunner build what they measure, and a build_func cannot "
+                "travel there: leave it out; options of the code are those of the target"
+            )
+        return DaskBuilder(timeout_sec=given.timeout_sec)
 
     def callbacks(self) -> list[MeasureCallback]:
         """Return the callbacks as a list."""

@@ -13,6 +13,7 @@ from search.autotvm.measure.option import (
     measured_by,
     measured_from,
 )
+from search.autotvm.measure.rpc_runner import RPCRunner, request_remote
 from search.autotvm.measure.runner import LocalRunner, Runner
 from search.records.measure_error_no import MeasureErrorNo
 
@@ -24,10 +25,12 @@ __all__ = [
     "MeasureErrorNo",
     "MeasureInput",
     "MeasureResult",
+    "RPCRunner",
     "Runner",
     "SlowerThan",
     "create_measure_batch",
     "measure_option",
     "measured_by",
     "measured_from",
+    "request_remote",
 ]

@@ -77,5 +77,6 @@ def request_remote(*_: object, **__: object) -> NoReturn:
         "there is no remote session that modules are uploaded to and called in: a machine takes "
         "programs as text, builds them and measures them. To measure use "
         "runner=autotvm.RPCRunner(key, host, port); to run a module elsewhere, build it there, or "
-        "export it here for its target (codegen.build(mod, target).export_library) and load it there"
+        "export it here for its target, codegen.build(mod, target).export_library(path), and load "
+        "it there with codegen.load_module(path)"
     )

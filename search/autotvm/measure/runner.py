@@ -96,11 +96,10 @@ class TimingRunner(Runner):
 
     def set_task(self, task: Task) -> None:
         """Prepare for a task. TemplateError for a target that nothing here can run code for."""
-        reason = self.programs.why_not(task.target or Target())
+        target = task.target or Target()
+        reason = self.programs.why_not(target)
         if reason is not None:
-            where = (
-                " on this machine" if self.programs.measures_here(task.target or Target()) else ""
-            )
+            where = " on this machine" if self.programs.measures_here(target) else ""
             raise TemplateError(
                 f"configurations for {task.target} cannot be measured{where}: {reason}"
             )

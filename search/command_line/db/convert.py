@@ -64,8 +64,9 @@ def convert(
         opened = database_at(destination, may_be_new=True)
         added, place = merge_into(opened, [found]), opened.place
     report = {"records": len(found), "added": added, "destination": destination}
+    origin = found.place if "://" in source else source  # a URL may have a password in it
     return Result(
-        report, [f"{counted(added, 'record')} of {len(found)} from {source} added to {place}"]
+        report, [f"{counted(added, 'record')} of {len(found)} from {origin} added to {place}"]
     )
 
 

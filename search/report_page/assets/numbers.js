@@ -30,7 +30,7 @@ function trialsOf(task) {
       row, number: rows.number[row], batch: rows.batch[row], stage: rows.stage[row],
       time: rows.time[row], score: rows.score[row], at: rows.at[row],
       building: rows.building[row], measuring: rows.measuring[row],
-      space: rows.space[row], decisions: rows.decisions[row],
+      space: rows.space[row], decisions: rows.decisions[row], machine: rows.machine[row],
     });
   }
   return found;
@@ -86,7 +86,7 @@ function made(name, attributes = {}, ...content) {
 function tableOf(caption, heading, rows) {
   const isNumber = heading.map((_, k) => rows.every((row) => /^[-\d.,e+%]*$/.test(String(row[k]))));
   const side = (k) => (isNumber[k] ? "number" : null);
-  return made("div", { class: "wide" }, made("table", {},
+  return made("div", { class: "wide", tabindex: 0, role: "region", "aria-label": caption }, made("table", {},
     made("caption", {}, caption),
     made("thead", {}, made("tr", {},
       heading.map((text, k) => made("th", { scope: "col", class: side(k) }, text)))),

@@ -18,8 +18,9 @@ class TrialTable {
     this.draw();
   }
 
-  columns(columns) {
+  columns(trials) {
     const plain = (key) => (one) => one[key];
+    const elsewhere = trials.some((one) => one.machine !== null);
     return [
       ["number", "trial", plain("number")],
       ["batch", "batch", plain("batch")],
@@ -29,6 +30,7 @@ class TrialTable {
       ["at", "at (s)", plain("at")],
       ["building", "building (s)", plain("building")],
       ["measuring", "measuring (s)", plain("measuring")],
+      ...(elsewhere ? [["machine", "machine", plain("machine")]] : []),
       ["space", "space", plain("space")],
       ["decisions", "decisions", (one) => JSON.stringify(one.decisions), (one) => (one.decisions || []).map((part) => (Array.isArray(part) ? part.join("x") : String(part))).join(", ")],
     ];
@@ -36,8 +38,9 @@ class TrialTable {
 
   draw() {
     if (!this.fold.open) return;
-    const columns = this.columns(), key = columns.find(([name]) => name === this.sort.key)[2];
     let trials = trialsOf(this.task);
+    const columns = this.columns(trials);
+    const [, , key] = columns.find(([name]) => name === this.sort.key) || columns[0];
     if (this.stage) trials = trials.filter((one) => data.stages[one.stage] === this.stage);
     const way = this.sort.down ? -1 : 1;
     trials.sort((a, b) => {
@@ -80,10 +83,11 @@ class TrialTable {
       return cell === null ? "" : typeof cell === "number" ? number(cell, 6) : cell;
     };
     const cells = columns.map(text);
+    const side = columns.map(([name]) => (["stage", "machine", "decisions"].includes(name) ? null : "number"));
     return made("div", { class: "wide tall", tabindex: 0, role: "region", "aria-label": "trials" }, made("table", {},
       made("caption", { class: "hidden" }, `Trials of ${data.tasks[this.task]?.label ?? "the search"}`),
       made("thead", {}, made("tr", {}, heading)),
       made("tbody", {}, trials.map((one) => made("tr", {}, cells.map((cell, k) =>
-        k ? made("td", { class: k === 2 || k === 9 ? null : "number" }, cell(one)) : made("th", { scope: "row", class: "number" }, cell(one))))))));
+        k ? made("td", { class: side[k] }, cell(one)) : made("th", { scope: "row", class: "number" }, cell(one))))))));
   }
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tensorir.errors import IRValueError
@@ -15,20 +15,30 @@ def attribute_values(
 ) -> dict[str, Any]:
     """Return attributes by name: numbers, strings, `Constant`s, messages, tuples of them.
 
+    `given` is as in `present_attributes`. IRValueError for one that is there twice.
+    """
+    result = {}
+    for name, message in present_attributes(attributes, given):
+        if name in result:
+            raise IRValueError(f"the attribute {name} is given twice")
+        result[name] = _value(message, model)
+    return result
+
+
+def present_attributes(
+    attributes: Iterable[Any], given: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the names of a node's attributes and the messages that have their values.
+
     Those of a node of a function may refer to those that the function was `given`, as messages; one
     that was not given is absent.
     """
-    result = {}
     for attribute in attributes:
-        source = attribute
+        message = attribute
         if attribute.ref_attr_name:
-            source = given.get(attribute.ref_attr_name)
-            if source is None:
-                continue
-        if attribute.name in result:
-            raise IRValueError(f"the attribute {attribute.name} is given twice")
-        result[attribute.name] = _value(source, model)
-    return result
+            message = given.get(attribute.ref_attr_name)
+        if message is not None:
+            yield attribute.name, message
 
 
 def _value(attribute: Any, model: Model) -> Any:

@@ -26,10 +26,13 @@ class FunctionBodies:
         """Return the function of the model that a node calls, None if it names none."""
         return self._local.get((domain_of(proto), proto.op_type))
 
-    def of_schema(self, proto: Any, opset: int, types: Sequence[bytes]) -> Any:
+    def of_schema(
+        self, proto: Any, attributes: Mapping[str, Any], opset: int, types: Sequence[bytes]
+    ) -> Any:
         """Return the function by which ONNX defines the operator of a node, None without any.
 
-        `types` are the types of its inputs, as serialised messages, on which some depend.
+        `attributes` are the messages with those that it has, and `types` the types of its inputs,
+        as serialised messages; some functions depend on them.
         """
         schema = schema_of(proto, opset)
         if schema is None:
@@ -42,7 +45,7 @@ class FunctionBodies:
         if schema.has_context_dependent_function:
             version = _newest(schema.context_dependent_function_opset_versions, opset)
             text = schema.get_context_dependent_function_with_opset_version(
-                version, proto.SerializeToString(), list(types)
+                version, _by_itself(proto, attributes).SerializeToString(), list(types)
             )
             function.ParseFromString(text)
             return function if function.node else None
@@ -77,6 +80,23 @@ class FunctionBodies:
     def _is_defined(self, proto: Any, opset: int) -> bool:
         schema = schema_of(proto, opset)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def _by_itself(proto: Any, attributes: Mapping[str, Any]) -> Any:
+    """Return a node of the same meaning that refers to nothing around it.
+
+    ONNX makes its function from a text that begins with names of the node, and reads no name there
+    with a slash or a dot, as exporters give them. An attribute that refers to one of the function
+    around it counts there as given, and as 0.
+    """
+    result = onnx_package().NodeProto()
+    result.op_type, result.domain = proto.op_type, proto.domain
+    result.input.extend(f"x{k}" if name else "" for k, name in enumerate(proto.input))
+    result.output.extend(f"y{k}" if name else "" for k, name in enumerate(proto.output))
+    for name, message in attributes.items():
+        result.attribute.add().CopyFrom(message)
+        result.attribute[-1].name = name
+    return result
 
 
 def _newest(versions: Sequence[int], opset: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.frontend.onnx.attributes import attribute_values
+from tensorir.frontend.onnx.attributes import attribute_values, present_attributes
 from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of, held_dtype
 from tensorir.frontend.onnx.function_bodies import FunctionBodies
 from tensorir.frontend.onnx.known_values import KnownValues, constant_contents, identifier
@@ -214,7 +214,7 @@ class GraphImport:
             )
             defaults = []
             if function is None and converter_of(proto.op_type, domain) is None:
-                function = self._defined_by(proto, node, inputs)
+                function = self._defined_by(proto, scope, node, inputs)
                 stated = [a.default_value for a in schema.attributes.values()]
                 defaults = [value for value in stated if value.type]
             if function is not None:
@@ -246,9 +246,12 @@ class GraphImport:
         result: Result = converter(node, inputs, node.attributes)
         return (result,) if isinstance(result, GraphExpr) else tuple(result)
 
-    def _defined_by(self, proto: Any, node: OnnxNode, inputs: Sequence[GraphExpr | None]) -> Any:
+    def _defined_by(
+        self, proto: Any, scope: Scope, node: OnnxNode, inputs: Sequence[GraphExpr | None]
+    ) -> Any:
         types = [b"" if value is None else _type_message(value.struct_info) for value in inputs]
-        function = self._functions.of_schema(proto, node.opset, types)
+        attributes = present_attributes(proto.attribute, scope.attributes)
+        function = self._functions.of_schema(proto, dict(attributes), node.opset, types)
         if function is None:
             raise IRValueError(
                 f"there is no converter of {shown_name(proto.op_type, proto.domain)}"
@@ -269,12 +272,7 @@ class GraphImport:
                 f"the function takes {len(function.input)} input(s), got {len(inputs)}"
             )
         given = {attribute.name: attribute for attribute in [*defaults, *function.attribute_proto]}
-        for attribute in proto.attribute:
-            source = attribute
-            if attribute.ref_attr_name:
-                source = caller.attributes.get(attribute.ref_attr_name)
-            if source is not None:
-                given[attribute.name] = source
+        given.update(present_attributes(proto.attribute, caller.attributes))
         opsets = {**self._opsets, **opset_versions(function.opset_import)}
         scope = Scope(opsets, None, given)
         for k, name in enumerate(function.input):

@@ -14,7 +14,8 @@ from tensorir import te
 from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import FLOAT32
 from tensorir.nodes.expr import EQ, IntImm, PrimExpr
-from tensorir.nodes.ops import as_expr, cast, compare, const, div, floordiv, select
+from tensorir.nodes.ops import as_expr, cast, compare, const, div, floordiv, min_, select
+from tensorir.topi.extents import is_number
 
 Transformation: TypeAlias = Literal[
     "half_pixel",
@@ -82,6 +83,10 @@ class Coordinates:
             return _reduced(size, q * 2, (size - 1) * p + (one - result) * q, p * 2, p, q)
         if mode == "pytorch_half_pixel" and isinstance(result, IntImm) and result.value == 1:
             return _reduced(size, one * 0, -one, one * 2, p, q)
+        is_open = not isinstance(result, IntImm) and not is_number(p - q, 0)
+        if mode == "pytorch_half_pixel" and is_open:
+            # A single element, whose x is 0, is at -1/2.
+            return _reduced(size, q * 2, min_(result - 1, one) * q - p, p * 2, p, q)
         if mode in ("half_pixel", "pytorch_half_pixel"):
             return _reduced(size, q * 2, q - p, p * 2, p, q)
         raise IRValueError(f"there is no coordinate transformation {mode!r}")

@@ -124,6 +124,12 @@ def test_loops_compile_for_any_target(target: Target) -> None:
     assert object_code(kernels(target), target, False)[:4] == b"\x7fELF"
 
 
+def test_this_machine_is_measured_now() -> None:
+    host = Target("llvm")
+    assert peak_flops(host) > 1e8
+    assert read_bandwidth(1 << 14, host) > 1e8
+
+
 def test_the_loop_of_multiply_adds_has_nothing_else() -> None:
     text = assembly(kernels(AVX2), AVX2, False)
     body = text.split(symbol("peak") + ":")[1].split(".cfi_endproc")[0]

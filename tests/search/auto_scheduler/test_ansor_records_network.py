@@ -75,7 +75,7 @@ def test_functions_that_compute_the_same_are_one_task(caplog):
     assert weights == [3]
     assert tasks[0].target == CPU
     assert tasks[0].layout_rewrite_option.name == "REWRITE_FOR_PRE_TRANSFORMED"
-    assert 'Function "total" is no task: ' in caplog.text
+    assert 'Function "total" is not tuned: ' in caplog.text
 
 
 def test_tasks_are_those_of_a_module():

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from schedule import Trace
 from search.command_line.main import main
 from search.database import database_at
 from tensorir import frontend
@@ -91,6 +92,18 @@ def test_a_model_is_tuned_and_run_with_what_was_found(
     ]
     assert "Total trials: 2" in said.err
     assert main(["run", model, "--target", TARGET, "--work-dir", work_dir, "--json"]) == 0
+
+
+def test_a_search_begins_with_a_trace_that_is_known(
+    folder: Path, quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["matmul.py", "--trials", "1", "--work-dir", "found", "--target", TARGET]
+    assert main(["tune", *arguments, "--initial", "trace.json"]) == 0
+    (record,) = database_at(folder / "found").get_all_tuning_records()
+    known = Trace.load(folder / "trace.json").as_json(remove_postproc=True)
+    assert record.trace.as_json(remove_postproc=True) == known
+    assert main(["tune", *arguments, "--initial", "none.json"]) == 1
+    assert "there is no file none.json" in capsys.readouterr().err
 
 
 TWO = """\

@@ -21,7 +21,7 @@ PLACES = {
     **{name: f"search.command_line.{name}" for name in COMMANDS if name != "db"},
     **{f"db {name}": f"search.command_line.db.{name}" for name in db.COMMANDS},
 }
-UNTIL_ENDED = ("--live", "8786")
+UNTIL_ENDED = ("--live", ":8786", ".key")
 """How examples end that run until somebody ends them: the live report, and workers."""
 
 

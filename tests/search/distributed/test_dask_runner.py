@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import search as ms
 from codegen import Target
+from search.distributed import dispatcher
+from search.distributed.dask_package import security_of
 from search.distributed.in_process import (
     InProcessCluster,
     MadeUpBench,
@@ -42,6 +47,11 @@ def inputs() -> list[RunnerInput]:
 def cluster() -> Iterator[InProcessCluster]:
     with in_process_cluster() as found:
         yield found
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "_LOOK_SECONDS", 0.2)
 
 
 @contextlib.contextmanager
@@ -211,3 +221,45 @@ def test_what_another_builder_made_is_refused(cluster: InProcessCluster) -> None
     cluster.add(MadeUpBench())
     with runner_of(cluster) as runner, pytest.raises(TuningError, match=r"leave out builder="):
         runner.run([RunnerInput("/some/object.o", "llvm", [])])
+
+
+def test_a_client_of_the_user_serves(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
+    cluster.add(MadeUpBench())
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(cluster.address, set_as_default=False) as client:
+        with contextlib.closing(ms.DaskRunner(client)) as runner:
+            assert runner.run(inputs[:1])[0].result().error_msg is None
+        assert client.status == "running"
+
+
+def test_what_nobody_waits_for_is_not_measured(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    bench = MadeUpBench(seconds=0.2)
+    cluster.add(bench)
+    with runner_of(cluster) as runner:
+        first, *others = runner.run(inputs[:10])
+        for future in others:
+            future.give_up()
+        assert first.result().error_msg is None
+    assert len(bench.asked) <= 2
+
+
+def test_connections_are_tls_where_certificates_are_given(
+    tmp_path: Path, inputs: list[RunnerInput]
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make certificates with")
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    made = ["-newkey", "rsa:2048", "-nodes", "-x509", "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run(
+        ["openssl", "req", *made, "-keyout", key, "-out", cert], check=True, capture_output=True
+    )
+    security = security_of(cert, cert, key)
+    with in_process_cluster([MadeUpBench()], security=security) as cluster:
+        url = cluster.address.replace("tls://", "dask+tls://")
+        assert url != cluster.address
+        with contextlib.closing(ms.DaskRunner(url, security=security)) as runner:
+            assert runner.run(inputs[:1])[0].result().error_msg is None
+    with pytest.raises(TuningError, match="TLS needs three files"):
+        security_of(cert)

@@ -46,7 +46,7 @@ def test_all_kernels_of_a_model_are_tuned_and_built(
     mod = dense_model()
     database = ms.tune_model(mod, TARGET, tmp_path, max_trials_global=6, **options(measured))
     said = capsys.readouterr().out
-    assert 'Function "small" is no task' not in said
+    assert 'Function "small" is not tuned' not in said
     assert "The tuned model computes what the untuned one does" in said
     rows = {
         line.split("|")[1].strip(): line.split("|") for line in said.splitlines() if "|" in line
@@ -152,6 +152,13 @@ def test_what_cannot_work_is_refused_before_anything_runs(
     with pytest.raises(TuningError, match=message):
         ms.tune_model(dense_model(), TARGET, tmp_path / "never", **told)
     assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("wish", ["initial_schedules", "constraint", "input_data"])
+def test_what_is_wished_of_a_kernel_that_there_is_not_is_named(tmp_path: Path, wish: str) -> None:
+    told: Any = {wish: {"conv": lambda decisions: True}}
+    with pytest.raises(ms.TuningError, match=rf"{wish} names 'conv', which is no function to tune"):
+        ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=9, **told)
 
 
 def test_a_database_for_another_cpu_is_refused(tmp_path: Path) -> None:

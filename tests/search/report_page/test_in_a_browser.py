@@ -231,7 +231,7 @@ def test_new_trials_appear_in_a_page_that_is_live(browser: Browser, tmp_path: Pa
         TrialLog(tmp_path).append(replace(TRIAL, number=8, run_secs=(1e-9,)))
         browser.wait("document.querySelector('#live').textContent === 'live: 9 trials'")
         assert time.monotonic() - seen < 10
-        browser.wait("document.querySelector('#summary').textContent.includes('1 ns')")
+        browser.wait("document.querySelector('#summary').textContent.includes('0.001 us')")
         browser.wait("document.querySelector('#progress .canvas').ariaLabel.includes('9 trials')")
         browser.picture("live")
         browser.no_complaints()

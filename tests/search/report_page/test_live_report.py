@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from search import DatabaseError, TuningError
-from search.report_page import LiveReport, live_server
+from search.report_page import LiveReport, followed_search
 from search.trials.run_directory import TRIALS_FILE, TrialLog
 from tests.search.report_page.made_up_search import (
     TRIAL,
@@ -28,8 +28,9 @@ from tests.search.report_page.made_up_search import (
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_server, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(live_server, "_PARTS_SECONDS", 0.0)
+    monkeypatch.setattr(followed_search, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(followed_search, "_PARTS_SECONDS", 0.0)
+    monkeypatch.setattr(followed_search, "_SHARE", 1.0)
 
 
 @contextmanager
@@ -85,7 +86,7 @@ def test_new_trials_are_told_as_they_end(tmp_path: Path) -> None:
         assert until(news, "rows")["number"] == [2], "the page has the first two"
         TrialLog(tmp_path).append(replace(TRIAL, number=3, run_secs=(1e-9,)))
         assert until(news, "rows")["number"] == [3]
-        assert "1 ns" in until(news, "parts")["summary"]
+        assert "0.001 us" in until(news, "parts")["summary"]
 
 
 def test_tables_are_made_for_those_who_look(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 import search as ms
 from search import DatabaseError, TuningError
 from search.report_page import page as pages
-from search.report_page.failure_groups import failure_groups
 from search.report_page.markup import Markup, element, table
 from search.report_page.program_text import side_by_side
-from search.trials.run_directory import TRIALS_FILE, TrialLog
+from search.trials.report import TaskReport
+from search.trials.run_directory import TRIALS_FILE, ReportLog, TrialLog
 from search.trials.task_list import TASKS_FILE, ListedTask, TaskList
 from tests.search.report_page.made_up_search import (
     TARGET,
@@ -139,28 +139,40 @@ def test_failures_are_told_once_for_each_reason(tmp_path: Path) -> None:
     assert "could not be built" not in failed
 
 
-def test_errors_that_differ_in_numbers_and_directories_are_alike() -> None:
-    def failed(stage: str, error: str | None) -> tuple[int, ms.trials.Trial]:
-        return 0, replace(TRIAL, stage=stage, error=error, run_secs=())  # type: ignore[arg-type]
+def test_what_to_try_next_stands_with_its_figures(tmp_path: Path) -> None:
+    write(tmp_path, (replace(one, stage="build", run_secs=()) for one in trials(9)))
+    steps = Parsed(ms.report(tmp_path).path.read_text()).text("steps")
+    assert "matmul" in steps
+    assert "9 of 9 trials failed" in steps
 
-    traceback = "Traceback (most recent call last):\n  File x\nLoweringError: loop {} is odd"
-    groups = failure_groups(
-        [
-            failed("build", traceback.format(3)),
-            failed("build", traceback.format(45)),
-            failed("run", "LocalRunner: the process died of /a/b/c.so at 0x1f"),
-            failed("run", "LocalRunner: the process died of /tmp/c.so at 0x2e"),
-            failed("run", None),
-            (0, TRIAL),
-        ]
+
+def test_what_a_run_has_reported_stands_in_the_table_of_tasks(tmp_path: Path) -> None:
+    write(tmp_path, trials(10))
+    last = ms.load_run(tmp_path).trials[-1].time
+    report = TaskReport(
+        "matmul", TARGET, "17", weight=2.0, unscheduled=1e-3, best=2e-6, spread=1e-7, time=last + 1
     )
-    assert [(group.stage, group.count) for group in groups] == [
-        ("build", 2),
-        ("run", 2),
-        ("run", 1),
+    ReportLog(tmp_path).append(report)
+    parsed = Parsed(ms.report(tmp_path).path.read_text())
+    heading, row = parsed.table("Tasks, those first")
+    cells = dict(zip(heading, row, strict=True))
+    assert (cells["weight"], cells["unscheduled (us)"]) == ("2", "1,000")
+    assert (cells["best (us)"], cells["+- (us)"]) == ("2", "0.1"), "as it was measured again"
+    TrialLog(tmp_path).append(replace(TRIAL, number=10, run_secs=(1e-6,), time=last + 2))
+    again = Parsed(ms.report(tmp_path).path.read_text()).text("summary")
+    assert "best time1 us" in again, "the report is older than the last trial"
+
+
+def test_machines_are_told_apart_where_there_are_several(tmp_path: Path) -> None:
+    machines = ["red", "blue", "red", None]
+    write(tmp_path, (replace(TRIAL, machine=machine) for machine in machines))
+    parsed = Parsed(ms.report(tmp_path).path.read_text())
+    assert [row[:2] for row in parsed.table("Where trials were measured")[1:]] == [
+        ["red", "2"],
+        ["blue", "1"],
+        ["the one of the search", "1"],
     ]
-    assert groups[0].title == "LoweringError: loop 3 is odd"
-    assert groups[2].title == "there is no text of the error"
+    assert json.loads(parsed.text("data"))["rows"]["machine"] == machines
 
 
 def test_tasks_are_ordered_by_what_they_take_of_a_call(tmp_path: Path) -> None:

@@ -267,6 +267,24 @@ def test_an_operator_without_a_converter_is_what_onnx_defines_it_by() -> None:
     np.testing.assert_allclose(run(proto, x, y).numpy(), expected, rtol=1e-6)
 
 
+def test_a_function_that_depends_on_attributes_sees_those_that_are_given() -> None:
+    # The body of this loss has a node whose ignore_index refers to that of the loss.
+    proto = model(
+        [
+            helper.make_node("Cast", ["y"], ["labels"], to=onnx.TensorProto.INT64),
+            helper.make_node("SoftmaxCrossEntropyLoss", ["x", "labels"], ["/loss/out.0"]),
+        ],
+        {"x": [3, 5], "y": [3]},
+        ["/loss/out.0"],
+        opset=13,
+    )
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype("float32")
+    y = np.array([0, 3, 1], "float32")
+    log_softmax = x - np.log(np.exp(x).sum(1, keepdims=True))
+    expected = -log_softmax[np.arange(3), y.astype(int)].mean()
+    np.testing.assert_allclose(run(proto, x, y).numpy(), expected, rtol=1e-6)
+
+
 # ------------------------------------------------------------------------------- weights and files
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tensorir import IRTypeError, IRValueError, relax
+from tensorir.nodes.ops import floordiv
 from tensorir.relax import op
 from tests.operator_cases import Case, check
 from tests.window_references import padded, windows
@@ -40,6 +41,8 @@ def place_of(mode: str, x: int, n: int, m: int, scale: float) -> float:
             return (x + 0.5) / scale
         case "half_pixel_symmetric":
             return n / 2 * (1 - m / length) + (x + 0.5) / scale - 0.5
+        case "pytorch_half_pixel" if m == 1:
+            return -0.5
         case _:
             return (x + 0.5) / scale - 0.5
 
@@ -162,6 +165,12 @@ def test_other_forms_of_resizing() -> None:
                                                     coordinate_transformation_mode="asymmetric",
                                                     rounding_method="floor"),
                  lambda x: x.repeat(2, 2).repeat(2, 3), x, shapes=[("n", 2, "h", "w")]),
+            *(Case(f"any sizes, perhaps one element: {n}",
+                   lambda x, sizes: op.image.resize1d(
+                       x, (floordiv(sizes["n"], 2),), scales=(0.5,),
+                       coordinate_transformation_mode="pytorch_half_pixel"),
+                   lambda x, n=n: (x @ resize_matrix(n, n // 2, "pytorch_half_pixel", "linear", 0.5).T).astype("float32"),
+                   floats(1, 2, n), shapes=[(1, 2, "n")], atol=1e-5) for n in (2, 3, 6)),
             Case("NHWC", lambda x: op.image.resize2d(x, (8, 12), layout="NHWC"),
                  lambda x: doubled(x.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1).astype("float32"),
                  x.transpose(0, 2, 3, 1), atol=1e-5),

@@ -1,9 +1,9 @@
 """Converters of ONNX operators, one module each family.
 
 The modules: `activations`, `classical`, `contributed`, `control_flow`, `conversions`,
-`convolutions`, `creation`, `elementwise`, `images`, `indexing`, `linear_algebra`, `normalizations`,
-`pooling`, `quantization`, `random_numbers`, `recurrent`, `reductions`, `sequences`, `shapes`,
-`signals`, `training`.
+`convolutions`, `creation`, `elementwise`, `fused_attention`, `images`, `indexing`,
+`linear_algebra`, `normalizations`, `pooling`, `quantization`, `random_numbers`, `recurrent`,
+`reductions`, `sequences`, `shapes`, `signals`, `training`.
 """
 
 from tensorir.frontend.onnx.converters import (
@@ -15,6 +15,7 @@ from tensorir.frontend.onnx.converters import (
     convolutions,
     creation,
     elementwise,
+    fused_attention,
     images,
     indexing,
     linear_algebra,
@@ -39,6 +40,7 @@ __all__ = [
     "convolutions",
     "creation",
     "elementwise",
+    "fused_attention",
     "images",
     "indexing",
     "linear_algebra",

@@ -1,9 +1,12 @@
-"""Two targets are tuned at once on three machines, two of which are killed."""
+"""Searches on machines of several kinds, while machines and searches are killed."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +24,7 @@ from search.distributed.in_process import (
 )
 from search.measure_callback import MeasureCallback
 from tests.search.distributed.processes import wait_until, worker_process
+from tests.search.networks.network_programs import dense_model
 from tests.search.programs import Matmul, split_all
 
 pytest.importorskip("distributed")
@@ -124,3 +128,54 @@ def test_the_winner_is_that_of_one_machine(tmp_path: Path) -> None:
         points, records = found_in(folder)
         found.append((sorted(points), records, str(best.trace)))
     assert found[0] == found[1]
+
+
+_CLIENT = """
+import sys
+from pathlib import Path
+from search.measure_callback import MeasureCallback
+from tests.search.distributed.test_searches_on_machines import Counted, tuned
+
+address, cpu, folder = sys.argv[1:]
+tuned(address, cpu, Path(folder), Counted(1000))
+"""
+
+
+def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
+    """What it had sent is dropped, what it had kept is not measured again."""
+    bench = MadeUpBench(made_up_machine("a", CPUS[0]), 0.1)
+    with in_process_cluster([bench]) as cluster:
+        url = cluster.address.replace("tcp://", "dask://")
+        client = subprocess.Popen(
+            [sys.executable, "-c", _CLIENT, url, CPUS[0], str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_until(lambda: len(bench.asked) >= 10 or client.poll() is not None)
+        client.kill()
+        client.wait()
+        kept = ms.load_run(tmp_path).trials
+        assert 0 < len(kept) < TRIALS
+        wait_until(lambda: not cluster.scheduler.tasks)
+        tuned(url, CPUS[0], tmp_path, Counted(1000))
+    points, _ = found_in(tmp_path)
+    assert len(points) == len(set(points)) == TRIALS
+
+
+def test_a_model_is_tuned_for_machines_of_another_architecture(tmp_path: Path) -> None:
+    machine = made_up_machine("board", "neoverse-n1")
+    with in_process_cluster([MadeUpBench(machine)]) as cluster:
+        database = ms.tune_model(
+            dense_model(),
+            "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=1",
+            tmp_path,
+            max_trials_global=4,
+            runner=cluster.address.replace("tcp://", "dask://"),
+            cost_model="random",
+            seed=1,
+        )
+    assert len(database) >= 4
+    assert {trial.machine for trial in ms.load_run(tmp_path).trials} == {"board"}
+    log = (tmp_path / "logs" / "tvm.meta_schedule.logging.task_scheduler.log").read_text()
+    assert "The tuned model is not run here to be compared: the code is for aarch64" in log

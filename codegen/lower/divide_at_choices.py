@@ -1,0 +1,129 @@
+"""Dividing loops where a choice between values changes.
+
+Index set splitting (Banerjee, "Dependence Analysis for Supercomputing", 1988), of loops that copy
+and compute: a choice in each iteration keeps them from running as vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from codegen.lower.decided_branches import IF_THEN_ELSE, BranchDecider
+from codegen.lower.integer_conditions import Facts, Reader
+from codegen.lower.remarks import done, stands_for
+from codegen.lower.rewriters import StatementRewriter
+from codegen.lower.unroll import statement_count
+from tensorir.function import PrimFunc
+from tensorir.memory.value_variables import value_variables
+from tensorir.nodes import stmt as s
+from tensorir.nodes.expr import BufferLoad, Call, CmpOp, IntImm, PrimExpr, Select, Var
+from tensorir.nodes.ops import const
+from tensorir.rewriting.fresh_copy import FreshCopy
+from tensorir.rewriting.visit import walk
+
+MOST: Final = 64
+"""The most stores that the pieces of a loop have together."""
+
+
+def divide_at_choices(func: PrimFunc) -> PrimFunc:
+    """Run a loop in pieces, in each of which the same values are chosen.
+
+    Before: for i in 96: C[i] = T.if_then_else(i >= 64, B[i - 64], A[i])
+    After:  for i in 64: C[i] = A[i]
+            for i in range(64, 96): C[i] = B[i - 64]
+
+    The conditions are comparisons of the loop's variable with constants. Divided are serial loops
+    of constant extent without annotations, that only store, and nothing that they load; of loops in
+    one another the outer ones first, as long as the pieces have `MOST` stores at most. The order in
+    which statements run stays.
+    """
+    divider = _Divider(Reader(value_variables(func)))
+    return func.with_body(divider(func.body))
+
+
+class _Decider(BranchDecider):
+    """Decides choices by what is known of the piece of a loop that they are in."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._read = reader
+        self.facts = Facts()
+
+    def rewrite_CmpOp(self, node: CmpOp) -> PrimExpr:  # noqa: N802
+        """Return a comparison, as a constant if it is decided."""
+        read = self._read(node)
+        return self.generic(node) if read is None else self.facts.reduced(node, read)
+
+
+class _Divider(StatementRewriter):
+    def __init__(self, reader: Reader) -> None:
+        self._read = reader
+        self._decide = _Decider(reader)
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        """Return a loop, or its pieces one after another."""
+        if type(node.min) is not IntImm or type(node.extent) is not IntImm:
+            return self.generic(node)
+        first, end = node.min.value, node.min.value + node.extent.value
+        borders = sorted(self._borders(node, first, end))
+        if not borders:
+            return self.generic(node)
+        pieces: list[s.Stmt] = []
+        for low, high in pairwise([first, *borders, end]):
+            piece = _Copy()(node) if pieces else node
+            bounds = const(low, node.loop_var.dtype), const(high - low, node.loop_var.dtype)
+            piece = piece.with_(min=bounds[0], extent=bounds[1])
+            self._decide.facts.ranges[piece.loop_var] = low, high - 1
+            pieces.append(piece.with_(body=self(self._decide(piece.body))))
+            del self._decide.facts.ranges[piece.loop_var]
+        done("divide_at_choices", f"{len(pieces)} pieces without choices", node.loop_var)
+        return s.sequence(pieces)
+
+    def _borders(self, loop: s.For, first: int, end: int) -> set[int]:
+        """Return the iterations from which on other values are chosen, nothing if it is to stay."""
+        if loop.kind is not s.ForKind.SERIAL or loop.annotations or not _only_copies(loop.body):
+            return set()
+        borders = set()
+        for part in walk(loop.body):
+            if isinstance(part, (Call, Select)) and (condition := _condition(part)) is not None:
+                borders |= {b for b in self._changes(condition, loop.loop_var) if first < b < end}
+        stores = (len(borders) + 1) * statement_count(loop.body, lambda _: False)
+        return borders if stores <= MOST else set()
+
+    def _changes(self, condition: PrimExpr, var: Var) -> Iterator[int]:
+        """Yield where a comparison of a variable with a constant begins or ceases to hold."""
+        read = self._read(condition) if isinstance(condition, CmpOp) else None
+        if read is None or read.lanes > 1 or set(read.terms) != {var}:
+            return
+        factor = read.terms[var]
+        # factor * var + constant >= 0
+        yield -(read.constant // factor) if factor > 0 else read.constant // -factor + 1
+
+
+class _Copy(FreshCopy):
+    """Copies a loop, to stand behind the original."""
+
+    def define(self, var: Var) -> Var:
+        new: Var = super().define(var)
+        stands_for(new, var)
+        return new
+
+
+def _condition(part: Call | Select) -> PrimExpr | None:
+    if isinstance(part, Select):
+        return part.condition
+    return part.args[0] if part.op is IF_THEN_ELSE else None
+
+
+def _only_copies(body: s.Stmt) -> bool:
+    """Say whether there are loops and stores only, and nothing is loaded that is stored."""
+    stored, loaded = set(), set()
+    for part in walk(body):
+        if isinstance(part, s.BufferStore):
+            stored.add(part.buffer.data)
+        elif isinstance(part, BufferLoad):
+            loaded.add(part.buffer.data)
+        elif isinstance(part, s.Stmt) and not isinstance(part, (s.For, s.SeqStmt)):
+            return False
+    return stored.isdisjoint(loaded)

@@ -1,0 +1,239 @@
+"""Attention as ONNX Runtime's optimizers fuse it, domain `com.microsoft`.
+
+Which shapes masks have, and what they mean, is from the description of these operators
+(ContribOperators.md of ONNX Runtime).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.converters.quantization import MICROSOFT, mat_mul_integer_to_float
+from tensorir.frontend.onnx.node import OnnxNode
+from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.relax import op
+from tensorir.relax.expr import GraphExpr
+
+_LEFT_OUT = -10000.0
+"""What is added to scores that a mask leaves out, unless a node says otherwise."""
+
+
+@onnx_operator("Attention", domain=MICROSOFT)
+def attention(
+    node: OnnxNode,
+    x: GraphExpr,
+    weights: GraphExpr,
+    bias: GraphExpr | None = None,
+    mask: GraphExpr | None = None,
+    past: GraphExpr | None = None,
+    attention_bias: GraphExpr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = _LEFT_OUT,
+    qkv_hidden_sizes: Sequence[int] | None = None,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> Sequence[GraphExpr]:
+    """Self-attention of `x[b, s, i]`, whose queries, keys and values are one product."""
+    projected: GraphExpr = op.matmul(x, weights)
+    if bias is not None:
+        projected = op.add(projected, bias)
+    return _of_product(
+        node, projected, num_heads, qkv_hidden_sizes, mask, past, attention_bias,
+        mask_filter_value, scale, unidirectional,
+    )  # fmt: skip
+
+
+@onnx_operator("QAttention", domain=MICROSOFT)
+def quantized_attention(
+    node: OnnxNode,
+    x: GraphExpr,
+    weights: GraphExpr,
+    bias: GraphExpr,
+    x_scale: GraphExpr,
+    weights_scale: GraphExpr,
+    mask: GraphExpr | None = None,
+    x_zero_point: GraphExpr | None = None,
+    weights_zero_point: GraphExpr | None = None,
+    past: GraphExpr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = _LEFT_OUT,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> Sequence[GraphExpr]:
+    """Self-attention whose queries, keys and values are one product of quantized numbers."""
+    projected = mat_mul_integer_to_float(
+        node, x, weights, x_scale, weights_scale, x_zero_point, weights_zero_point, bias
+    )
+    return _of_product(
+        node, projected, num_heads, None, mask, past, None,
+        mask_filter_value, scale, unidirectional,
+    )  # fmt: skip
+
+
+@onnx_operator("MultiHeadAttention", domain=MICROSOFT)
+def multi_head_attention(
+    node: OnnxNode,
+    query: GraphExpr,
+    key: GraphExpr,
+    value: GraphExpr,
+    bias: GraphExpr | None = None,
+    mask: GraphExpr | None = None,
+    attention_bias: GraphExpr | None = None,
+    past_key: GraphExpr | None = None,
+    past_value: GraphExpr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = _LEFT_OUT,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> Sequence[GraphExpr]:
+    """Attention of queries, keys and values `[b, s, h]`, each of which may get a bias first."""
+    parts = [query, key, value]
+    if any(node.rank(part) != 3 for part in parts):
+        raise IRValueError("queries, keys and values must have 3 dimensions each")
+    if bias is not None:
+        widths = [node.shape(part)[2] for part in parts]
+        biases = node.emit(op.split(bias, _cuts(widths[:2], "the width of queries and keys")))
+        parts = [op.add(part, biases[k]) for k, part in enumerate(parts)]
+    pasts = (past_key, past_value)
+    return _of_heads(
+        node, [_headed(node, node.emit(part), num_heads) for part in parts], pasts, mask,
+        attention_bias, mask_filter_value, scale, unidirectional,
+    )  # fmt: skip
+
+
+def _of_product(
+    node: OnnxNode,
+    projected: GraphExpr,
+    heads: int,
+    widths: Sequence[int] | None,
+    mask: GraphExpr | None,
+    past: GraphExpr | None,
+    attention_bias: GraphExpr | None,
+    left_out: float,
+    scale: float,
+    unidirectional: int,
+) -> Sequence[GraphExpr]:
+    """Return attention of queries, keys and values side by side, and the keys and values kept."""
+    projected = node.emit(projected)
+    if widths:
+        cuts = [widths[0], widths[0] + widths[1]]
+    else:
+        third = _number(node.shape(projected)[2], "the width of the weights") // 3
+        cuts = [third, 2 * third]
+    parts = node.emit(op.split(projected, cuts, axis=-1))
+    pasts: tuple[GraphExpr | None, GraphExpr | None] = (None, None)
+    if past is not None:
+        both = node.emit(op.split(past, 2, axis=0))
+        pasts = (node.emit(op.squeeze(both[0], [0])), node.emit(op.squeeze(both[1], [0])))
+    output, *present = _of_heads(
+        node, [_headed(node, node.emit(parts[k]), heads) for k in range(3)], pasts, mask,
+        attention_bias, left_out, scale, unidirectional,
+    )  # fmt: skip
+    return [output, op.stack(present, axis=0)] if any(node.outputs[1:]) else [output]
+
+
+def _of_heads(
+    node: OnnxNode,
+    parts: Sequence[GraphExpr],
+    pasts: Sequence[GraphExpr | None],
+    mask: GraphExpr | None,
+    attention_bias: GraphExpr | None,
+    left_out: float,
+    scale: float,
+    unidirectional: int,
+) -> Sequence[GraphExpr]:
+    """Return attention `[b, s, h * d]` of parts `[b, s, h, d]`, and keys and values `[b, h, t, d]`.
+
+    `pasts` are keys and values `[b, h, p, d]` that come before.
+    """
+    query, *kept = parts
+    for k, past in enumerate(pasts):
+        if past is not None:
+            before = op.permute_dims(past, [0, 2, 1, 3])
+            kept[k] = node.emit(op.concat([before, kept[k]], axis=1))
+    key, value = kept
+    batch, length = node.shape(query)[:2]
+    bias = attention_bias
+    if mask is not None:
+        summand = _masked(node, mask, batch, node.shape(key)[1], left_out)
+        bias = summand if bias is None else op.add(bias, summand)
+    result = op.nn.attention(
+        query,
+        key,
+        value,
+        bias,
+        scale=scale or None,
+        causal_mask="BottomRight" if unidirectional else None,
+    )
+    heads, depth = node.shape(value)[2:]
+    whole = op.reshape(result, (batch, length, heads * depth))
+    return [whole, *(op.permute_dims(part, [0, 2, 1, 3]) for part in kept)]
+
+
+def _masked(
+    node: OnnxNode, mask: GraphExpr, batch: PrimExpr, length: PrimExpr, left_out: float
+) -> GraphExpr:
+    """Return what is added to scores `[b, h, s, t]` for a mask.
+
+    It says what counts, `[b, t]` or `[b, s, t]`; or at which position each sequence ends, `[b]`,
+    and behind these where each begins, `[2 * b]`.
+    """
+    rank = node.rank(mask)
+    if rank == 1:
+        counts = _within(node, mask, batch, length)
+    elif rank in (2, 3):
+        counts = op.not_equal(mask, 0)
+        counts = op.expand_dims(counts, [1, 2] if rank == 2 else [1])
+    else:
+        raise IRValueError(f"a mask has 1 to 3 dimensions, got {rank}")
+    return op.astype(op.logical_not(counts), "float32") * left_out
+
+
+def _within(node: OnnxNode, ends: GraphExpr, batch: PrimExpr, length: PrimExpr) -> GraphExpr:
+    """Return which positions are in the sequences, `[b, 1, 1, t]`."""
+    places = op.arange(0, length, 1, "int64")
+    given, analyzer = node.shape(ends)[0], Analyzer()
+    begins = None
+    if analyzer.can_prove_equal(given, batch * 2):
+        both = node.emit(op.split(ends, 2, axis=0))
+        ends, begins = node.emit(both[0]), node.emit(both[1])
+    elif not analyzer.can_prove_equal(given, batch):
+        raise IRValueError(
+            f"a mask of one dimension has {batch} or {batch * 2} positions, got {given}"
+        )
+
+    def column(positions: GraphExpr) -> GraphExpr:
+        wide: GraphExpr = op.reshape(op.astype(positions, "int64"), (batch, 1, 1, 1))
+        return wide
+
+    result: GraphExpr = op.less(places, column(ends))
+    if begins is not None:
+        result = op.logical_and(result, op.greater_equal(places, column(begins)))
+    return result
+
+
+def _headed(node: OnnxNode, x: GraphExpr, heads: int) -> GraphExpr:
+    """Return a tensor `[b, s, h * d]` as `[b, s, h, d]`."""
+    batch, length, width = node.shape(x)
+    depth = _number(width, "the width of queries, keys and values") // heads
+    return node.emit(op.reshape(x, (batch, length, heads, depth)))
+
+
+def _cuts(widths: Sequence[PrimExpr], what: str) -> list[int]:
+    """Return where parts of these widths end."""
+    ends: list[int] = []
+    for width in widths:
+        ends.append((ends[-1] if ends else 0) + _number(width, what))
+    return ends
+
+
+def _number(extent: PrimExpr, what: str) -> int:
+    if not isinstance(extent, IntImm):
+        raise IRValueError(f"{what} must be known while the model is read, got {extent}")
+    return extent.value
