@@ -29,16 +29,22 @@ MODULES: Final = (
     "tensorir",
     "tensorir.arith",
     "tensorir.frontend",
-    "tensorir.transform",
     "tensorir.interp",
+    "tensorir.relax",
+    "tensorir.te",
+    "tensorir.transform",
+    "tensorir.workloads",
     "schedule",
     "codegen",
     "codegen.vm",
     "search",
     "search.arg_info",
+    "search.auto_scheduler",
+    "search.autotvm",
     "search.builder",
     "search.cost_model",
     "search.database",
+    "search.distributed",
     "search.feature_extractor",
     "search.graph_tuner",
     "search.measure_callback",
@@ -48,8 +54,10 @@ MODULES: Final = (
     "search.runner",
     "search.schedule_rule",
     "search.search_strategy",
+    "search.sketch_policy",
     "search.space_generator",
     "search.task_scheduler",
+    "search.transform",
     "search.trials",
 )
 """The modules whose names are public."""
@@ -128,7 +136,8 @@ def _member(module: ModuleType, name: str, value: Any) -> Member:
         text = own_text(value)
         return Member(kind, name, _signature(value), text, tuple(_members_of(value)))
     if callable(value) and inspect.isroutine(inspect.unwrap(value)):
-        return Member("function", name, _signature(value), own_text(value))
+        text = own_text(value) or _text_of_data(module, name, value)
+        return Member("function", name, _signature(value), text)
     return Member("data", name, "", _text_of_data(module, name, value))
 
 
@@ -201,6 +210,7 @@ def _plain_default(value: Any) -> Any:
     return value if re.fullmatch(r"[\w.()\[\]', ]{1,40}", text) else _Shown("...")
 
 
+@functools.cache
 def _attribute_texts(cls: type[Any]) -> dict[str, str]:
     """Return the strings that stand behind the attributes of a class."""
     try:
@@ -273,6 +283,8 @@ def module_page(name: str) -> str:
 
 
 def _page_link(found: re.Match[str]) -> str:
+    if not (Path(__file__).parent / f"{found[1]}.md").exists():
+        return found[0]
     page = {"search": "the-search"}.get(found[1], found[1])
     return f"[{found[1]}](../{page}.md)"
 

@@ -100,6 +100,7 @@ all, any, max, min, sum = all_, any_, max_, min_, sum_
 
 # Functions of scalars: those of the script dialect.
 Select = T.Select
+"""`Select(condition, a, b)`: a where the condition holds, else b; both may be evaluated."""
 abs, ceil, floor, nearbyint, round, trunc = T.abs, T.ceil, T.floor, T.nearbyint, T.round, T.trunc
 acos, acosh, asin, asinh, atan, atanh = T.acos, T.acosh, T.asin, T.asinh, T.atan, T.atanh
 atan2, copysign, fma, fmod, hypot, ldexp, nextafter, power = (

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from search.database import Database
 from search.database.programs import ProgramRecords
 from search.errors import TuningError
 
@@ -27,6 +28,11 @@ Numbers = Annotated[
         show_default=False,
     ),
 ]
+
+
+def named(given: str, database: Database) -> str:
+    """Return what a result calls a database: as it was given, a URL without its password."""
+    return str(database.place) if "://" in given else given
 
 
 def chosen(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from search.command_line.db.arguments import Numbers, Place, chosen
+from search.command_line.db.arguments import Numbers, Place, chosen, named
 from search.command_line.result import Code, Part, Result, microseconds
 from search.database import database_at, programs_in
 from search.errors import TuningError
@@ -59,4 +59,4 @@ def best(database: Place, number: Numbers = None, save: Save = None) -> Result:
         rows.append(row)
     if not rows:
         raise TuningError(f"{found.place} has no records")
-    return Result({"database": database, "best": rows}, parts)
+    return Result({"database": named(database, found), "best": rows}, parts)

@@ -9,7 +9,7 @@ import typer
 
 from search.auto_scheduler.log.database import from_database, to_database
 from search.auto_scheduler.workload_registry import register_program
-from search.command_line.db.arguments import Place
+from search.command_line.db.arguments import Place, named
 from search.command_line.db.logs import log_kind
 from search.command_line.program_files import read_program
 from search.command_line.result import Result, counted
@@ -60,11 +60,13 @@ def convert(
     if log:
         _check_log(destination)
         added, place = from_database(found, destination), destination
+        written = destination
     else:
         opened = database_at(destination, may_be_new=True)
         added, place = merge_into(opened, [found]), opened.place
-    report = {"records": len(found), "added": added, "destination": destination}
-    origin = found.place if "://" in source else source  # a URL may have a password in it
+        written = named(destination, opened)
+    report = {"records": len(found), "added": added, "destination": written}
+    origin = named(source, found)
     return Result(
         report, [f"{counted(added, 'record')} of {len(found)} from {origin} added to {place}"]
     )

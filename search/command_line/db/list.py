@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search.command_line.db.arguments import Place
+from search.command_line.db.arguments import Place, named
 from search.command_line.result import Result, Table, counted, microseconds
 from search.database import database_at, programs_in
 
@@ -31,7 +31,7 @@ def list(database: Place) -> Result:
     lines = f"{found.place}: {counted(len(found), 'record')} of {programs}"
     table = Table(("Number", "Program", "Target", "Measured", "Valid", "Best (us)"), rows)
     report = {
-        "database": database,
+        "database": named(database, found),
         "records": len(found),
         "programs": [{"number": k, **one.as_json()} for k, one in enumerate(known)],
     }

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from search.command_line.db.arguments import named
 from search.command_line.result import Result, counted
 from search.database import database_at, merge_into
 
@@ -36,7 +37,7 @@ def merge(sources: Sources, into: Into) -> Result:
     destination = database_at(into, may_be_new=True)
     added = merge_into(destination, opened)
     known = sum(map(len, opened)) - added
-    report = {"added": added, "known": known, "database": into, "records": len(destination)}
+    report = {"added": added, "known": known, "database": named(into, destination), "records": len(destination)}
     there = f"; {known} of the others were there already" if known else ""
     return Result(
         report,

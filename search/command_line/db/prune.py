@@ -8,7 +8,7 @@ import typer
 
 from search.auto_scheduler.log.file import distill_record_file
 from search.autotvm.record import pick_best
-from search.command_line.db.arguments import Place
+from search.command_line.db.arguments import Place, named
 from search.command_line.db.logs import log_kind
 from search.command_line.result import Result, counted
 from search.database import KeyedDatabase, MemoryDatabase, database_at, merge_into
@@ -45,11 +45,11 @@ def prune(database: Place, keep: Keep = 1, output: Output = None) -> Result:
         best = MemoryDatabase(found.module_equality)
         found.dump_pruned(best, keep)
         merge_into(destination, [best])
-        return _result(before, len(destination), output, destination.place)
+        return _result(before, len(destination), named(output, destination), destination.place)
     if not isinstance(found, KeyedDatabase):
         raise TuningError(f"{found.place} cannot be pruned itself: give --output DATABASE")
     found.prune(keep)
-    return _result(before, len(found), database, found.place)
+    return _result(before, len(found), named(database, found), found.place)
 
 
 def _pruned_log(log: str, kind: str, keep: int, output: str | None) -> Result:

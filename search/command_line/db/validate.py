@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from search.command_line.db.arguments import Place
+from search.command_line.db.arguments import Place, named
 from search.command_line.result import Result, Table, counted, say
 from search.database import database_at
 
@@ -40,7 +40,7 @@ def validate(database: Place, run: Run = False, factor: Factor = 1.5) -> Result:
     ]
     table = Table(("Record", "Fault", "Program", "What is wrong"), rows)
     report = {
-        "database": database,
+        "database": named(database, found),
         "replayed": findings.checked,
         "run": findings.measured,
         "faults": [asdict(finding) for finding in findings],
