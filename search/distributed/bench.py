@@ -187,7 +187,6 @@ class LocalBench:
             ending=result.ending,
             joules=result.joules,
             pace=pace,
-            joules=result.joules,
         )
 
     # ------------------------------------------------------------------------------------- building

@@ -131,7 +131,6 @@ class MeasureAnswer:
     """The energy of a call, where the evaluator of the request counts it."""
     pace: float | None = None
     """The seconds of the reference kernel on this machine, now or lately."""
-    joules: float | None = None
     """The energy of a call, where it was asked for."""
 
     def as_text(self) -> str:
@@ -160,7 +159,6 @@ class MeasureAnswer:
             ending=read.one_of("ending", get_args(Ending)),
             joules=read.optional("joules", lambda name: read.number(name, 0, math.inf, float)),
             pace=read.optional("pace", lambda name: read.number(name, 0, math.inf, float)),
-            joules=read.optional("joules", lambda name: read.number(name, 0, math.inf, float)),
         )
 
 

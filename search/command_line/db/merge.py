@@ -37,7 +37,12 @@ def merge(sources: Sources, into: Into) -> Result:
     destination = database_at(into, may_be_new=True)
     added = merge_into(destination, opened)
     known = sum(map(len, opened)) - added
-    report = {"added": added, "known": known, "database": named(into, destination), "records": len(destination)}
+    report = {
+        "added": added,
+        "known": known,
+        "database": named(into, destination),
+        "records": len(destination),
+    }
     there = f"; {known} of the others were there already" if known else ""
     return Result(
         report,
