@@ -131,7 +131,6 @@ class MeasureAnswer:
     """The energy of a call, where the evaluator of the request counts it."""
     pace: float | None = None
     """The seconds of the reference kernel on this machine, now or lately."""
-    """The energy of a call, where it was asked for."""
 
     def as_text(self) -> str:
         """Return what `from_text` reads."""
