@@ -44,9 +44,14 @@ class FunctionBodies:
             return function
         if schema.has_context_dependent_function:
             version = _newest(schema.context_dependent_function_opset_versions, opset)
-            text = schema.get_context_dependent_function_with_opset_version(
-                version, _by_itself(proto, attributes).SerializeToString(), list(types)
-            )
+            node = _by_itself(proto, attributes).SerializeToString()
+            try:
+                text = schema.get_context_dependent_function_with_opset_version(
+                    version, node, list(types)
+                )
+            except RuntimeError as error:  # such as names in its graphs that ONNX cannot read
+                reason = " ".join(str(error).split())
+                raise IRValueError(f"ONNX makes no definition of the operator: {reason}") from error
             function.ParseFromString(text)
             return function if function.node else None
         return None

@@ -441,6 +441,25 @@ def test_a_function_that_calls_itself_is_refused() -> None:
         frontend.from_onnx(proto)
 
 
+def test_a_definition_that_onnx_does_not_make_is_refused() -> None:
+    """ONNX reads no initializer by such a name in the text that it makes of the operator."""
+    scores = [helper.make_tensor_value_info(name, FLOAT, None) for name in ("probs", "out")]
+    halved = helper.make_graph(
+        [helper.make_node("Mul", ["probs", "../half"], ["out"])],
+        "halved",
+        scores[:1],
+        scores[1:],
+        [onnx.numpy_helper.from_array(np.float32(0.5), "../half")],
+    )
+    attention = helper.make_node(
+        "FlexAttention", ["q", "k", "v"], ["y"], domain="ai.onnx.preview", prob_mod=halved
+    )
+    proto = model([attention], {key: [1, 2, 3, 4] for key in "qkv"}, ["y"], opset=26)
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.preview", 1))
+    with pytest.raises(IRValueError, match=r"node 'y' .*ONNX makes no definition of the operator"):
+        frontend.from_onnx(proto)
+
+
 def test_mutated_models_are_read_or_refused(tmp_path: Path) -> None:
     """More of them: `python -m benchmarks.fuzz_models`."""
     from benchmarks import fuzz_models  # noqa: PLC0415
