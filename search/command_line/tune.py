@@ -150,7 +150,8 @@ def tune(
             initial_schedules=known or None,
             **parts,
         )
-    return _result(program, mod, chosen, work_dir, found, time.monotonic() - start)
+    call = _call(program, work_dir, database, found)
+    return _result(program, call, mod, chosen, work_dir, found, time.monotonic() - start)
 
 
 def _database(place: str | None) -> str | Database:
@@ -159,8 +160,16 @@ def _database(place: str | None) -> str | Database:
     return database_at(place, may_be_new=True)
 
 
+def _call(program: str, work_dir: str, database: str | None, found: Database) -> str:
+    """Return the command that runs what was tuned, with the schedules that were found."""
+    if database is None or ("://" not in database and database in Database.kinds):
+        return f"tensorir run {program} --work-dir {work_dir}"
+    return f"tensorir run {program} --database {found.place}"  # a URL without its password
+
+
 def _result(
     path: str,
+    call: str,
     mod: IRModule,
     target: CodegenTarget,
     work_dir: str,
@@ -196,7 +205,6 @@ def _result(
             f"{work_dir} says how they ended"
         )
         return Result(report, [_table(tasks), sentence], exit_code=1)
-    call = f"tensorir run {path} --work-dir {work_dir}"
     sentence = f"{path}: tuned in {seconds:.0f} s; call it with {call}"
     if len(before_and_after) == 1:
         return Result(report, [str(before_and_after), "", sentence])

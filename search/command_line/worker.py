@@ -51,12 +51,12 @@ CaFile = Annotated[
 Cert = Annotated[
     str | None,
     typer.Option(
-        "--tls-cert", metavar=_PEM, help="The certificate of this worker.", show_default=False
+        "--tls-cert", metavar=_PEM, help="The certificate of this side.", show_default=False
     ),
 ]
 Key = Annotated[
     str | None,
-    typer.Option("--tls-key", metavar=_PEM, help="The key of this worker.", show_default=False),
+    typer.Option("--tls-key", metavar=_PEM, help="The key of this side.", show_default=False),
 ]
 
 

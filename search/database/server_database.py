@@ -26,6 +26,8 @@ logger = logging.getLogger("tensorir.search")
 
 _APPLICATION: Final = "tensorir"
 _CONNECT_SECONDS: Final = 10
+_PACKAGES: Final = {"psycopg": "tensorir[sql]", "MySQLdb": "mysqlclient"}
+"""What to install for a driver whose package has another name, by the name of its module."""
 _PATIENCE: Final = 60
 """Seconds to wait for another process that is writing, and for one that stopped amid it."""
 _PAUSE: Final = 10.0
@@ -208,9 +210,9 @@ class ServerDatabase(TableDatabase):
                 "postgresql+psycopg://user@host/database"
             ) from error
         except ModuleNotFoundError as error:
-            extra = "tensorir[sql]" if error.name == "psycopg" else error.name
+            package = _PACKAGES.get(error.name or "", error.name)
             raise DatabaseError(
-                f"{self.name}: its driver {error.name} is not installed; pip install '{extra}'"
+                f"{self.name}: its driver {error.name} is not installed; pip install '{package}'"
             ) from error
 
     def _look(self, engine: Any, writes: bool) -> bool:

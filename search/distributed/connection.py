@@ -54,7 +54,7 @@ class Connection:
         except (OSError, ValueError, TypeError) as error:
             raise TuningError(
                 f"there is no Dask scheduler at {self.address}: {error}; start one with "
-                "`tensorir scheduler`, or give the address that it prints"
+                "`tensorir scheduler`, or give the address that it prints, with dask:// for tcp://"
             ) from error
 
     def is_up(self) -> bool:

@@ -304,9 +304,11 @@ class Dispatcher:
         self._left_out = {a: why for a, why in self._left_out.items() if a in self._machines}
         self._take_back_what_waits_for_the_dead()
         if not self.machines() and (self._waiting or self._sent):
+            left_out = [f"{self._machines[a].host}: {why}" for a, why in self._left_out.items()]
             self._say(
-                f"No machine measures at the moment; waiting for one of the kind {self.kind}. "
+                f"No machine measures at the moment; waiting for one of the kind {self.kind}; "
                 + described(found)
+                + (f"; left out of this search is {', '.join(left_out)}" if left_out else "")
             )
 
     def _take_back_what_waits_for_the_dead(self) -> None:

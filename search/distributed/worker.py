@@ -69,7 +69,9 @@ def serve(
     """
     distributed = dask_distributed()
     try:
-        distributed.comm.parse_host_port(distributed.comm.parse_address(address)[1])
+        scheme, place = distributed.comm.parse_address(address)
+        distributed.comm.registry.get_backend(scheme)
+        distributed.comm.parse_host_port(place)
     except ValueError as error:
         raise TuningError(
             f"{address!r} is no address of a Dask scheduler, as in tcp://host:8786: {error}"

@@ -156,6 +156,8 @@ def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> Non
         Database.create(url.replace("tester@", "guarded:s3cret@"))
     assert "s3cret" not in str(caught.value)
     assert f"guarded:***@127.0.0.1:{port}" in str(caught.value)
+    with pytest.raises(DatabaseError, match=r"driver MySQLdb is not .*pip install 'mysqlclient'"):
+        Database.create("mysql://me@127.0.0.1/tuning")
     with pytest.raises(DatabaseError, match=r"driver pymysql is not installed; pip install"):
         Database.create("mysql+pymysql://me@127.0.0.1/tuning")
     with pytest.raises(DatabaseError, match=r"SQLAlchemy knows no 'postgresql.nodriver'"):

@@ -106,6 +106,17 @@ def test_a_search_begins_with_a_trace_that_is_known(
     assert "there is no file none.json" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", ["all.sqlite", "sqlite:///all.sqlite"])
+def test_the_command_that_tuning_ends_with_finds_the_records(
+    folder: Path, quick: None, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    arguments = ["matmul.py", "--trials", "1", "--work-dir", "found", "--target", TARGET]
+    assert main(["tune", *arguments, "--database", place]) == 0
+    _, _, call = capsys.readouterr().out.strip().rpartition("; call it with tensorir ")
+    assert call == "run matmul.py --database all.sqlite"
+    assert main([*call.split(), "--target", TARGET]) == 0
+
+
 TWO = """\
 @I.ir_module
 class Two:

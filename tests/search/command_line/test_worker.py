@@ -13,9 +13,10 @@ from search.command_line.main import main
 pytest.importorskip("distributed")
 
 
-def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["worker", "nowhere"]) == 1
-    assert "'nowhere' is no address of a Dask scheduler, as in tcp://host:8786" in (
+@pytest.mark.parametrize("address", ["nowhere", "dask://127.0.0.1:1", "http://127.0.0.1:1"])
+def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str], address: str) -> None:
+    assert main(["worker", address]) == 1
+    assert f"'{address}' is no address of a Dask scheduler, as in tcp://host:8786" in (
         capsys.readouterr().err
     )
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,28 @@ def test_a_slow_machine_is_left_out(
         later = [future.result().machine for future in runner.run(inputs[4:10])]
     assert set(later) == {"usual"}
     assert "throttled is left out: it takes 2.00 times as long for the reference" in caplog.text
+
+
+def test_waiting_names_the_machine_that_is_left_out(
+    cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where only that one remains, the search waits although a machine is there."""
+    for host, pace in (("usual", 1e-4), ("throttled", 2e-4)):
+        bench = MadeUpBench(made_up_machine(host), seconds=0.02)
+        bench.change = lambda request, answer, pace=pace: replace(answer, pace=pace)
+        cluster.add(bench)
+    said = "left out of this search is throttled: it is slower than the others"
+    with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
+        _ = [future.result() for future in runner.run(inputs[:6])]
+        assert "throttled is left out" in caplog.text
+        cluster.end(0)
+        waiting = runner.run(inputs[6:7])
+        deadline = time.monotonic() + 20
+        while said not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.05)
+        cluster.add(MadeUpBench(made_up_machine("another")))
+        assert waiting[0].result().machine == "another"
+    assert said in caplog.text
 
 
 def test_what_is_measured_while_the_pace_drifts_is_measured_again(
