@@ -42,10 +42,20 @@ _GATHER_SECONDS: Final = 10.0
 """How long an answer may be on its way from the machine that has it."""
 _SAY_SECONDS: Final = 60.0
 """How often it says what it is waiting for."""
+_SLOW_SECONDS: Final = 60.0
+"""How long a machine that was slower than others is not asked; then it may show what it is now."""
 _MOST_DEATHS: Final = 2
 """How often Dask may give a request up, each time after several machines died with it."""
 _MOST_DRIFTS: Final = 2
 """How often a candidate is measured again because the pace of a machine drifted."""
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """Why a machine is not asked, and until when on the monotonic clock."""
+
+    reason: str
+    until: float = math.inf
 
 
 @dataclass(eq=False)
@@ -119,8 +129,8 @@ class Dispatcher:
         """The Dask futures that are on their way."""
         self._machines = _of_kind(machines, kind)
         self._looked_at = -_LOOK_SECONDS
-        self._left_out: dict[str, str] = {}
-        """The machines that are not asked any more, by address, and why."""
+        self._left_out: dict[str, _LeftOut] = {}
+        """The machines that are not asked, by address."""
         self._said_at: dict[str, float] = {}
         self._closing = False
         self._best = best
@@ -233,13 +243,14 @@ class Dispatcher:
             job.settle(answer)
 
     def _leave_out_slow(self, address: str, answer: MeasureAnswer) -> bool:
-        """Ask a slow machine no more, unless it is the last one; say whether that was done."""
+        """Ask a slow machine for a while no more, unless it is the last one; say whether so."""
         if len(self.machines()) < 2 or address not in self.machines():
             return address in self._left_out
-        self._left_out[address] = "it is slower than the others"
+        until = time.monotonic() + _SLOW_SECONDS
+        self._left_out[address] = _LeftOut("it is slower than the others", until)
         logger.warning(
-            "%s is left out: it takes %.2f times as long for the reference kernel as the fastest "
-            "machine of its kind, so that times cannot be compared",
+            "%s is left out for a while: it takes %.2f times as long for the reference kernel as "
+            "the fastest machine of its kind, so that times cannot be compared",
             answer.machine,
             self.paces.ratio(address),
         )
@@ -248,11 +259,11 @@ class Dispatcher:
     def _leave_out(self, address: str, reason: str, job: Job) -> None:
         """Ask a machine no more that cannot do what it said it could."""
         if address not in self._left_out:
-            self._left_out[address] = reason
+            self._left_out[address] = _LeftOut(reason)
             logger.warning("The machine at %s is left out: %s", address, reason)
         self._look(now=True)
         if not self.machines():
-            reasons = "; ".join(f"{a}: {why}" for a, why in self._left_out.items())
+            reasons = "; ".join(f"{a}: {out.reason}" for a, out in self._left_out.items())
             job.settle(TuningError(f"no machine can measure this any more: {reasons}"))
         else:
             self._again(job)
@@ -300,16 +311,30 @@ class Dispatcher:
             for job in self._sent.values():
                 self._again(job)
             self._sent.clear()
+        gone = self._machines.keys()
         self._machines = _of_kind(found, self.kind)
-        self._left_out = {a: why for a, why in self._left_out.items() if a in self._machines}
+        for address in gone - self._machines.keys():
+            self.paces.forget(address)
+        self._left_out = {a: out for a, out in self._left_out.items() if a in self._machines}
+        self._ask_slow_ones_again()
         self._take_back_what_waits_for_the_dead()
         if not self.machines() and (self._waiting or self._sent):
-            left_out = [f"{self._machines[a].host}: {why}" for a, why in self._left_out.items()]
+            left_out = [
+                f"{self._machines[a].host}: {out.reason}" for a, out in self._left_out.items()
+            ]
             self._say(
                 f"No machine measures at the moment; waiting for one of the kind {self.kind}; "
                 + described(found)
                 + (f"; left out of this search is {', '.join(left_out)}" if left_out else "")
             )
+
+    def _ask_slow_ones_again(self) -> None:
+        """Ask machines that were slow, when their time is over or no other one is left."""
+        is_alone = not self.machines()
+        for address, out in list(self._left_out.items()):
+            if out.until < math.inf and (is_alone or out.until <= time.monotonic()):
+                del self._left_out[address]
+                self.paces.forget(address)
 
     def _take_back_what_waits_for_the_dead(self) -> None:
         """Send again what Dask keeps for machines that it was told by address and that are gone."""

@@ -49,6 +49,10 @@ class Paces:
             return "slow"
         return "fine" if usual / _DRIFT <= seconds <= usual * _DRIFT else "drifted"
 
+    def forget(self, machine: str) -> None:
+        """Know nothing of a machine any more: it went away, or is to show what it is now."""
+        self._lately.pop(machine, None)
+
     def is_slow(self, machine: str) -> bool:
         """Say whether a machine is not to be compared with the fastest one."""
         usual = self.usual(machine)

@@ -255,7 +255,7 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
     if found:
         task.winner = found[0]
         unsure = (
-            f"; the time was over before {len(ahead)} more were measured again that may be faster"
+            f"; {len(ahead)} more may be faster: the time for measuring them again was over"
             if ahead
             else ""
         )

@@ -20,7 +20,7 @@ from codegen import Target
 from schedule import Schedule
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
-from search.database import Database, MemoryDatabase, TuningRecord
+from search.database import Database, MemoryDatabase, TuningRecord, database_at
 from search.database.best_records import those_that_count, usable
 from search.database.in_directory import database_in
 from search.database.records import FAILED
@@ -71,13 +71,16 @@ class Replayed:
     that proposes anything else, one of one's own perhaps, gets no answer to it. Failures are
     replayed as failures. Where something was measured several times the last time counts.
 
-    `database` is that of the search where it is not a file in `work_dir`. DatabaseError or
-    TuningError if nothing was measured there.
+    `database` is that of the search, or its place, where it is not a file in `work_dir`.
+    DatabaseError or TuningError if nothing was measured there.
     """
 
-    def __init__(self, work_dir: str | os.PathLike[str], database: Database | None = None) -> None:
+    def __init__(
+        self, work_dir: str | os.PathLike[str], database: str | Database | None = None
+    ) -> None:
         self.work_dir = Path(work_dir)
-        known = database or database_in(self.work_dir)
+        given = database_at(database) if isinstance(database, str) else database
+        known = given or database_in(self.work_dir)
         if known is None:
             raise TuningError(
                 f"there is no database in {self.work_dir}: give the work_dir of a search, or its "
