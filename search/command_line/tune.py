@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
@@ -150,7 +151,7 @@ def tune(
             initial_schedules=known or None,
             **parts,
         )
-    call = _call(program, work_dir, database, found)
+    call = _call(program, work_dir, database, found, target, shape)
     return _result(program, call, mod, chosen, work_dir, found, time.monotonic() - start)
 
 
@@ -160,11 +161,24 @@ def _database(place: str | None) -> str | Database:
     return database_at(place, may_be_new=True)
 
 
-def _call(program: str, work_dir: str, database: str | None, found: Database) -> str:
+def _call(
+    program: str,
+    work_dir: str,
+    database: str | None,
+    found: Database,
+    target: str | None,
+    shape: Sequence[str] | None,
+) -> str:
     """Return the command that runs what was tuned, with the schedules that were found."""
+    words = ["tensorir", "run", program]
     if database is None or ("://" not in database and database in Database.kinds):
-        return f"tensorir run {program} --work-dir {work_dir}"
-    return f"tensorir run {program} --database {found.place}"  # a URL without its password
+        words += ["--work-dir", work_dir]
+    else:
+        words += ["--database", str(found.place)]  # a URL without its password
+    words += [] if target is None else ["--target", target]
+    for text in shape or ():
+        words += ["--shape", text]
+    return shlex.join(words)
 
 
 def _result(

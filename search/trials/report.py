@@ -14,6 +14,9 @@ from search.measuring.time_text import time_text
 from search.trials.trial import Trial
 from tensorir.text_table import aligned, html_table
 
+_NOISY: Final = 0.2
+"""The share of the best time from which half of the distance between its quartiles is noise."""
+
 
 @dataclass(frozen=True)
 class TaskReport:
@@ -60,6 +63,13 @@ class TaskReport:
     def gain(self) -> float | None:
         """How many times as fast the best is as the unscheduled program, at least."""
         return self.unscheduled / self.best if self.unscheduled and self.best else None
+
+    @property
+    def is_noisy(self) -> bool:
+        """True if the rounds differ so much that the best time says little."""
+        return (
+            self.spread is not None and self.best is not None and self.spread > _NOISY * self.best
+        )
 
     @property
     def share(self) -> float | None:
@@ -110,7 +120,8 @@ class TaskReport:
             spread = (
                 "" if self.spread is None else f"+- {time_text(self.spread, 2)} in {self._rounds}"
             )
-            remarks = [self._times_as_fast(self.best), spread]
+            noise = "a busy machine: measure again when it is quiet" * self.is_noisy
+            remarks = [self._times_as_fast(self.best), spread, noise]
             rows.append(("best", time_text(self.best), ", ".join(filter(None, remarks))))
         if self.roofline is not None and self.best is not None:
             rows.append(("roofline", f"{self.share:.0%}", self.roofline.in_words(self.best)))

@@ -65,6 +65,12 @@ def test_it_prints_as_few_plain_lines() -> None:
     )
 
 
+def test_a_best_time_that_says_little_is_called_so() -> None:
+    assert not REPORT.is_noisy
+    text = str(replace(REPORT, spread=30e-6))
+    assert "+- 30 us in 5 rounds, a busy machine: measure again when it is quiet\n" in text
+
+
 def test_what_is_not_known_is_not_said() -> None:
     assert str(TaskReport("main", TARGET, trials=3, failed=3)) == (
         "main on llvm -num-cores=1\nbest    none  no trial has succeeded\ntrials  3     3 failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -113,8 +114,8 @@ def test_the_command_that_tuning_ends_with_finds_the_records(
     arguments = ["matmul.py", "--trials", "1", "--work-dir", "found", "--target", TARGET]
     assert main(["tune", *arguments, "--database", place]) == 0
     _, _, call = capsys.readouterr().out.strip().rpartition("; call it with tensorir ")
-    assert call == "run matmul.py --database all.sqlite"
-    assert main([*call.split(), "--target", TARGET]) == 0
+    assert call == f"run matmul.py --database all.sqlite --target '{TARGET}'"
+    assert main(shlex.split(call)) == 0
 
 
 TWO = """\
