@@ -19,6 +19,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from tensorir.syntax_trees import syntax_tree
+
 
 def names_on_use(package: str) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package: it imports what stands under `if TYPE_CHECKING:`.
@@ -54,7 +56,7 @@ def _imports_for_checkers(package: str) -> dict[str, tuple[str, str]]:
     spec = sys.modules[package].__spec__
     text = spec.loader.get_source(package) if spec is not None else None  # type: ignore[union-attr]
     found: dict[str, tuple[str, str]] = {}
-    for node in ast.parse(text or "").body:
+    for node in syntax_tree(text or "").body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for line in node.body:
                 assert isinstance(line, ast.ImportFrom)

@@ -22,6 +22,7 @@ from schedule.trace.json_form import define_output
 from tensorir.errors import DiagnosticError, TensorIRError
 from tensorir.nodes.expr import FloatImm, IntImm
 from tensorir.script import parse_expr, parse_index_map
+from tensorir.syntax_trees import syntax_tree
 
 _MARKS: Final[dict[str, Callable[[], LoopRV]]] = {
     "inline_rv": LoopRV.inline_rv,
@@ -58,7 +59,7 @@ class _Reader:
     def _calls(self) -> list[ast.stmt]:
         try:
             with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
-                body = ast.parse(self._text).body
+                body = syntax_tree(self._text).body
         except SyntaxError as error:
             self._fail_at(error.msg, error.lineno or 1, error.offset or 1, error.end_offset or 0)
         except ValueError as error:

@@ -23,6 +23,7 @@ from tensorir.script.namespace import I, T, add_names
 from tensorir.script.parser import read_definition
 from tensorir.script.source import Source
 from tensorir.script.syntax import parse_module
+from tensorir.syntax_trees import syntax_tree
 
 
 def prim_func(
@@ -135,7 +136,7 @@ def _source_of(thing: Any) -> tuple[list[str], int, str]:
     if not codes:
         return (*inspect.getsourcelines(thing), inspect.getsourcefile(thing) or "<script>")
     lines = linecache.getlines(codes[0].co_filename)
-    for node in ast.walk(ast.parse("".join(lines))):
+    for node in ast.walk(syntax_tree("".join(lines))):
         if not isinstance(node, ast.ClassDef) or node.name != thing.__name__:
             continue
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])

@@ -13,6 +13,7 @@ from tensorir.errors import DiagnosticError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.relax.function import Function
 from tensorir.script.parser import parse
+from tensorir.syntax_trees import syntax_tree
 
 _DEFINING: Final = ("ir_module", "prim_func", "function")
 _HELPING: Final = ("macro",)
@@ -41,7 +42,7 @@ def read_script_file(
             f"{place} is no text in UTF-8 (byte {error.start}), so no script of a program"
         ) from error
     try:
-        statements = ast.parse(text, place).body
+        statements = syntax_tree(text, place).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return parse(text, filename=place)  # which says what is wrong, and where
     programs = [one for one in statements if _is_decorated(one, _DEFINING)]
