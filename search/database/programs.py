@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -59,14 +60,22 @@ class ProgramRecords:
         }
 
 
-def programs_in(database: Database) -> list[ProgramRecords]:
-    """Return the records of a database by program and target, in the order of their commit."""
+def keyed_records(database: Database) -> Iterator[tuple[str, TuningRecord]]:
+    """Yield the records of a database, in the order of their commit, with keys of their programs.
+
+    The key of a program is computed once.
+    """
     keys: dict[Workload, str] = {}
-    groups: dict[tuple[str, str | None], ProgramRecords] = {}
     for record in database.get_all_tuning_records():
         if record.workload not in keys:
             keys[record.workload] = database.workload_key(record.workload.mod)
-        key = keys[record.workload]
+        yield keys[record.workload], record
+
+
+def programs_in(database: Database) -> list[ProgramRecords]:
+    """Return the records of a database by program and target, in the order of their commit."""
+    groups: dict[tuple[str, str | None], ProgramRecords] = {}
+    for key, record in keyed_records(database):
         place = (key, None if record.target is None else target_key(record.target))
         if place not in groups:
             groups[place] = ProgramRecords(key, record.workload, str(record.target or ""), [])

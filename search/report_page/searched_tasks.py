@@ -74,11 +74,6 @@ class SearchedTask:
         """The seconds per call of the program as it was given; None where it was not measured."""
         return None if self.report is None else self.report.unscheduled
 
-    @property
-    def best_trial(self) -> Trial | None:
-        """The trial with the least time, None while none was measured."""
-        return next((trial for trial in self.trials if trial.seconds == self.best), None)
-
 
 class SearchedTasks:
     """The tasks in the order in which they were first seen, so that a task keeps its number.

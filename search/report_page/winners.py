@@ -11,8 +11,9 @@ import codegen
 from codegen.explanation.explain import Table
 from schedule import Schedule
 from schedule.decisions.domain import OptionDomain
-from search.database import Database, TuningRecord, Workload
+from search.database import Database, TuningRecord
 from search.database.best_records import winner_first, with_schedules
+from search.database.programs import keyed_records
 from search.report_page.searched_tasks import SearchedTask
 from search.spaces.decision_site import Site, decision_columns
 from search.spaces.design_space import DesignSpace
@@ -110,11 +111,7 @@ class Winners:
 
     def __init__(self, database: Database) -> None:
         self._records: dict[tuple[str, str], list[TuningRecord]] = {}
-        keys: dict[Workload, str] = {}
-        for record in database.get_all_tuning_records():
-            key = keys.get(record.workload)
-            if key is None:
-                key = keys[record.workload] = database.workload_key(record.workload.mod)
+        for key, record in keyed_records(database):
             self._records.setdefault((key, str(record.target)), []).append(record)
 
     def records(self, task: SearchedTask) -> list[TuningRecord]:

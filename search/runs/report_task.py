@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from search.analysis.roofline import Roofline, roofline
@@ -13,7 +13,7 @@ from search.reports.profiler import Profiler
 from search.runner import RunnerInput, RunnerResult
 from search.runner.time_call import HOPELESS
 from search.task_scheduler.task_record import FAILED_MS
-from search.trials.report import TaskReport
+from search.trials.report import ProgramName, TaskReport
 from search.trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -26,11 +26,13 @@ REPORT_SECONDS: Final = 0.3
 enough for small ones."""
 
 
-def report_task(run: TuningRun, task: TaskRecord, trials: Sequence[Trial]) -> None:
+def report_task(
+    run: TuningRun, task: TaskRecord, trials: Mapping[ProgramName, Sequence[Trial]]
+) -> None:
     """Measure the unscheduled program and the machine, log a report of a task, and keep it.
 
-    `trials` are those in the log of the run. What is measured is part of measuring at the end,
-    which `num_confirmed=0` leaves out.
+    `trials` are those in the log of the run, by program. What is measured is part of measuring at
+    the end, which `num_confirmed=0` leaves out.
     """
     unscheduled, roof = None, None
     if task.best_ms is None:
@@ -53,14 +55,14 @@ def report_task(run: TuningRun, task: TaskRecord, trials: Sequence[Trial]) -> No
 def report_of(
     run: TuningRun,
     task: TaskRecord,
-    trials: Sequence[Trial],
+    trials: Mapping[ProgramName, Sequence[Trial]],
     unscheduled: RunnerResult | None = None,
     roof: Roofline | None = None,
 ) -> TaskReport:
     """Return what is known of a task; nothing is measured."""
     assert task.ctx.mod is not None
     workload = run.database.workload_key(task.ctx.mod)
-    mine = [trial for trial in trials if _is_of(trial, task, workload)]
+    mine = trials.get((task.ctx.task_name, workload, str(task.ctx.target)), ())
     own = mine[-task.trials :] if task.trials else []  # the last ones are those of the run
     began = [ms / 1e3 for ms in (task.first_ms, *task.latency_ms) if ms < FAILED_MS]
     winner = task.winner
@@ -83,11 +85,6 @@ def report_of(
         exhausted=task.is_exhausted,
         time=time.time(),
     )
-
-
-def _is_of(trial: Trial, task: TaskRecord, workload: str) -> bool:
-    named = (trial.task, trial.workload, trial.target)
-    return named == (task.ctx.task_name, workload, str(task.ctx.target))
 
 
 def _unscheduled(run: TuningRun, task: TaskRecord) -> RunnerResult | None:

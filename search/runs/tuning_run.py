@@ -35,7 +35,7 @@ from search.runs.name_winner import confirmation_seconds, name_winner
 from search.runs.report_task import REPORT_SECONDS, report_of, report_task
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
-from search.trials.report import RunReport
+from search.trials.report import RunReport, by_program
 from search.trials.run_directory import ReportLog, TrialLog
 from search.trials.task_list import ListedTask, TaskList
 from search.trials.trial import Stage, Trial
@@ -278,7 +278,7 @@ class TuningRun:
 
     def _name_winners(self) -> None:
         """Measure the best of each task again, as far as there is time, and report on it."""
-        tasks, trials = self.scheduler.tasks, self.trial_log.read()
+        tasks, trials = self.scheduler.tasks, by_program(self.trial_log.read())
         in_vain = 0
         for index, task in enumerate(tasks):
             is_over = self.seconds_left == 0
@@ -301,8 +301,9 @@ class TuningRun:
     @property
     def report(self) -> RunReport:
         """The report of the run; of tasks that it did not come to the end of, what is known."""
-        trials = self.trial_log.read()
         tasks = self.scheduler.tasks
+        is_complete = all(task.report is not None for task in tasks)
+        trials = {} if is_complete else by_program(self.trial_log.read())
         return RunReport([task.report or report_of(self, task, trials) for task in tasks])
 
     def _require_one_that_is_left(self) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, overload
+from typing import Any, Final, TypeAlias, overload
 
 from search.analysis.roofline import Roofline
 from search.database.growing_file import is_number
@@ -315,6 +315,23 @@ _HEADING: Final = (
     "failed",
     "seconds",
 )
+
+
+ProgramName: TypeAlias = tuple[str, str, str]
+"""The name of a task, the key of its program, and the target."""
+
+
+def program_of(of: Trial | TaskReport) -> ProgramName:
+    """Return which program a trial or a report is of."""
+    return of.task, of.workload, of.target
+
+
+def by_program(trials: Iterable[Trial]) -> dict[ProgramName, list[Trial]]:
+    """Return the trials of each program, in their order."""
+    groups: dict[ProgramName, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(program_of(trial), []).append(trial)
+    return groups
 
 
 def report_of_trials(trials: Sequence[Trial], known: TaskReport | None = None) -> TaskReport:

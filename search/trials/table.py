@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from search.analysis.resources import RESOURCES
 from search.errors import TuningError
 from search.trials.cost_curve import CostCurve, TurningPoint, cost_curve
-from search.trials.report import RunReport, TaskReport, report_of_trials
+from search.trials.report import RunReport, TaskReport, by_program, program_of, report_of_trials
 from search.trials.trial import KINDS, MEANINGS, READ_AS, Trial
 from tensorir.text_table import aligned, html_table
 
@@ -283,7 +283,7 @@ class RunTable(Trials):
 
     def __init__(self, trials: Sequence[Trial], reports: Sequence[TaskReport] = ()) -> None:
         super().__init__(trials)
-        self._reports = {_program(report): report for report in reports}
+        self._reports = {program_of(report): report for report in reports}
 
     def _part(self, places: Sequence[int]) -> Self:
         part = super()._part(places)
@@ -297,12 +297,8 @@ class RunTable(Trials):
         A task with trials of a run that has no end yet, or was interrupted, has in it what these
         say.
         """
-        groups: dict[tuple[str, str, str], list[Trial]] = {}
-        for trial in self.trials:
-            groups.setdefault(_program(trial), []).append(trial)
-        return RunReport(
-            [report_of_trials(trials, self._reports.get(of)) for of, trials in groups.items()]
-        )
+        groups = by_program(self.trials).items()
+        return RunReport([report_of_trials(trials, self._reports.get(of)) for of, trials in groups])
 
     def frame(self) -> Any:
         """Return the table as a pandas data frame, with all fields in full; needs pandas."""
@@ -330,10 +326,6 @@ class RunTable(Trials):
 
     def __repr__(self) -> str:
         return f"<RunTable of {len(self)} trials>\n{self}"
-
-
-def _program(of: Trial | TaskReport) -> tuple[str, str, str]:
-    return of.task, of.workload, of.target
 
 
 def _summary(run: RunTable) -> tuple[str, ...]:
