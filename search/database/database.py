@@ -136,6 +136,10 @@ class Database(Entered):
     def __len__(self) -> int:
         """Return the number of records."""
 
+    def unreadable(self) -> list[str]:
+        """Return the place and the reason for each entry that could not be read."""
+        return []
+
     # ---------------------------------------------------------------------------- by key and target
 
     def workload_key(self, mod: IRModule) -> str:

@@ -56,6 +56,8 @@ class GrowingFile:
         """True if the last line that was read had no end."""
         self._torn_at: int | None = None
         """The start of a last line that is not whole, once it was warned of."""
+        self.unreadable: dict[int, str] = {}
+        """Why a line could not be read, by the number of the line."""
         self._identity: tuple[int, int] | None = None
 
     @contextlib.contextmanager
@@ -131,8 +133,9 @@ class GrowingFile:
             try:
                 take(line)
             except DatabaseError as error:
+                reason = str(error).partition("\n")[0]
+                self.unreadable[line.number] = reason
                 if line.offset != self._torn_at:
-                    reason = str(error).partition("\n")[0]
                     refused.append(f"line {line.number}: {reason}")
 
     def _take_tail(self, text: bytes, take: Take) -> None:
@@ -143,14 +146,13 @@ class GrowingFile:
         except DatabaseError:
             if self._torn_at != line.offset:
                 self._torn_at = line.offset
+                reason = f"its {len(text)} byte(s) are cut short, as by a process that was killed"
+                self.unreadable[line.number] = reason
                 logger.warning(
-                    "%s: left out line %d, the last one: its %d byte(s) are cut short, as by a "
-                    "process that was killed",
-                    self.path,
-                    line.number,
-                    len(text),
+                    "%s: left out line %d, the last one: %s", self.path, line.number, reason
                 )
             return
+        self.unreadable.pop(line.number, None)
         self._bytes_read += len(text)
         self._lines_read += 1
         self._ends_open = True
@@ -207,6 +209,7 @@ class GrowingFile:
         self._bytes_read = self._lines_read = 0
         self._ends_open, self._torn_at = False, None
         self._identity = None
+        self.unreadable.clear()
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[BinaryIO | None]:

@@ -195,6 +195,14 @@ class JSONDatabase(KeyedDatabase):
             self._of_key = {}
         self.refresh()
 
+    def unreadable(self) -> list[str]:
+        """Return the file, the line and the reason for each line that could not be read."""
+        return [
+            f"{file.path}:{number}: {reason}"
+            for file in (self._workload_file, self._record_file)
+            for number, reason in sorted(file.unreadable.items())
+        ]
+
     def _selected(self, key: str | None, target: Target | None) -> Sequence[_Entry]:
         entries = self._entries if key is None else self._of_key.get(key, [])
         if target is None:

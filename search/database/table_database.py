@@ -71,6 +71,10 @@ class TableDatabase(KeyedDatabase):
     def name(self) -> str:
         """The name of the database in messages, without what is secret."""
 
+    def unreadable(self) -> list[str]:
+        """Return the row and the reason for each row that was read and could not be."""
+        return [f"{self.name}: {text}" for text in sorted(self._told)]
+
     @abstractmethod
     def session(self, writes: bool) -> AbstractContextManager[Session]:
         """Give a session for reading or writing.

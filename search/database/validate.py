@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from search.measuring.measure_candidate import MeasureCandidate
     from tensorir.function import IRModule
 
-Kind = Literal["trace", "replay", "build", "run", "time"]
+Kind = Literal["entry", "trace", "replay", "build", "run", "time"]
 """The kind of a fault.
 
-The `"trace"` cannot be read; it does not `"replay"` on its program; the scheduled program does not
+An `"entry"`, a line of a file or a row of a table, or its `"trace"` cannot be read; it does not `"replay"` on its program; the scheduled program does not
 `"build"`, does not `"run"` or computes something else; or its `"time"` is another.
 """
 
@@ -31,8 +31,8 @@ The `"trace"` cannot be read; it does not `"replay"` on its program; the schedul
 class Finding:
     """Something wrong with a record."""
 
-    number: int
-    """The place of the record in the database, from 0."""
+    number: int | None
+    """The place of the record in the database, from 0; None for an entry that cannot be read."""
     workload: str
     target: str
     kind: Kind
@@ -58,7 +58,7 @@ class Findings(Sequence[Finding]):
     def __str__(self) -> str:
         said = f"{self.checked} records replayed, {self.measured} run: {len(self)} findings"
         rows = [
-            f"{f.number:>7}  {f.kind:7}{f.workload:22}{f.text.strip().partition(chr(10))[0]}"
+            f"{'' if f.number is None else f.number:>7}  {f.kind:7}{f.workload:22}{f.text.strip().partition(chr(10))[0]}"
             for f in self
         ]
         return "\n".join([said, *rows])
@@ -78,16 +78,16 @@ def validate(
     builder: str | Builder = "local",
     factor: float = 1.5,
 ) -> Findings:
-    """Replay every record of a database and return the faults.
+    """Replay every record of a database and return the faults, also of entries it cannot read.
 
     With a runner, the valid ones are built and run, too. Their results are compared with those of
     the unscheduled program, and their times with the recorded ones, which they may miss by `factor`
     in either direction. The database is not changed.
     """
     measurement = None if runner is None else _Measurement(builder, runner, factor)
-    findings: list[Finding] = []
     measured = 0
     records = database.get_all_tuning_records()
+    findings = [Finding(None, "", "", "entry", text) for text in database.unreadable()]
     try:
         for number, record in enumerate(records):
             key = database.workload_key(record.workload.mod)

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -329,6 +330,31 @@ def test_records_are_validated_by_replay(tmp_path: Path) -> None:
     assert [(finding.number, finding.kind) for finding in findings] == [(1, "replay"), (2, "trace")]
     assert f"{path}:3: field 0 (trace): " in findings[1].text
     assert str(findings).startswith("3 records replayed, 0 run: 2 findings")
+
+
+def test_lines_that_cannot_be_read_are_faults_of_a_database(tmp_path: Path) -> None:
+    database = JSONDatabase(work_dir=tmp_path)
+    commit(database, (8, 4), 1e-6)
+    path = tmp_path / RECORD_FILE
+    line = path.read_text()
+    with path.open("a") as file:
+        file.write("[0, 1]\n" + line[: len(line) // 2])
+    findings = JSONDatabase(work_dir=tmp_path).validate()
+    assert [(finding.number, finding.kind) for finding in findings] == [(None, "entry")] * 2
+    assert findings[0].text.startswith(f"{path}:2: ")
+    assert findings[1].text.startswith(f"{path}:3: its {len(line) // 2} byte(s) are cut short")
+    assert str(findings).startswith("1 records replayed, 0 run: 2 findings")
+
+
+def test_a_row_that_cannot_be_read_is_a_fault_of_a_database(tmp_path: Path) -> None:
+    database = SQLDatabase(tmp_path / "records.sqlite")
+    commit(database, (8, 4), 1e-6)
+    commit(database, (4, 8), 2e-6)
+    with sqlite3.connect(tmp_path / "records.sqlite") as connection:
+        connection.execute("UPDATE record SET run_secs = 'half' WHERE id = 1")
+    findings = SQLDatabase(tmp_path / "records.sqlite").validate()
+    assert [(finding.number, finding.kind) for finding in findings] == [(None, "entry")]
+    assert "record 1" in findings[0].text
 
 
 def test_records_are_validated_by_measuring_them_again(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def validate(database: Place, run: Run = False, factor: Factor = 1.5) -> Result:
         f"{counted(len(findings), 'fault')}"
     )
     rows = [
-        (str(f.number), f.kind, f.workload, f.text.strip().partition("\n")[0]) for f in findings
+        ("" if f.number is None else str(f.number), f.kind, f.workload, f.text.strip().partition("\n")[0]) for f in findings
     ]
     table = Table(("Record", "Fault", "Program", "What is wrong"), rows)
     report = {
