@@ -16,8 +16,19 @@ class TuningError(TensorIRError):
     """A search was set up or driven in a way that cannot work."""
 
 
+class ArgumentError(TuningError):
+    """An argument has a value that cannot be used, whatever the program is.
+
+    The command line ends with the exit code 2 for it, with 1 for other errors.
+    """
+
+
 class DatabaseError(IRValueError):
     """A file of records cannot be read or written; the text names it, and line and field."""
+
+
+class NoDatabaseError(DatabaseError):
+    """Nothing is where a database was expected, or something else is."""
 
 
 class WorkerError(TensorIRError):

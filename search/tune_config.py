@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from search.errors import TuningError
+from search.errors import ArgumentError
 from search.search_strategy import SearchStrategy
 from search.task_scheduler import TaskScheduler
 
 UNLIMITED: Final = 1 << 40
 """The number of trials of a search that only its seconds bound."""
+
+
+MOST_SECONDS: Final = 1e9
+"""The longest search, some 30 years."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class TuneConfig:
     With `keep_going` a task ends that a part of the search fails on, or that cannot be built or
     measured; an error in the log names it, and the others go on. Without it the run ends.
     `logger_config` is accepted and unused: configure the logger `tensorir.search` instead.
-    Raises TuningError for counts that make no sense, and IRValueError for names that no task
+    Raises ArgumentError for counts that make no sense, and IRValueError for names that no task
     scheduler or strategy has and for configurations that they do not take.
     """
 
@@ -62,11 +66,20 @@ class TuneConfig:
             ("early_stopping_per_task", self.early_stopping_per_task, 1),
         )
         check_counts(counts)
+        if self.max_trials_global > UNLIMITED:
+            raise ArgumentError(
+                f"max_trials_global is at most {UNLIMITED}, got {self.max_trials_global}"
+            )
         seconds: object = self.max_seconds
-        if seconds is not None and (not isinstance(seconds, (int, float)) or not seconds > 0):
-            raise TuningError(f"max_seconds is a number of seconds above 0, got {seconds!r}")
-        if self.max_trials_global >= UNLIMITED and seconds is None:
-            raise TuningError(
+        if seconds is not None and (
+            not isinstance(seconds, (int, float)) or not 0 < seconds <= MOST_SECONDS
+        ):
+            raise ArgumentError(
+                f"max_seconds is a number of seconds above 0 and at most {MOST_SECONDS:g}, got "
+                f"{seconds!r}"
+            )
+        if self.max_trials_global == UNLIMITED and seconds is None:
+            raise ArgumentError(
                 "say how much to search: max_trials_global, as in 64 trials, or max_seconds"
             )
         TaskScheduler.create(self.task_scheduler, **(self.task_scheduler_config or {}))
@@ -85,7 +98,7 @@ class TuneConfig:
 
 
 def check_counts(counts: Iterable[tuple[str, object, int]]) -> None:
-    """Raise TuningError for an option that is not None and no int of at least the number given."""
+    """Raise ArgumentError for an option that is neither None nor an int of at least a number."""
     for name, value, least in counts:
         if value is not None and (type(value) is not int or value < least):
-            raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
+            raise ArgumentError(f"{name} is an int of at least {least}, got {value!r}")

@@ -22,6 +22,7 @@ from tensorir.script.display import preformatted
 from tensorir.text_table import aligned
 from tensorir.transform.fused_operators import FUSED_OPERATORS
 
+_RUNS: Final = 3
 _LONGEST: Final = 48
 """Characters of a text in a table: models name things at any length."""
 
@@ -32,7 +33,7 @@ class Row:
 
     name: str
     kind: str
-    """`kernel`, `library` or `graph function`; of the latter, without what it calls itself."""
+    """`kernel`, `library` or `graph function`; of the latter, without its own calls."""
     binding: str
     arguments: str
     operators: str
@@ -44,12 +45,15 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """The calls of one run in order of their first start; times are in microseconds."""
+    """The calls of one run in order of their first start; times are in microseconds.
+
+    The last row of its table is the time between the calls, so that the table sums to the total.
+    """
 
     function: str
     rows: tuple[Row, ...]
     total_us: float
-    """From the first call to the end of the last; the time in no row is overhead of Python."""
+    """From the first call to the end of the last."""
 
     def table(self, *, sort: bool = False) -> str:
         """Return the rows as text, the slowest first if `sort`.
@@ -67,6 +71,9 @@ class Report:
             )
             for r in rows
         ]
+        between = max(0.0, self.total_us - sum(r.us for r in self.rows))
+        share = 100 * between / self.total_us if self.total_us else 0.0
+        cells.append(("between calls", *[""] * 5, f"{between:.2f}", f"{share:.1f}"))
         text = aligned(cells, ("count", "us", "percent"))
         return f"{text}\n{self.function}: {self.total_us:.2f} us in all"
 
@@ -170,19 +177,24 @@ def _value_text(value: Any) -> str:
 
 
 def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
-    """Run a function of an executable twice and report the second run, call by call."""
+    """Run a function of an executable some times and report the median run, call by call."""
     parts = compile_lowered(executable.mod, executable.module.target, one_by_one=True)
     recorder = _Recorder()
     function = linked_functions(parts, recorder.watch)[name]
     prepared = function.prepare(*args)
     prepared()
     recorder.active = True
-    start = time.perf_counter()
-    prepared()
-    total = time.perf_counter() - start - recorder.spent
+    runs = []
+    for _ in range(_RUNS):
+        recorder.times, recorder.spent = {}, 0.0
+        start = time.perf_counter()
+        prepared()
+        total = time.perf_counter() - start - recorder.spent
+        runs.append((total, recorder.times))
+    total, recorded = sorted(runs, key=lambda run: run[0])[_RUNS // 2]
     kernels = executable.mod.prim_funcs()
     rows = []
-    for key, times in recorder.times.items():
+    for key, times in recorded.items():
         func = kernels.get(key[0])
         operators = () if func is None else func.attrs.get(FUSED_OPERATORS, ())
         shown = " + ".join(map(str, operators))

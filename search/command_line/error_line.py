@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
+from search.errors import ArgumentError
 from tensorir.errors import TensorIRError
+
+
+@contextlib.contextmanager
+def checking_arguments() -> Iterator[None]:
+    """Turn the errors about what arguments name into an ArgumentError with the same text."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (TensorIRError, OSError) as error:
+        raise ArgumentError(error_line(error)) from error
 
 
 def error_line(error: BaseException) -> str:

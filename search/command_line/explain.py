@@ -9,16 +9,21 @@ from typing import Annotated
 import typer
 
 import codegen
-from codegen.target import as_target
 from schedule import Trace
-from search.command_line.options import DatabasePlace, Shape, Target, WorkDir
+from search.command_line.options import (
+    DatabasePlace,
+    Shape,
+    Target,
+    WorkDir,
+    database_of,
+    target_of,
+)
 from search.command_line.program_files import is_model, read_program
 from search.command_line.result import Part, Result, Table
 from search.command_line.run_kernel import best_schedule
 from search.command_line.trace_files import is_trace_file, read_trace
 from search.context import normalize_mod
-from search.database import database_at
-from search.errors import TuningError
+from search.errors import ArgumentError
 from search.kinds import nearest
 from search.networks.extract_tasks import extract_tasks
 from search.trials.explain import explain as explain_log
@@ -65,14 +70,14 @@ def explain(
     if Path(file).exists() and is_log(file):
         return _log(file)
     mod = read_program(file, shape)
-    chosen = as_target(target)
+    chosen = target_of(target)
     if is_model(mod):
         mod = _kernel(file, mod, chosen, only)
     elif only is not None:
-        raise TuningError(f"--only is for models; {file} is a program")
+        raise ArgumentError(f"--only is for models; {file} is a program")
     place = database or work_dir
     if place is not None:
-        mod = best_schedule(database_at(place), normalize_mod(mod), chosen)
+        mod = best_schedule(database_of(place), normalize_mod(mod), chosen)
     explanation = codegen.explain(mod, chosen)
     report = {
         "file": file,
@@ -89,12 +94,12 @@ def explain(
 def _kernel(file: str, mod: IRModule, target: codegen.Target, only: str | None) -> IRModule:
     tasks = {name: task for task in extract_tasks(mod, target) for name in task.names}
     if only is None:
-        raise TuningError(
+        raise ArgumentError(
             f"{file} is a model: name the kernel to explain by --only NAME; it has "
             f"{', '.join(tasks)}"
         )
     if only not in tasks:
-        raise TuningError(
+        raise ArgumentError(
             f"{file} has no kernel {only!r}; it has {', '.join(tasks)}{nearest(only, tasks)}"
         )
     return tasks[only].mod

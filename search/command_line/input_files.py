@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from search.errors import TuningError
+from search.command_line.error_line import checking_arguments
+from search.errors import ArgumentError
 from search.kinds import nearest
 from tensorir.replaced_file import replaced_file
 
@@ -18,26 +19,27 @@ _SHOWN: Final = 5
 def given_arrays(texts: Sequence[str], known: Sequence[str], what: str) -> dict[str, NDArray[Any]]:
     """Return the arrays that are given by `NAME=FILE.npy`, by name; `known` are those of `what`.
 
-    TuningError for another form, a name that is given twice or that `what` does not have, and a
+    ArgumentError for another form, a name that is given twice or that `what` does not have, and a
     file of another kind; OSError for one that cannot be read. No object of a file is unpickled.
     """
     given: dict[str, NDArray[Any]] = {}
     for text in texts:
         name, equals, path = text.partition("=")
         if name in given:
-            raise TuningError(f"the input {name!r} is given twice")
+            raise ArgumentError(f"the input {name!r} is given twice")
         if not equals or not path:
-            raise TuningError(f"an input is given as NAME=FILE.npy, got {text!r}")
+            raise ArgumentError(f"an input is given as NAME=FILE.npy, got {text!r}")
         if name not in known:
-            raise TuningError(
+            raise ArgumentError(
                 f"the {what} has no input {name!r}; it has {', '.join(known)}{nearest(name, known)}"
             )
         try:
-            array = np.load(path, allow_pickle=False)
+            with checking_arguments():
+                array = np.load(path, allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise TuningError(f"{path} is no array file of NumPy: {error}") from error
+            raise ArgumentError(f"{path} is no array file of NumPy: {error}") from error
         if not isinstance(array, np.ndarray):
-            raise TuningError(f"{path} holds several arrays; write one by numpy.save")
+            raise ArgumentError(f"{path} holds several arrays; write one by numpy.save")
         given[name] = array
     return given
 

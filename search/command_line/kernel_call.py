@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import codegen
 from search.arg_info import ArgInfo, entry_name
-from search.errors import TuningError
+from search.errors import ArgumentError
 from search.runner.arguments import random_arrays
 from search.runner.program_facts import ProgramFacts
 from tensorir.function import IRModule, PrimFunc
@@ -50,8 +50,8 @@ def call_kernel(
     """Build the entry function of a scheduled program and call it; `mod` is the unscheduled one.
 
     `given` are arrays by the names of buffers, others are made up as in a search, always alike.
-    `repeat` calls are timed. TuningError for a function whose arguments cannot be made up, and for
-    arrays that do not fit.
+    `repeat` calls are timed. TuningError for a function whose arguments cannot be made up,
+    ArgumentError for arrays that do not fit.
     """
     func = mod.prim_func(entry_name(mod))
     infos = ArgInfo.from_prim_func(func)
@@ -64,7 +64,7 @@ def call_kernel(
             continue
         one = own[name]
         if one.shape != array.shape or one.dtype != array.dtype:
-            raise TuningError(
+            raise ArgumentError(
                 f"the input {name!r} is {info.dtype}{list(info.shape)}, got "
                 f"{one.dtype}{list(one.shape)}"
             )

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from search.command_line.result import Result
@@ -28,6 +28,16 @@ class Asked:
     do: Callable[[], Result]
     as_json: bool
     """Whether the result is to be printed as JSON."""
+
+
+class _Command(TyperCommand):
+    """A command whose line of usage names required arguments plainly, as in `PROGRAM`."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the line of usage."""
+        return [
+            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
+        ]
 
 
 def commands(
@@ -82,7 +92,9 @@ def _load(package: str, name: str | None, rich: bool) -> Any:
         return get_command(module.group(rich))
     function = getattr(module, str(name))
     app = _app(rich)
-    app.command(name, help=_for_help(inspect.getdoc(function) or "", rich))(_asking(function))
+    app.command(name, cls=_Command, help=_for_help(inspect.getdoc(function) or "", rich))(
+        _asking(function)
+    )
     return get_command(app)
 
 

@@ -4,9 +4,9 @@
     tensorir run matmul.py --work-dir tuned
     tensorir explain tuned
 
-It ends with 0; with 1 for a program, a file or a search that does not work, which a line on
-standard error names; with 2 for arguments that it does not take; with 130 after Ctrl-C. Standard
-output has the result alone; what is being done is said on standard error.
+The exit code is 0; 1 for a program, a file or a search that does not work, which a line on standard
+error names; 2 for a bad argument, a file that does not exist among them; 130 after Ctrl-C. Standard
+output has the result alone; progress goes to standard error.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import tensorir
 from search.command_line.error_line import error_line
 from search.command_line.loaded_commands import Asked, commands
 from search.command_line.result import Result
+from search.errors import ArgumentError, NoDatabaseError
 
 FAILED: Final = 1
 NOT_TAKEN: Final = 2
@@ -54,9 +55,9 @@ Tune, run, show and explain tensor programs and trained models.
     tensorir tune model.onnx --seconds 600 --work-dir tuned
     tensorir run model.onnx --work-dir tuned --input x=image.npy --profile
 
-It ends with 0; with 1 for a program, a file or a search that does not work; with 2 for arguments
-that it does not take; with 130 after Ctrl-C, which keeps what was measured. `tensorir COMMAND
---help` has the options of a command and an example."""
+The exit code is 0; 1 for a program, a file or a search that does not work; 2 for a bad argument;
+130 after Ctrl-C, which keeps what was measured. `tensorir COMMAND --help` lists the options of a
+command and shows an example."""
 
 _UsageError: Final[Any] = typer.BadParameter.__mro__[1]
 """The class of errors of the arguments, which typer has under no name of its own."""
@@ -100,6 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed("interrupted", INTERRUPTED)
     except _UsageError as error:
         return _failed(_usage(error), NOT_TAKEN)
+    except (ArgumentError, NoDatabaseError) as error:
+        return _failed(f"error: {error_line(error)}", NOT_TAKEN)
     except OSError as error:
         if error.errno == errno.EPIPE:
             return _without_reader()

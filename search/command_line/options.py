@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+import codegen
+from codegen.target import as_target
+from search.command_line.error_line import checking_arguments
+from search.database import Database, database_at
+from search.errors import ArgumentError
 
 Program = Annotated[
     str,
@@ -52,3 +60,30 @@ DatabasePlace = Annotated[
         show_default="that of --work-dir",
     ),
 ]
+
+
+def target_of(text: str | None) -> codegen.Target:
+    """Return the target that `--target` names; ArgumentError for an unknown one."""
+    with checking_arguments():
+        return as_target(text)
+
+
+def database_of(place: str, *, may_be_new: bool = False) -> Database:
+    """Return `database_at` of a place; ArgumentError for a URL of an unknown kind."""
+    if "://" in place:
+        with checking_arguments():
+            Database.kinds.check(place)
+    return database_at(place, may_be_new=may_be_new)
+
+
+def check_output(path: str | None) -> None:
+    """Raise ArgumentError for a file that cannot be written, before the work begins."""
+    if path is None:
+        return
+    place = Path(path)
+    if place.is_dir():
+        raise ArgumentError(f"{path} is a directory; give the name of a file")
+    if not place.absolute().parent.is_dir():
+        raise ArgumentError(f"{path} cannot be written: there is no directory {place.parent}")
+    if not os.access(place if place.exists() else place.absolute().parent, os.W_OK):
+        raise ArgumentError(f"{path} cannot be written: permission denied")

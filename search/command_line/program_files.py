@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from search.database.records import Workload
-from search.errors import DatabaseError, TuningError
+from search.errors import ArgumentError, DatabaseError, TuningError
 from tensorir import frontend, parse
 from tensorir.function import IRModule
 from tensorir.script.script_file import read_script_file
@@ -21,26 +21,29 @@ _SCRIPT: Final = "script"
 def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
     """Return the module of a script, a model file, or a JSON file that `show` or a search wrote.
 
-    `shapes` are those of the inputs of a model, as in `x=1,3,224,224`. FileNotFoundError for a file
-    that is not there, ImportError where the package that reads it is not installed, TuningError for
-    shapes that are not taken, DiagnosticError for a script that cannot be read, and what the front
-    ends raise.
+    `shapes` are those of the inputs of a model, as in `x=1,3,224,224`. ArgumentError for a missing
+    file and for bad shapes, ImportError where the package that reads the file is not installed,
+    DiagnosticError for a script that cannot be read, and what the front ends raise.
     """
-    place, name = _named(path)
-    if not place.exists():
-        raise FileNotFoundError(f"there is no file {place}")
-    if place.is_dir():
-        raise TuningError(f"{place} is a directory, not a program or a model")
+    place, name = _existing(path)
     if place.suffix == ".onnx":
         return frontend.from_onnx(place, _shapes(shapes))
     if shapes:
-        raise TuningError(f"--shape is for models of ONNX; the shapes of {place} are written in it")
+        raise ArgumentError(
+            f"--shape is for models of ONNX; the shapes of {place} are written in it"
+        )
     if place.suffix == ".pt2":
         return frontend.from_exported_program(_exported(place))
     if place.suffix == ".json":
         return _module_of_json(place)
     found = read_script_file(place, name)
     return found if isinstance(found, IRModule) else IRModule.from_expr(found)
+
+
+def check_program(path: str, shapes: Sequence[str] | None) -> None:
+    """Raise ArgumentError for a missing file and for shapes that cannot be read."""
+    _existing(path)
+    _shapes(shapes)
 
 
 def is_model(mod: IRModule) -> bool:
@@ -62,6 +65,16 @@ def _exported(path: Path) -> Any:
         ) from error
 
 
+def _existing(path: str) -> tuple[Path, str | None]:
+    """Return the file, and the name of the definition in it that is meant, if one is."""
+    place, name = _named(path)
+    if not place.exists():
+        raise ArgumentError(f"there is no file {place}")
+    if place.is_dir():
+        raise ArgumentError(f"{place} is a directory, not a program or a model")
+    return place, name
+
+
 def _named(path: str) -> tuple[Path, str | None]:
     """Return the file, and the name of the definition in it that is meant, if one is."""
     front, colon, name = path.rpartition(":")
@@ -78,9 +91,9 @@ def _shapes(texts: Sequence[str] | None) -> dict[str, list[int | str]]:
         parts = [part.strip() for part in extents.split(",")] if extents.strip() else []
         good = all(part.isdecimal() or part.isidentifier() for part in parts)
         if not (equals and name and good):
-            raise TuningError(f"a shape is given as NAME=1,3,224,224, got {text!r}")
+            raise ArgumentError(f"a shape is given as NAME=1,3,224,224, got {text!r}")
         if name in shapes:
-            raise TuningError(f"the shape of {name!r} is given twice")
+            raise ArgumentError(f"the shape of {name!r} is given twice")
         shapes[name] = [int(part) if part.isdecimal() else part for part in parts]
     return shapes
 

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from codegen.target import as_target
 from schedule import Schedule, Trace
 from search.command_line.kernel_call import call_kernel
-from search.command_line.options import Program, Target
-from search.command_line.program_files import is_model, read_program
-from search.command_line.result import Code, Part, Result, microseconds, say
+from search.command_line.options import Program, Target, check_output, target_of
+from search.command_line.program_files import check_program, is_model, read_program
+from search.command_line.result import Code, Part, Result, say
 from search.command_line.trace_files import read_trace
 from search.context import normalize_mod
-from search.errors import TuningError
+from search.errors import ArgumentError
+from search.measuring.time_text import speed_text, time_text
 from tensorir.errors import noting
 
 TracePath = Annotated[
@@ -50,10 +50,13 @@ def replay(
 
         tensorir replay trace.json matmul.py --build
     """
+    check_program(program, None)
+    chosen = target_of(target)
+    check_output(output)
     recorded = read_trace(trace)
     mod = read_program(program)
     if is_model(mod):
-        raise TuningError(f"{program} is a model; a trace is of one program")
+        raise ArgumentError(f"{program} is a model; a trace is of one program")
     if "main" in _functions_named(recorded) and "main" not in mod:
         mod = normalize_mod(mod)  # a search calls its program so
     sch = Schedule(mod)
@@ -66,7 +69,6 @@ def replay(
         Path(output).write_text(script + "\n", encoding="utf-8")
         parts = [f"the scheduled program is in {output}"]
     if build:
-        chosen = as_target(target)
         say("building and timing the program as it was, and as it is")
         before = call_kernel(mod, mod, chosen, repeat=10).seconds
         after = call_kernel(mod, sch.mod, chosen, repeat=10).seconds
@@ -74,8 +76,8 @@ def replay(
         assert before is not None
         assert after is not None
         parts.append(
-            f"# {microseconds(after)} us a call, {microseconds(before)} us unscheduled: "
-            f"{before / after:.3g} times as fast"
+            f"# {time_text(after)} per call, {time_text(before)} unscheduled: "
+            f"{speed_text(before, after)}"
         )
     return Result(report, parts)
 

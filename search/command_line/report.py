@@ -9,8 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
+from search.command_line.options import check_output
 from search.command_line.result import Result, counted, say
-from search.errors import TuningError
+from search.errors import ArgumentError
 from search.report_page.live_server import PORT, LiveReport
 from search.report_page.written_report import REPORT_FILE
 from search.report_page.written_report import report as write_report
@@ -74,9 +75,10 @@ def report(
         tensorir report tuned --live
     """
     if live and (output is not None or task):
-        raise TuningError("--live serves the whole search: leave out --output and --task")
+        raise ArgumentError("--live serves the whole search: leave out --output and --task")
     if port is not None and not live:
-        raise TuningError("--port is for --live: give both or none")
+        raise ArgumentError("--port is for --live: give both or none")
+    check_output(output)
     if live:
         return _serve(work_dir, PORT if port is None else port, database, open_)
     written = write_report(work_dir, output, tasks=task, database=database)

@@ -6,14 +6,22 @@ from typing import Annotated
 
 import typer
 
-from codegen.target import as_target
-from search.command_line.options import DatabasePlace, Program, Shape, Target, WorkDir
-from search.command_line.program_files import is_model, read_program
+from search.command_line.options import (
+    DatabasePlace,
+    Program,
+    Shape,
+    Target,
+    WorkDir,
+    check_output,
+    database_of,
+    target_of,
+)
+from search.command_line.program_files import check_program, is_model, read_program
 from search.command_line.result import Result, say
 from search.command_line.run_kernel import run_kernel
 from search.command_line.run_model import run_model
-from search.database import Database, database_at
-from search.errors import DatabaseError, TuningError
+from search.database import Database
+from search.errors import ArgumentError, NoDatabaseError, TuningError
 
 Inputs = Annotated[
     list[str] | None,
@@ -53,14 +61,16 @@ def run(
 
         tensorir run model.onnx --input x=image.npy --output y.npz
     """
-    chosen = as_target(target)
+    check_program(program, shape)
+    chosen = target_of(target)
+    check_output(output)
+    records = _records(program, work_dir, database)
     say(f"reading {program}")
     mod = read_program(program, shape)
-    records = _records(program, work_dir, database)
     if is_model(mod):
         return run_model(program, mod, chosen, records, inputs or (), output, repeat, profile)
     if profile:
-        raise TuningError(
+        raise ArgumentError(
             f"--profile is for models; {program} is a program, and `tensorir explain` says why it "
             "is slow"
         )
@@ -76,9 +86,12 @@ def _records(program: str, work_dir: str | None, database: str | None) -> Databa
         "program runs with schedules that were not measured"
     )
     try:
-        found = database_at(place)
-    except DatabaseError as error:
-        raise DatabaseError(f"{error}; {remedy}") from error
+        found = database_of(place)
+    except NoDatabaseError as error:
+        raise NoDatabaseError(f"{error}; {remedy}") from error
+    if unreadable := found.unreadable():
+        more = f" and {len(unreadable) - 1} more" if len(unreadable) > 1 else ""
+        say(f"records that cannot be read are left out: {unreadable[0]}{more}")
     if not len(found):
-        raise TuningError(f"{found.place} has no records: {remedy}")
+        raise TuningError(f"{found.place} has no records{'' if unreadable else f': {remedy}'}")
     return found

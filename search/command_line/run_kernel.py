@@ -13,10 +13,11 @@ from search.command_line.input_files import (
     save_arrays,
 )
 from search.command_line.kernel_call import buffer_names, call_kernel
-from search.command_line.result import Result, microseconds, say
+from search.command_line.result import Result, say
 from search.database import Database
 from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
+from search.measuring.time_text import time_text
 from tensorir.function import IRModule
 
 
@@ -55,7 +56,7 @@ def run_kernel(
     lines = [f"{path}: built {how} in {call.build_seconds:.1f} s"]
     lines += [f"inputs that are made up: {', '.join(call.made_up)}"] * bool(call.made_up)
     lines += [described_in_words(name, array) for name, array in call.results.items()]
-    lines += [] if call.seconds is None else [f"a call takes {microseconds(call.seconds)} us"]
+    lines += [] if call.seconds is None else [f"a call takes {time_text(call.seconds)}"]
     return Result(report, lines)
 
 

@@ -18,6 +18,7 @@ from search.command_line.input_files import (
 )
 from search.command_line.result import Result, say
 from search.database import Database
+from search.measuring.time_text import time_text
 from search.networks.made_up_inputs import made_up_inputs
 from tensorir.function import IRModule
 from tensorir.relax.function import Function
@@ -64,7 +65,7 @@ def run_model(
     lines = [f"{path}: built in {built:.1f} s"]
     lines += [f"inputs that are made up: {', '.join(made_up)}"] * bool(made_up)
     lines += [described_in_words(f"output {k}", array) for k, array in enumerate(results)]
-    lines += [] if seconds is None else [f"a call takes {seconds * 1e3:.4g} ms"]
+    lines += [] if seconds is None else [f"a call takes {time_text(seconds)}"]
     if profile:
         shown = str(machine.profile("main", *arguments.values()))
         report["profile"] = shown

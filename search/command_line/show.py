@@ -7,14 +7,15 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from codegen.target import as_target
-from search.command_line.options import Shape, Target
+from search.command_line.error_line import checking_arguments
+from search.command_line.options import Shape, Target, database_of, target_of
 from search.command_line.program_files import is_model, read_program
-from search.command_line.result import Code, Part, Result, counted, microseconds
+from search.command_line.result import Code, Part, Result, counted
 from search.command_line.trace_files import is_trace_file, read_trace
 from search.context import design_spaces
-from search.database import database_at, programs_in
-from search.errors import TuningError
+from search.database import programs_in
+from search.errors import ArgumentError
+from search.measuring.time_text import time_text
 from search.networks.extract_tasks import extract_tasks
 from tensorir.dialect import Dialect, checked_dialect
 from tensorir.function import IRModule
@@ -57,7 +58,8 @@ def show(
 
         tensorir show tuned --trace
     """
-    form = checked_dialect(cast(Dialect, dialect))
+    with checking_arguments():
+        form = checked_dialect(cast(Dialect, dialect))
     if space:
         return _spaces(file, read_program(file, shape), target)
     if is_trace_file(file):
@@ -68,13 +70,13 @@ def show(
     if Path(file).is_dir() or Path(file).suffix in (".sqlite", ".db"):
         return _found(file, trace, form)
     if trace:
-        raise TuningError(f"--trace is for the directory of a search; {file} is none")
+        raise ArgumentError(f"--trace is for the directory of a search; {file} is none")
     script = read_program(file, shape).script(dialect=form)
     return Result({"file": file, "kind": "program", "script": script}, [Code(script)])
 
 
 def _spaces(file: str, mod: IRModule, target: str | None) -> Result:
-    chosen = as_target(target)
+    chosen = target_of(target)
     if is_model(mod) or len(mod.prim_funcs()) > 1:
         programs = {task.task_name: task.mod for task in extract_tasks(mod, chosen)}
     else:
@@ -95,12 +97,12 @@ def _spaces(file: str, mod: IRModule, target: str | None) -> Result:
 def _found(place: str, traces: bool, dialect: Dialect) -> Result:
     parts: list[Part] = []
     report = []
-    for one in programs_in(database_at(place)):
+    for one in programs_in(database_of(place)):
         title = f"# {one.program} for {one.target}: "
         if one.best is None:
             parts.append(f"{title}no candidate ran")
             continue
         script = (one.best.trace if traces else one.best.schedule().mod).script(dialect=dialect)
-        parts += [f"{title}{microseconds(one.best.median_seconds)} us", Code(script)]
+        parts += [f"{title}{time_text(one.best.median_seconds or 0.0)}", Code(script)]
         report.append({**one.as_json(), "script": script})
     return Result({"file": place, "kind": "search", "programs": report}, parts)

@@ -6,18 +6,19 @@ import json
 from pathlib import Path
 
 from schedule import Trace, TraceError
+from search.errors import ArgumentError
 from tensorir.errors import DiagnosticError
 
 
 def read_trace(path: str) -> Trace:
     """Return the trace in a file; no code of it runs.
 
-    FileNotFoundError for a file that is not there, TraceError or DiagnosticError that names file
+    ArgumentError for a missing file, TraceError or DiagnosticError that names file
     and place for one that is no trace.
     """
     place = Path(path)
     if not place.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise ArgumentError(f"there is no file {path}")
     if place.suffix == ".json":
         return Trace.load(place)
     try:

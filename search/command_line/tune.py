@@ -5,21 +5,30 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from codegen import Target as CodegenTarget
-from codegen.target import as_target
-from search.command_line.options import Program, Shape, Target, WorkDir
-from search.command_line.program_files import is_model, read_program
+from search.command_line.error_line import checking_arguments
+from search.command_line.options import (
+    Program,
+    Shape,
+    Target,
+    WorkDir,
+    database_of,
+    target_of,
+)
+from search.command_line.program_files import check_program, is_model, read_program
 from search.command_line.result import Result, Table, microseconds, say
 from search.command_line.trace_files import read_trace
-from search.database import Database, database_at
+from search.cost_model.cost_model import CostModel as CostModelKinds
+from search.database import Database
 from search.database.best_records import those_that_count, winner_first
-from search.errors import DatabaseError, TuningError
+from search.errors import ArgumentError, DatabaseError
 from search.networks.extract_tasks import extract_tasks
 from search.networks.tune_model import tune_model
+from search.runner import Runner
 from search.runs.tuning_run import open_database
 from search.trials.report import RunReport
 from search.trials.run_directory import load_run
@@ -55,7 +64,8 @@ RunnerPlace = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option(help="Makes the sampling reproducible.", show_default=False)
+    int | None,
+    typer.Option(min=0, max=2**32 - 1, help="Makes the sampling reproducible.", show_default=False),
 ]
 Only = Annotated[
     list[str] | None,
@@ -85,6 +95,9 @@ Strategy = Annotated[
 ]
 
 
+DEFAULT_WORK_DIR: Final = "tuned"
+
+
 def tune(
     program: Program,
     trials: Trials = None,
@@ -102,19 +115,28 @@ def tune(
 ) -> Result:
     """Search for the schedules that make a program, or the kernels of a model, fast.
 
-    What is found is kept in a directory, and `tensorir run --work-dir DIR` takes it from there.
-    Ctrl-C ends a search and keeps what was measured; a search that was interrupted goes on when it
-    is started again as it was.
+    The records are stored in a directory, `tuned` by default, and `tensorir run --work-dir DIR`
+    uses them. Ctrl-C ends a search and keeps what was measured; an interrupted search resumes when
+    it is started with the same arguments.
 
         tensorir tune matmul.py --trials 64 --work-dir tuned
 
         tensorir tune model.onnx --seconds 600 --work-dir tuned --only conv2d
     """
-    if work_dir is None:
-        raise TuningError("say where to keep what is found: --work-dir DIR")
+    check_program(program, shape)
     if trials is None and seconds is None:
-        raise TuningError("say how much to search: --trials N, or --seconds S")
-    chosen = as_target(target)
+        raise ArgumentError("missing option --trials N or --seconds S (how much to search)")
+    chosen = target_of(target)
+    with checking_arguments():
+        config = TuneConfig(
+            UNLIMITED if trials is None else trials, max_seconds=seconds, strategy=strategy
+        )
+        Runner.kinds.check(runner)
+        CostModelKinds.kinds.check(cost_model)
+        known = [read_trace(trace) for trace in initial or ()]
+    if work_dir is None:
+        work_dir = DEFAULT_WORK_DIR
+        say(f"records go to the directory {work_dir}; --work-dir DIR names another one")
     say(f"reading {program}")
     mod = read_program(program, shape)
     start = time.monotonic()
@@ -122,7 +144,7 @@ def tune(
     parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
     if is_model(mod) or len(mod.prim_funcs()) > 1:
         if initial:
-            raise TuningError(f"--initial is for one program, and {program} has several kernels")
+            raise ArgumentError(f"--initial is for one program, and {program} has several kernels")
         found = tune_model(
             mod,
             chosen,
@@ -136,12 +158,8 @@ def tune(
         )
     else:
         if only:
-            raise TuningError(f"--only is for models: {program} is one program")
-        config = TuneConfig(
-            UNLIMITED if trials is None else trials, max_seconds=seconds, strategy=strategy
-        )
+            raise ArgumentError(f"--only is for models: {program} is one program")
         found = open_database(kept_in, work_dir)
-        known = [read_trace(trace) for trace in initial or ()]
         tune_tir(
             mod,
             chosen,
@@ -158,7 +176,7 @@ def tune(
 def _database(place: str | None) -> str | Database:
     if place is None or place in Database.kinds or "://" in place:
         return place or "json"
-    return database_at(place, may_be_new=True)
+    return database_of(place, may_be_new=True)
 
 
 def _call(
@@ -214,9 +232,11 @@ def _result(
         "report": [one.as_json() for one in before_and_after],
     }
     if all(task["seconds"] is None for task in tasks):
-        sentence = (
-            f"{path}: no candidate was measured in {seconds:.0f} s that works; tensorir explain "
-            f"{work_dir} says how they ended"
+        tried = any(task["trials"] for task in tasks) or before_and_after
+        sentence = f"{path}: no working candidate was found within {seconds:.0f} s; " + (
+            f"tensorir explain {work_dir} lists how they ended"
+            if tried
+            else "give more time: --seconds S"
         )
         return Result(report, [_table(tasks), sentence], exit_code=1)
     sentence = f"{path}: tuned in {seconds:.0f} s; call it with {call}"

@@ -10,7 +10,7 @@ from search.database.database import Database
 from search.database.in_directory import database_in
 from search.database.json_database import RECORD_FILE, WORKLOAD_FILE, JSONDatabase
 from search.database.sql_database import SQLDatabase
-from search.errors import DatabaseError
+from search.errors import DatabaseError, NoDatabaseError
 
 _OF_SQLITE: Final = (".sqlite", ".sqlite3", ".db")
 _WORKLOADS: Final = "_workload.json"
@@ -47,13 +47,13 @@ def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> D
         if may_be_new:
             path.mkdir(parents=True, exist_ok=True)
             return JSONDatabase(work_dir=path)
-        raise DatabaseError(f"there is no database in {path}: no search has left records there")
+        raise NoDatabaseError(f"there is no database in {path}: no search has left records there")
     if path.exists():
-        raise DatabaseError(
+        raise NoDatabaseError(
             f"{path} is no database: that is a directory of a search, a file of SQLite "
             f"({', '.join(_OF_SQLITE)}), a .json file of records, or a URL"
         )
-    raise DatabaseError(f"there is no database {path}")
+    raise NoDatabaseError(f"there is no database {path}")
 
 
 def _workloads_beside(path: Path) -> Path:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 Kind = Literal["entry", "trace", "replay", "build", "run", "time"]
 """The kind of a fault.
 
-An `"entry"`, a line of a file or a row of a table, or its `"trace"` cannot be read; it does not `"replay"` on its program; the scheduled program does not
-`"build"`, does not `"run"` or computes something else; or its `"time"` is another.
+An `"entry"`, a line of a file or a row of a table, or its `"trace"` cannot be read; it does not
+`"replay"` on its program; the scheduled program does not `"build"`, does not `"run"` or computes
+something else; or its `"time"` is another.
 """
 
 
@@ -58,7 +59,8 @@ class Findings(Sequence[Finding]):
     def __str__(self) -> str:
         said = f"{self.checked} records replayed, {self.measured} run: {len(self)} findings"
         rows = [
-            f"{'' if f.number is None else f.number:>7}  {f.kind:7}{f.workload:22}{f.text.strip().partition(chr(10))[0]}"
+            f"{'' if f.number is None else f.number:>7}  {f.kind:7}{f.workload:22}"
+            f"{f.text.strip().partition(chr(10))[0]}"
             for f in self
         ]
         return "\n".join([said, *rows])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.errors import TuningError
-from search.runner.arguments import FLOATS
+from search.runner.arguments import FLOATS, check_memory
 from tensorir.arith import Analyzer
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.ops import const
@@ -61,6 +61,7 @@ def _made_up(
         if not isinstance(known, IntImm):
             raise TuningError(f"{cannot}: it has the extent {extent}")
         shape.append(known.value)
+    check_memory([(f"parameter {param.name!r} of {function}", shape, info.dtype)])
     if info.dtype not in FLOATS:
         return np.asarray(rng.integers(0, 2, shape), info.dtype.to_numpy())
     if str(info.dtype) == "bfloat16":

@@ -16,7 +16,7 @@ from search.arg_info import ArgInfo
 from search.context import TuneContext
 from search.database import Database
 from search.database.target_key import differ_in_cores, same_target
-from search.errors import TuningError
+from search.errors import ArgumentError, TuningError
 from search.measuring.flops import estimate_tir_flops
 from search.networks.check_model import leave_untuned_what_differs
 from search.networks.extract_tasks import ExtractedTask, extract_tasks
@@ -99,7 +99,7 @@ def tune_model(
     on_interrupt = options.get("on_interrupt", DEFAULTS["on_interrupt"])
     checked_on_interrupt(on_interrupt)
     if max_trials_global is None and options.get("max_seconds") is None:
-        raise TuningError(
+        raise ArgumentError(
             "say how much to search: max_trials_global, as in 20 for each kernel, or max_seconds"
         )
     parts, extent = chosen(options, SharedParts), chosen(options, Extent)
@@ -117,7 +117,7 @@ def tune_model(
     functions_with_wishes(options, [task.task_name for task in tasks])
     trials = UNLIMITED if max_trials_global is None else max_trials_global
     if trials < len(tasks):
-        raise TuningError(
+        raise ArgumentError(
             f"max_trials_global is {trials}, and the model has {len(tasks)} kernels to tune: give "
             f"at least one trial to each, better 20 ({20 * len(tasks)} in all), or name with "
             "op_names (--only of the command line) those that matter"
@@ -198,14 +198,14 @@ def _worth_tuning(
 ) -> list[ExtractedTask]:
     """Return the tasks to tune, those first that compute most; TuningError if there are none."""
     if isinstance(op_names, str):
-        raise TuningError(f"op_names is a list of parts of names, got the text {op_names!r}")
+        raise ArgumentError(f"op_names is a list of parts of names, got the text {op_names!r}")
     chosen = [
         task
         for task in tasks
         if op_names is None or any(part in name for part in op_names for name in task.names)
     ]
     if op_names is not None and not chosen:
-        raise TuningError(
+        raise ArgumentError(
             f"no kernel has a name with one of {list(op_names)} in it; there are "
             f"{', '.join(task.task_name for task in tasks)}"
         )

@@ -9,13 +9,14 @@ import contextlib
 import errno
 import logging
 import os
+import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from search.database import Database
-from search.errors import TuningError
+from search.errors import ArgumentError, TuningError
 from search.report_page.followed_search import POLL_SECONDS, FollowedSearch
 from search.report_page.written_report import read_search
 
@@ -23,6 +24,12 @@ PORT: Final = 8765
 _HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset(["127.0.0.1", "localhost"])
 _LARGEST_PORT: Final = 65535
+_CONNECTIONS: Final = 32
+"""Pages that are followed at the same time, each by one connection that stays open."""
+_REQUEST_SECONDS: Final = 10
+"""The time that a client has to send a request, or to take a part of an answer."""
+_DIGITS: Final = 15
+"""The digits of the largest number of a trial."""
 
 logger = logging.getLogger("tensorir.search")
 
@@ -43,7 +50,7 @@ class LiveReport:
         database: str | Database | None = None,
     ) -> None:
         if not 0 <= port <= _LARGEST_PORT:
-            raise TuningError(f"a port is a number from 0 to {_LARGEST_PORT}, got {port}")
+            raise ArgumentError(f"a port is a number from 0 to {_LARGEST_PORT}, got {port}")
         self._state = FollowedSearch(read_search(work_dir, database))
         try:
             self._server = _Server((_HOST, port), self._state)
@@ -85,12 +92,29 @@ class LiveReport:
 
 
 class _Server(ThreadingHTTPServer):
+    """A server with a bounded number of connections; one more is closed at once."""
+
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, address: tuple[str, int], state: FollowedSearch) -> None:
         self.state = state
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, if one is free."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and free the thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say what went wrong in the log; a page that was closed is none of that."""
@@ -100,6 +124,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
+    timeout = _REQUEST_SECONDS
 
     def do_GET(self) -> None:
         """Answer with the page, or with events for one."""
@@ -110,20 +135,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_page()
         elif url.path == "/events":
             given = self.headers.get("Last-Event-ID") or parse_qs(url.query).get("from", ["0"])[0]
-            self._send_events(int(given) if given.isdecimal() else 0)
+            is_number = given.isdecimal() and len(given) <= _DIGITS
+            self._send_events(int(given) if is_number else 0)
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def _send_page(self) -> None:
         text = self.server.state.page().encode(errors="replace")
         self._head("text/html; charset=utf-8", length=len(text))
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, TimeoutError):
             self.wfile.write(text)
 
     def _send_events(self, have: int) -> None:
         self._head("text/event-stream; charset=utf-8")
         self.close_connection = True
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, TimeoutError):
             for text in self.server.state.events(have):
                 self.wfile.write(text.encode(errors="replace"))
                 self.wfile.flush()

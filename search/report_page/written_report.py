@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from search.database import Database, database_at
-from search.errors import DatabaseError, TuningError
+from search.errors import ArgumentError, DatabaseError, NoDatabaseError
 from search.kinds import nearest
 from search.report_page.page import page
 from search.report_page.searched_tasks import SearchedTask
@@ -71,8 +71,8 @@ def report(
     itself, or a directory, a file or a URL. They are shown of the tasks in which most of the time
     of a call goes, or of those that `tasks` names.
 
-    DatabaseError where no run left trials or the file of trials is none, TuningError for a name of
-    no task, OSError if the page cannot be written.
+    DatabaseError where no run left trials or the file of trials is none, ArgumentError for an
+    unknown task, OSError if the page cannot be written.
     """
     search = read_search(work_dir, database)
     if not search.trials:
@@ -95,7 +95,7 @@ def read_search(
     folder = Path(work_dir)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "is not there"
-        raise DatabaseError(f"{folder} {what}: give the directory that a search works in")
+        raise NoDatabaseError(f"{folder} {what}: give the directory that a search works in")
     records = database_at(database) if isinstance(database, str) else database
     search = WatchedSearch(folder, records)
     search.catch_up()
@@ -111,7 +111,7 @@ def _named(search: WatchedSearch, names: Sequence[str]) -> list[SearchedTask]:
     known = {label: task for task in search.tasks.all for label in (task.label, task.name)}
     for name in names:
         if name not in known:
-            raise TuningError(
+            raise ArgumentError(
                 f"there is no task {name!r} in {search.folder}{nearest(name, list(known))}"
             )
     return [known[name] for name in dict.fromkeys(names)]

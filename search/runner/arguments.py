@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -61,6 +62,7 @@ def random_arrays(
     rng = np.random.default_rng(seed)
     fill = fill or Fill()
     given = {} if fill.given is None else _read_given(fill.given)
+    check_memory((f"argument {k}", info.shape, info.dtype) for k, info in enumerate(infos))
     arrays: list[NDArray[Any]] = []
     for position, info in enumerate(infos):
         array = empty(info.shape, info.dtype)
@@ -76,6 +78,19 @@ def random_arrays(
             array[...] = _values(info.dtype.element, array.shape, fill, rng)
         arrays.append(array)
     return arrays
+
+
+def check_memory(arrays: Iterable[tuple[str, Sequence[int], DataType]]) -> None:
+    """Raise TuningError if arrays, by name, shape and dtype, exceed the memory of this machine."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed = 0
+    for name, shape, dtype in arrays:
+        needed += math.prod(shape) * dtype.bits * dtype.lanes // 8
+        if needed > there:
+            raise TuningError(
+                f"{name} is {dtype}{list(shape)}: with it the arguments take {needed / 2**30:.4g} "
+                f"GiB, and this machine has {there / 2**30:.4g} GiB of memory"
+            )
 
 
 def write_given(path: str, arrays: Mapping[int, NDArray[Any]]) -> None:

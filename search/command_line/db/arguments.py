@@ -8,7 +8,7 @@ import typer
 
 from search.database import Database
 from search.database.programs import ProgramRecords
-from search.errors import TuningError
+from search.errors import ArgumentError
 
 Place = Annotated[
     str,
@@ -38,10 +38,10 @@ def named(given: str, database: Database) -> str:
 def chosen(
     known: list[ProgramRecords], numbers: list[int] | None, place: str
 ) -> list[ProgramRecords]:
-    """Return the programs of these numbers, all without any; TuningError for one that is not."""
+    """Return the programs of these numbers, all without any; ArgumentError for an unknown one."""
     for number in numbers or ():
         if not 0 <= number < len(known):
-            raise TuningError(
+            raise ArgumentError(
                 f"{place} has no program {number}: `tensorir db list {place}` numbers its "
                 f"{len(known)} from 0"
             )

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from search.command_line.db.arguments import Numbers, Place, chosen, named
-from search.command_line.result import Code, Part, Result, microseconds
-from search.database import database_at, programs_in
+from search.command_line.options import database_of
+from search.command_line.result import Code, Part, Result
+from search.database import programs_in
 from search.errors import TuningError
+from search.measuring.time_text import time_text
 
 Save = Annotated[
     str | None,
@@ -29,7 +31,7 @@ def best(database: Place, number: Numbers = None, save: Save = None) -> Result:
 
         tensorir db best tuned --save best
     """
-    found = database_at(database)
+    found = database_of(database)
     known = programs_in(found)
     parts: list[Part] = []
     rows = []
@@ -41,7 +43,7 @@ def best(database: Place, number: Numbers = None, save: Save = None) -> Result:
         trace = one.best.trace
         row = {"number": known.index(one), **one.as_json()}
         parts.append(
-            f"{one.program} for {one.target}: {microseconds(one.best.median_seconds)} us"
+            f"{one.program} for {one.target}: {time_text(one.best.median_seconds or 0.0)}"
             + (f" ({one.best.place})" if one.best.place else "")
         )
         if save is None:

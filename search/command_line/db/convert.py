@@ -11,11 +11,12 @@ from search.auto_scheduler.log.database import from_database, to_database
 from search.auto_scheduler.workload_registry import register_program
 from search.command_line.db.arguments import Place, named
 from search.command_line.db.logs import log_kind
+from search.command_line.options import database_of
 from search.command_line.program_files import read_program
 from search.command_line.result import Result, counted
 from search.context import normalize_mod
-from search.database import Database, MemoryDatabase, database_at, merge_into
-from search.errors import TuningError
+from search.database import Database, MemoryDatabase, merge_into
+from search.errors import ArgumentError
 
 Destination = Annotated[
     str,
@@ -62,7 +63,7 @@ def convert(
         added, place = from_database(found, destination), destination
         written = destination
     else:
-        opened = database_at(destination, may_be_new=True)
+        opened = database_of(destination, may_be_new=True)
         added, place = merge_into(opened, [found]), opened.place
         written = named(destination, opened)
     report = {"records": len(found), "added": added, "destination": written}
@@ -73,25 +74,25 @@ def convert(
 
 
 def _check_log(path: str) -> None:
-    """Raise TuningError for a file to which no record of a log is to be added."""
+    """Raise ArgumentError for a file to which no record of a log is to be added."""
     place = Path(path)
     if place.exists() and (place.is_dir() or place.stat().st_size) and log_kind(path) != "Ansor":
-        raise TuningError(f"{path} is there, and no log of Ansor: name another file")
+        raise ArgumentError(f"{path} is there, and no log of Ansor: name another file")
 
 
 def _opened(source: str) -> Database:
     kind = log_kind(source)
     if kind is None:
-        return database_at(source)
+        return database_of(source)
     if kind == "AutoTVM":
-        raise TuningError(
+        raise ArgumentError(
             f"{source} is a log of AutoTVM: its configurations mean something to their templates "
             "only, which are Python functions; `tensorir explain` reads it, and `db prune` keeps "
             "its best records"
         )
     found = to_database(source, MemoryDatabase())
     if not len(found):
-        raise TuningError(
+        raise ArgumentError(
             f"{source}: none of its records is of a program that is known; name their programs by "
             "--program FILE, and convert logs of workloads that are Python functions in Python: "
             "search.auto_scheduler.to_database(log)"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from search.command_line.db.arguments import Place, named
+from search.command_line.options import database_of
 from search.command_line.result import Result, Table, counted, microseconds
-from search.database import database_at, programs_in
+from search.database import programs_in
 
 
 def list(database: Place) -> Result:
@@ -14,7 +15,7 @@ def list(database: Place) -> Result:
 
         tensorir db list tuned
     """
-    found = database_at(database)
+    found = database_of(database)
     known = programs_in(found)
     rows = [
         (

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from search.command_line.db.arguments import named
+from search.command_line.options import database_of
 from search.command_line.result import Result, counted
-from search.database import database_at, merge_into
+from search.database import merge_into
 
 Sources = Annotated[
     list[str],
@@ -33,8 +34,8 @@ def merge(sources: Sources, into: Into) -> Result:
 
         tensorir db merge tuned other --into all.sqlite
     """
-    opened = [database_at(source) for source in sources]
-    destination = database_at(into, may_be_new=True)
+    opened = [database_of(source) for source in sources]
+    destination = database_of(into, may_be_new=True)
     added = merge_into(destination, opened)
     known = sum(map(len, opened)) - added
     report = {

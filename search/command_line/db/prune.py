@@ -10,9 +10,10 @@ from search.auto_scheduler.log.file import distill_record_file
 from search.autotvm.record import pick_best
 from search.command_line.db.arguments import Place, named
 from search.command_line.db.logs import log_kind
+from search.command_line.options import database_of
 from search.command_line.result import Result, counted
-from search.database import KeyedDatabase, MemoryDatabase, database_at, merge_into
-from search.errors import TuningError
+from search.database import KeyedDatabase, MemoryDatabase, merge_into
+from search.errors import ArgumentError
 
 Keep = Annotated[
     int, typer.Option(min=1, help="How many records of each program and target to keep.")
@@ -38,23 +39,23 @@ def prune(database: Place, keep: Keep = 1, output: Output = None) -> Result:
     kind = log_kind(database)
     if kind is not None:
         return _pruned_log(database, kind, keep, output)
-    found = database_at(database)
+    found = database_of(database)
     before = len(found)
     if output is not None:
-        destination = database_at(output, may_be_new=True)
+        destination = database_of(output, may_be_new=True)
         best = MemoryDatabase(found.module_equality)
         found.dump_pruned(best, keep)
         merge_into(destination, [best])
         return _result(before, len(destination), named(output, destination), destination.place)
     if not isinstance(found, KeyedDatabase):
-        raise TuningError(f"{found.place} cannot be pruned itself: give --output DATABASE")
+        raise ArgumentError(f"{found.place} cannot be pruned itself: give --output DATABASE")
     found.prune(keep)
     return _result(before, len(found), named(database, found), found.place)
 
 
 def _pruned_log(log: str, kind: str, keep: int, output: str | None) -> Result:
     if output is None or keep != 1:
-        raise TuningError(
+        raise ArgumentError(
             f"{log} is a log of {kind}: its best records, one of each task, go to another log: "
             "--output FILE"
         )

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from search.command_line.db.arguments import Place, named
+from search.command_line.options import database_of
 from search.command_line.result import Result, Table, counted, say
-from search.database import database_at
 
 Run = Annotated[
     bool, typer.Option("--run", help="Build and run the records, too, and compare their times.")
@@ -28,7 +28,7 @@ def validate(database: Place, run: Run = False, factor: Factor = 1.5) -> Result:
 
         tensorir db validate tuned
     """
-    found = database_at(database)
+    found = database_of(database)
     say(f"replaying {counted(len(found), 'record')}")
     findings = found.validate(runner="local" if run else None, factor=factor)
     summary = (
@@ -36,7 +36,13 @@ def validate(database: Place, run: Run = False, factor: Factor = 1.5) -> Result:
         f"{counted(len(findings), 'fault')}"
     )
     rows = [
-        ("" if f.number is None else str(f.number), f.kind, f.workload, f.text.strip().partition("\n")[0]) for f in findings
+        (
+            "" if f.number is None else str(f.number),
+            f.kind,
+            f.workload,
+            f.text.strip().partition("\n")[0],
+        )
+        for f in findings
     ]
     table = Table(("Record", "Fault", "Program", "What is wrong"), rows)
     report = {

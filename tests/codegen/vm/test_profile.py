@@ -97,6 +97,11 @@ def test_reports_are_tables_csv_and_json(vm: codegen.VirtualMachine) -> None:
         "name", "kind", "binding", "arguments", "operators", "count", "us", "percent"
     ]  # fmt: skip
     assert str(report) == report.table()
+    *_, between, total = report.table().splitlines()
+    assert between.startswith("between calls")
+    assert total.startswith("main: ")
+    shares = [float(line.split()[-1]) for line in report.table().splitlines()[1:-1]]
+    assert sum(shares) == pytest.approx(100, abs=0.2)
     assert len(list(csv.DictReader(io.StringIO(report.csv())))) == 2
     assert [row["name"] for row in json.loads(report.json())["calls"]] == ["add", "add"]
     assert report._repr_html_() == preformatted(report.table())
@@ -130,7 +135,7 @@ def test_long_names_are_shortened_in_tables_only(vm: codegen.VirtualMachine) -> 
     (row, *_) = report.rows
     long = "first " + "add + " * 40 + "last"
     report = replace(report, rows=(replace(row, operators=long),))
-    _, line, _ = report.table().splitlines()
+    _, line, *_ = report.table().splitlines()
     assert len(line) < 200
     assert "first add" in line
     assert "add + last" in line

@@ -79,5 +79,5 @@ def test_a_directory_with_records_alone_is_no_search(
     assert "no run left trials in tuned" in capsys.readouterr().err
     shutil.rmtree("tuned")
     Path("tuned").mkdir()
-    assert main(["db", "list", "tuned"]) == 1
+    assert main(["db", "list", "tuned"]) == 2
     assert "there is no database in tuned" in capsys.readouterr().err

@@ -197,51 +197,53 @@ def test_a_record_that_does_not_hold_is_named_and_ends_with_1(folder: Path, told
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("code", "arguments", "message"),
     [
-        (["show", "none.py"], "there is no file none.py"),
-        (["show", "matmul.py", "--trace"], "--trace is for the directory of a search"),
-        (["show", "matmul.py", "--dialect", "c"], "dialect must be one of tensorir, tvm"),
-        (["show", "matmul.py:Matmull"], "no program 'Matmull'; there are Matmul; did you mean"),
-        (["show", "text.json"], "text.json is no JSON of a program"),
-        (["show", "dump.json"], "dump.json is an object dump of another tool"),
-        (["replay", "none.json", "matmul.py"], "there is no file none.json"),
-        (["replay", "text.json", "matmul.py"], "text.json:1:1: not a saved trace"),
-        (["replay", "matmul.py", "matmul.py"], "matmul.py:"),
-        (["replay", "trace.json", "model.onnx"], "model.onnx is a model"),
+        (2, ["show", "none.py"], "there is no file none.py"),
+        (2, ["show", "matmul.py", "--trace"], "--trace is for the directory of a search"),
+        (2, ["show", "matmul.py", "--dialect", "c"], "dialect must be one of tensorir, tvm"),
+        (1, ["show", "matmul.py:Matmull"], "no program 'Matmull'; there are Matmul; did you mean"),
+        (1, ["show", "text.json"], "text.json is no JSON of a program"),
+        (1, ["show", "dump.json"], "dump.json is an object dump of another tool"),
+        (2, ["replay", "none.json", "matmul.py"], "there is no file none.json"),
+        (1, ["replay", "text.json", "matmul.py"], "text.json:1:1: not a saved trace"),
+        (1, ["replay", "matmul.py", "matmul.py"], "matmul.py:"),
+        (2, ["replay", "trace.json", "model.onnx"], "model.onnx is a model"),
         (
+            1,
             ["replay", "other.json", "matmul.py"],
             "function has the blocks root, C. This was instruction 0 of the trace, GetBlock. It was ",
         ),
-        (["explain", "model.onnx"], "name the kernel to explain by --only NAME; it has wide"),
-        (["explain", "model.onnx", "--only", "narow"], "no kernel 'narow'; it has wide, narrow"),
-        (["explain", "empty"], "there is no file"),
-        (["run", "matmul.py", "--profile"], "--profile is for models"),
-        (["run", "matmul.py", "--input", "A=image.npy"], "'A' is float32[16, 16], got float32"),
-        (["run", "matmul.py", "--work-dir", "empty"], "there is no database in empty"),
-        (["run", "matmul.py", "--database", "ftp://host"], "ftp"),
+        (2, ["explain", "model.onnx"], "name the kernel to explain by --only NAME; it has wide"),
+        (2, ["explain", "model.onnx", "--only", "narow"], "no kernel 'narow'; it has wide, narrow"),
+        (1, ["explain", "empty"], "there is no file"),
+        (2, ["run", "matmul.py", "--profile"], "--profile is for models"),
+        (2, ["run", "matmul.py", "--input", "A=image.npy"], "'A' is float32[16, 16], got float32"),
+        (2, ["run", "matmul.py", "--work-dir", "empty"], "there is no database in empty"),
+        (2, ["run", "matmul.py", "--database", "ftp://host"], "ftp"),
         (
+            2,
             ["tune", "matmul.py", "--trials", "1", "--work-dir", "w", "--only", "x"],
             "is one program",
         ),
-        (["db", "list", "none"], "there is no database none"),
-        (["db", "list", "matmul.py"], "matmul.py is no database"),
-        (["db", "best", "tuned", "--number", "7"], "tuned has no program 7"),
-        (["db", "prune", "autotvm.log"], "autotvm.log is a log of AutoTVM"),
-        (["db", "convert", "autotvm.log", "x"], "autotvm.log is a log of AutoTVM"),
-        (["db", "convert", "tuned", "matmul.py", "--log"], "matmul.py is there, and no log of"),
-        (["db", "convert", "tuned", "trace.json"], "there is no trace_workload.json"),
+        (2, ["db", "list", "none"], "there is no database none"),
+        (2, ["db", "list", "matmul.py"], "matmul.py is no database"),
+        (2, ["db", "best", "tuned", "--number", "7"], "tuned has no program 7"),
+        (2, ["db", "prune", "autotvm.log"], "autotvm.log is a log of AutoTVM"),
+        (2, ["db", "convert", "autotvm.log", "x"], "autotvm.log is a log of AutoTVM"),
+        (2, ["db", "convert", "tuned", "matmul.py", "--log"], "matmul.py is there, and no log of"),
+        (1, ["db", "convert", "tuned", "trace.json"], "there is no trace_workload.json"),
     ],
 )
 def test_errors_are_one_line(
-    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    code: int, arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "text.json").write_text("text")
     (folder / "dump.json").write_text('{"root": 1, "nodes": []}')
     (folder / "other.json").write_text('[[["GetBlock", [], ["X", "main"], ["b0"]]], []]')
     (folder / "autotvm.log").write_text('{"input": [], "config": {}, "version": 0.2}\n')
     (folder / "empty").mkdir()
-    assert main(arguments) == 1
+    assert main(arguments) == code
     printed = capsys.readouterr()
     assert printed.out == ""
     error = printed.err.splitlines()[-1]

@@ -42,21 +42,25 @@ def test_a_report_is_opened(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("code", "arguments", "message"),
     [
-        (["nowhere"], "nowhere is not there: give the directory that a search works in"),
-        (["{folder}"], "there are no trials in {folder}"),
-        (["{folder}", "--task", "conv"], "there are no trials in {folder}"),
-        (["{folder}", "--live", "--port", "-1"], "a port is a number from 0 to 65535, got -1"),
-        (["{folder}", "--live", "--task", "x"], "leave out --output and --task"),
-        (["{folder}", "--port", "80"], "--port is for --live: give both or none"),
-        (["{folder}", "--database", "{folder}/no"], "there is no database {folder}/no"),
+        (2, ["nowhere"], "nowhere is not there: give the directory that a search works in"),
+        (1, ["{folder}"], "there are no trials in {folder}"),
+        (1, ["{folder}", "--task", "conv"], "there are no trials in {folder}"),
+        (2, ["{folder}", "--live", "--port", "-1"], "a port is a number from 0 to 65535, got -1"),
+        (2, ["{folder}", "--live", "--task", "x"], "leave out --output and --task"),
+        (2, ["{folder}", "--port", "80"], "--port is for --live: give both or none"),
+        (2, ["{folder}", "--database", "{folder}/no"], "there is no database {folder}/no"),
     ],
 )
 def test_what_does_not_work_is_said(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    code: int,
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["report", *(text.format(folder=tmp_path) for text in arguments)]) == 1
+    assert main(["report", *(text.format(folder=tmp_path) for text in arguments)]) == code
     said = capsys.readouterr()
     assert said.out == ""
     assert message.format(folder=tmp_path) in said.err
@@ -66,7 +70,7 @@ def test_a_page_that_cannot_be_written_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, trials(1))
-    assert main(["report", str(tmp_path), "--output", str(tmp_path / "no" / "page.html")]) == 1
+    assert main(["report", str(tmp_path), "--output", str(tmp_path / "no" / "page.html")]) == 2
     assert f"{tmp_path}/no/page.html" in capsys.readouterr().err
 
 
