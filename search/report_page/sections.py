@@ -12,7 +12,7 @@ from search.report_page.program_text import program, side_by_side
 from search.report_page.searched_tasks import SearchedTask
 from search.report_page.watched_search import WatchedSearch
 from search.report_page.winners import ShownWinner, Winner
-from search.trials.cost_curve import CostCurve
+from search.trials.cost_curve import HEADINGS
 from search.trials.failures import Failure
 from search.trials.failures import failures as failure_groups
 from search.trials.log_format import utc
@@ -289,33 +289,22 @@ def decisions(search: WatchedSearch, found: Mapping[int, ShownWinner]) -> Markup
     """Return for each winner's design space how much each decision explains of the times."""
     parts = []
     for number, shown in found.items():
-        rows = [_curve(curve) for curve in shown.curves]
+        rows = [curve.cells() for curve in shown.curves]
         if rows:
             parts.append(
                 element(
                     "article",
                     table(
-                        ["decision", "values", "explains", "best at", "drops most", "rises most"],
+                        ["decision", *HEADINGS],
                         rows,
-                        caption=f"What matters in {search.tasks.all[number].label}: the share of "
-                        "the differences of (the logarithms of) times that a decision explains",
-                        numbers=[1, 2],
+                        caption=f"What matters in {search.tasks.all[number].label}: how much of "
+                        "the variance of log(time) a decision explains, with an interval of 95 %",
+                        numbers=[1],
                     ),
                     data_task=number,
                 )
             )
     return element("div", parts)
-
-
-def _curve(curve: CostCurve) -> list[Content]:
-    return [
-        curve.column,
-        str(len(curve.values)),
-        "" if curve.explained is None else f"{curve.explained:.0%}",
-        str(curve.values[curve.best.index(min(curve.best))]),
-        str(curve.turning_point() or ""),
-        str(curve.turning_point(rise=True) or ""),
-    ]
 
 
 # ---------------------------------------------------------------------------------- numbers as text

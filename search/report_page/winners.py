@@ -17,7 +17,7 @@ from search.database.programs import keyed_records
 from search.report_page.searched_tasks import SearchedTask
 from search.spaces.decision_site import Site, decision_columns
 from search.spaces.design_space import DesignSpace
-from search.trials.cost_curve import CostCurve, cost_curve
+from search.trials.cost_curve import CostCurve, cost_curve, most_telling
 from tensorir.errors import TensorIRError
 
 
@@ -95,9 +95,7 @@ class ShownWinner:
             cost_curve(one.name, ((one.meaning(t.decisions), t.seconds) for t in trials))
             for one in winner.columns
         ]
-        varied = [curve for curve in made if len(curve.values) > 1]
-        varied.sort(key=lambda curve: -(curve.explained or 0.0))
-        return ShownWinner(winner, space, varied)
+        return ShownWinner(winner, space, most_telling(made))
 
     @property
     def columns(self) -> list[DecisionColumn]:

@@ -36,7 +36,7 @@ _SAMPLES: Final = 4
 _WORTH_IT: Final = 0.1
 """The share of the trials that leaving it out has to save."""
 _EXPLAINS: Final = 0.15
-"""The omega squared of a column that matters."""
+"""The share of the variance that a column explains at least, to be worth a constraint."""
 _NOISY: Final = 0.05
 """The relative spread of measurements beyond which candidates are told apart by luck."""
 _OFTEN: Final = 0.2
@@ -182,7 +182,7 @@ def _of_values(table: Trials) -> Iterator[tuple[str, str]]:
     if best is None:
         return
     curves = [table.group_by(name) for name in table.knobs]
-    for curve in sorted(curves, key=lambda curve: -(curve.explained or 0.0)):
+    for curve in sorted(curves, key=lambda curve: -curve.share):
         tried, failed = _ends_by_value(table, curve)
         always = [v for v in tried if failed[v] == tried[v] >= _SAMPLES]
         if always and sum(failed.values()) <= 2 * sum(failed[v] for v in always):
@@ -190,7 +190,7 @@ def _of_values(table: Trials) -> Iterator[tuple[str, str]]:
                 _constraint(table, curve.column, always),
                 f"all {sum(tried[v] for v in always)} trials with that failed",
             )
-        if (curve.explained or 0.0) < _EXPLAINS:
+        if curve.explained is None or curve.explained.low < _EXPLAINS:
             continue
         far = [
             value
@@ -203,7 +203,7 @@ def _of_values(table: Trials) -> Iterator[tuple[str, str]]:
             yield (
                 _constraint(table, curve.column, far),
                 f"{trials} trials with that ({trials / len(table):.0%}) took {least / best:.1f} "
-                f"times the best or more; {curve.column} explains {curve.explained:.0%}",
+                f"times the best or more; {curve.column} explains {curve.explained.share:.0%}",
             )
             return
 

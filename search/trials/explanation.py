@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from search.trials.advice import advice
+from search.trials.cost_curve import HEADINGS, most_telling
 from search.trials.failures import failures
 from search.trials.log_format import ERROR_MEANINGS, MOST_PROGRAMS, Field, Log, utc
 from search.trials.report import RunReport, TaskReport
@@ -31,11 +32,10 @@ _MOST_FAILURES: Final = 5
 class LogExplanation:
     """The findings of `explain`; it prints, and in a notebook it shows tables.
 
-    What matters is told by how much of the variance of the logarithm of the time the values of a
-    knob or of a resource explain, one at a time: omega squared, which unlike eta squared is near 0
-    for values that do not matter, however many there are (Hays, Statistics for Psychologists,
-    1963). A search tries good values more often than others, and some only together: read a small
-    share as none, and of two that are large that the first may stand for the second.
+    A knob or a resource matters by how much of the variance of log(time) its values explain, one
+    column at a time (`Explained` has the method), with an interval of 95 %; from few trials nothing
+    is concluded. A search tries good values more often than others, and some only together: one of
+    two columns with a large share may stand for the other.
     """
 
     def __init__(self, path: str | os.PathLike[str], log: Log) -> None:
@@ -155,18 +155,9 @@ class LogExplanation:
 
     def _matters(self, table: LogTable) -> Iterator[tuple[str, ...]]:
         """Yield the columns that varied, those first that explain most of the costs."""
-        yield ("column", "values", "explains", "best at", "drops most", "rises most")
-        curves = [table.group_by(name) for name in (*table.knobs, *table.resources)]
-        varied = [curve for curve in curves if len(curve.values) > 1]
-        for curve in sorted(varied, key=lambda curve: -(curve.explained or 0.0)):
-            yield (
-                curve.column,
-                str(len(curve.values)),
-                "" if curve.explained is None else f"{curve.explained:.0%}",
-                str(curve.values[curve.best.index(min(curve.best))]),
-                str(curve.turning_point() or ""),
-                str(curve.turning_point(rise=True) or ""),
-            )
+        yield ("column", *HEADINGS)
+        for curve in most_telling(map(table.group_by, (*table.knobs, *table.resources))):
+            yield curve.cells()
 
     def _time(self) -> Iterator[tuple[str, ...]]:
         yield ("what", "seconds", "per measurement (s)")
