@@ -263,7 +263,12 @@ def _from_text(text: str) -> dict[str, Any]:
         return Target.host()._options
     if text.strip() in PRESETS:
         return _from_mapping(PRESETS[text.strip()])
-    words = shlex.split(text)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(
+            f"target {text!r}: {error}; close the quotation or leave it out"
+        ) from error
     if not words:
         raise TargetError("a target is never empty; write 'llvm'")
     options: dict[str, Any] = {"kind": words[0]}

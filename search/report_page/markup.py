@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 Content: TypeAlias = "str | int | Iterable[Content] | None"
 """Text, elements, or several of both; None is nothing."""
 
+_CONTROL: Final = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10, 13}, "\ufffd")
 _WITHOUT_END: Final = frozenset(["br", "col", "link", "meta"])
 
 
@@ -25,7 +26,7 @@ def markup(content: Content) -> Markup:
     if content is None:
         return Markup()
     if isinstance(content, (str, int)):
-        return Markup(html.escape(str(content)))
+        return Markup(_escaped(content))
     return Markup("".join(map(markup, content)))
 
 
@@ -43,7 +44,12 @@ def _attribute(key: str, value: str | int | bool | None) -> str:
     if value is None or value is False:
         return ""
     name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{html.escape(str(value))}"'
+    return f" {name}" if value is True else f' {name}="{_escaped(value)}"'
+
+
+def _escaped(text: str | int) -> str:
+    """Return text for HTML, which has no control characters: each becomes U+FFFD."""
+    return html.escape(str(text)).translate(_CONTROL)
 
 
 def table(

@@ -18,6 +18,8 @@ ROOT: Final = "tensorir.search"
 _ROOT_IN_TVM: Final = "tvm.meta_schedule"
 _FORMAT: Final = "%(asctime)s [%(levelname)s] %(message)s"
 _DATES: Final = "%Y-%m-%d %H:%M:%S"
+_MOST_BYTES: Final = 240
+"""Of the name of a file, which systems limit to 255."""
 
 
 _runs: ContextVar[tuple[Logs, ...]] = ContextVar("runs that log", default=())
@@ -117,8 +119,14 @@ class Logs:
         return not mine or self in mine
 
     def _file(self, logger: logging.Logger) -> logging.Handler:
-        name = logger.name.replace(ROOT, _ROOT_IN_TVM, 1).replace(os.sep, "_") + ".log"
-        return logging.FileHandler(self.directory / name, encoding="utf-8")
+        return logging.FileHandler(self.directory / _file_name(logger.name), encoding="utf-8")
+
+
+def _file_name(name: str) -> str:
+    """Return the name of the file of a logger; a task may have any name."""
+    plain = "".join(one if one.isprintable() and one != os.sep else "_" for one in name)
+    kept = plain.replace(ROOT, _ROOT_IN_TVM, 1).encode(errors="replace")[:_MOST_BYTES]
+    return kept.decode(errors="ignore") + ".log"
 
 
 def _level_before(logger: logging.Logger) -> int:

@@ -43,6 +43,7 @@ def test_native_is_this_machine() -> None:
             "-mcpu=haswell -mattr=+avx512_vnni",
             r"no feature 'avx512_vnni' .*did you mean avx512vnni",
         ),
+        ("-mcpu='x", r"No closing quotation; close the quotation or leave it out"),
         ("-mattr=+avx2,-fmaa", r"no feature 'fmaa' of x86_64; did you mean fma"),
         ("-mcpu=pentium", r"cannot compile for pentium on x86_64: 64-bit code requested"),
         (

@@ -27,7 +27,9 @@ def test_a_column_of_many_values_needs_more_trials() -> None:
 def test_chance_rarely_matters() -> None:
     """Of 22 decisions without an effect, drawn beside 16 trials, two at most seem to have one."""
     rng = np.random.default_rng(1)
-    curves = [cost_curve("tile", times(rng, rng.permutation([0, 1] * 8).tolist(), 0.0)) for _ in range(22)]
+    curves = [
+        cost_curve("tile", times(rng, rng.permutation([0, 1] * 8).tolist(), 0.0)) for _ in range(22)
+    ]
     assert sum(curve.matters for curve in curves) <= 2
 
 

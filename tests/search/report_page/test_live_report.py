@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from search import DatabaseError, TuningError
-from search.report_page import LiveReport, followed_search
+from search.report_page import LiveReport, followed_search, live_server
 from search.trials.run_directory import TRIALS_FILE, TrialLog
 from tests.search.report_page.made_up_search import (
     TRIAL,
@@ -145,6 +145,38 @@ def test_a_page_of_another_site_is_not_answered(tmp_path: Path, host: str) -> No
         assert answer(live, "/events", Host=host).status == 403
         assert answer(live, "/", Host=f"localhost:{live.port}").status == 200
         assert answer(live, "/../../etc/passwd").status == 404
+
+
+def test_a_place_to_go_on_from_that_is_no_number_of_a_trial_is_the_beginning(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, trials(2))
+    with served(tmp_path) as live:
+        response = answer(live, "/events?from=" + "9" * 5000)
+        assert next(events(response)) == next(events(answer(live, "/events?from=0")))
+
+
+def test_a_client_that_sends_nothing_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_server._Handler, "timeout", 0.1)
+    with (
+        served(tmp_path) as live,
+        socket.create_connection(("127.0.0.1", live.port), timeout=20) as silent,
+    ):
+        assert silent.recv(1) == b""
+
+
+def test_connections_beyond_the_bound_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_server, "_CONNECTIONS", 1)
+    write(tmp_path, trials(2))
+    with served(tmp_path) as live:
+        following = answer(live, "/events")
+        assert next(events(following))
+        with socket.create_connection(("127.0.0.1", live.port), timeout=20) as another:
+            assert another.recv(1) == b""
 
 
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:

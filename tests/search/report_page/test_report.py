@@ -109,6 +109,14 @@ def test_whatever_is_in_the_files_is_text(tmp_path: Path) -> None:
     assert json.loads(parsed.text("data"))["tasks"][0]["label"] == EVIL
 
 
+@pytest.mark.parametrize("field", ["task", "target"])
+def test_a_damaged_name_or_target_costs_nothing_else(tmp_path: Path, field: str) -> None:
+    write(tmp_path, [*trials(20), replace(TRIAL, **{field: "llvm -mcpu='\0\x1b"})])
+    page = ms.report(tmp_path).path.read_text()
+    assert "\0" not in page
+    assert "llvm -mcpu=&#x27;\ufffd\ufffd" in page
+
+
 def test_a_browser_may_run_the_scripts_of_the_page_and_load_nothing(matmul: Parsed) -> None:
     (policy,) = (a["content"] or "" for tag, a in matmul.attributes if "http-equiv" in a)
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
