@@ -45,6 +45,8 @@ class RunParts(TypedDict, total=False):
     """What predicts how fast candidates are; `"none"` for a strategy that asks none."""
     measure_callbacks: str | Sequence[MeasureCallback]
     """What is told of each trial."""
+    verbose: int
+    """What is shown on standard error: 0 warnings alone, 1 the progress too, 2 all messages."""
 
 
 class SharedParts(RunParts, total=False):
@@ -132,6 +134,7 @@ DEFAULTS: Final[ModuleOptions] = {
     "database": "json",
     "cost_model": "xgb",
     "measure_callbacks": "default",
+    "verbose": 1,
     "task_scheduler": "gradient",
     "module_equality": "structural",
     "max_trials_per_task": None,

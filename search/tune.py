@@ -123,6 +123,9 @@ def tune_tir(
     TVM calls two functions by this name. Its other one, `tune_tir(mod, target, work_dir,
     max_trials_global, ...) -> Database`, is `tune_module` here, and a call like that ends up there.
 
+    Messages of the logger `tensorir.search` and a table of the progress go to standard error;
+    `verbose=0` leaves warnings alone, `verbose=2` shows every message.
+
     Raises TuningError for a program that cannot be built or measured, for arguments that make no
     sense, a `work_dir` that cannot be written to, an initial schedule that does not replay and a
     constraint that allows nothing; DatabaseError if `work_dir` holds files that

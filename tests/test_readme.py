@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from readme_programs import FOLDERS, PROGRAMS, READMES, ROOT
+from readme_programs import FOLDERS, PROGRAMS, ROOT
 
 PAGES = [
     *(f"{folder}/README.md" for folder in FOLDERS if folder),

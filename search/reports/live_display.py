@@ -38,12 +38,14 @@ class Progress:
         """Leave on the screen what is to stay there: the last table."""
 
 
-def live_display(total: int | None) -> Progress:
-    """Return a display for `total` trials, None for as many as there is time for.
+def live_display(total: int | None, verbose: int = 1) -> Progress:
+    """Return a display on standard error for `total` trials, None if seconds bound the search.
 
     In a notebook and on a terminal a bar and the table change in place. Elsewhere the table is
-    written once, at the end.
+    written once, at the end. With `verbose=0` messages are shown and nothing else.
     """
+    if verbose == 0:
+        return _Messages()
     if "ipykernel" in sys.modules:
         return _Notebook(total)
     return _Terminal(total) if sys.stderr.isatty() else _Lines()
@@ -54,21 +56,25 @@ def _step(what: str, done: int, total: int) -> str:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
-class _Lines(Progress):
-    """Standard output that only grows: a file, a pipe."""
+class _Messages(Progress):
+    """The messages alone."""
+
+    def message(self, text: str) -> None:
+        _write(text)
+
+
+class _Lines(_Messages):
+    """Standard error that only grows: a file, a pipe."""
 
     def __init__(self) -> None:
         self._table = ""
 
     def table(self, text: str) -> None:
         self._table = text
-
-    def message(self, text: str) -> None:
-        _write(text)
 
     def close(self) -> None:
         if self._table:
@@ -107,7 +113,7 @@ class _Terminal(_Lines):
             row.set_description_str(line)
 
     def message(self, text: str) -> None:
-        self._bar.write(text, file=sys.stdout)
+        self._bar.write(text, file=sys.stderr)
 
     def close(self) -> None:
         for row in reversed(self._rows):
@@ -117,7 +123,7 @@ class _Terminal(_Lines):
         super().close()
 
 
-class _Notebook(Progress):
+class _Notebook(_Messages):
     """One output for the bar and the table, which changes in place.
 
     The bar of `tqdm.auto` is a widget, of which a saved notebook keeps a picture only with the
@@ -151,9 +157,6 @@ class _Notebook(Progress):
     def table(self, text: str) -> None:
         self._table = text
         self._update()
-
-    def message(self, text: str) -> None:
-        _write(text)
 
     def close(self) -> None:
         self._phase = "done"

@@ -18,6 +18,7 @@ ROOT: Final = "tensorir.search"
 _ROOT_IN_TVM: Final = "tvm.meta_schedule"
 _FORMAT: Final = "%(asctime)s [%(levelname)s] %(message)s"
 _DATES: Final = "%Y-%m-%d %H:%M:%S"
+_LEVELS: Final = {0: logging.WARNING, 2: logging.DEBUG}
 _MOST_BYTES: Final = 240
 """Of the name of a file, which systems limit to 255."""
 
@@ -39,9 +40,10 @@ class _Taken:
 class Logs:
     """Log handlers for the duration of a run.
 
-    Messages of level INFO and above are shown by `progress`; the level of the logger
-    `tensorir.search` takes the place of INFO if it has one, else that of `tvm.meta_schedule`, as
-    scripts that were written for TVM set it. All messages but those of a task go to
+    Messages of level INFO and above are shown by `progress`, with `verbose` 0 those of level
+    WARNING, with 2 all. For `verbose` 1 the level of the logger `tensorir.search` replaces INFO if
+    it has one, else that of `tvm.meta_schedule`, as scripts that were written for TVM set it. All
+    messages but those of a task go to
     `work_dir/logs/tvm.meta_schedule.logging.task_scheduler.log`, those of a task only to
     `...task_<i>_<name>.log`, in full: files have the names that they have there. Files are appended
     to.
@@ -51,8 +53,13 @@ class Logs:
     """
 
     def __init__(
-        self, work_dir: str | os.PathLike[str], task_names: Sequence[str], progress: Progress
+        self,
+        work_dir: str | os.PathLike[str],
+        task_names: Sequence[str],
+        progress: Progress,
+        verbose: int = 1,
     ) -> None:
+        self._verbose = verbose
         self.directory = Path(work_dir) / "logs"
         self._root = logging.getLogger(ROOT)
         self._shown = _Shown(progress)
@@ -68,12 +75,13 @@ class Logs:
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         _runs.set((*_runs.get(), self))
-        level = _level_before(self._root) or logging.getLogger(_ROOT_IN_TVM).level or logging.INFO
+        level = _LEVELS.get(self._verbose) or _level_before(self._root)
+        level = level or logging.getLogger(_ROOT_IN_TVM).level or logging.INFO
         self._shown.setLevel(level)
         self._open(self._root, self._shown, self._file(self.scheduler))
         for logger in self.tasks:
             self._open(logger, self._file(logger))
-        if level > logging.INFO:
+        if level > logging.INFO and self._verbose:
             self.scheduler.warning(
                 "The level of logger %s is above INFO: the course of the search is not shown", ROOT
             )

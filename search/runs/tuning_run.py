@@ -101,13 +101,12 @@ class TuningRun:
         measure_callbacks: str | Sequence[MeasureCallback] = "default",
         task_scheduler: str | TaskScheduler | None = None,
         module_equality: str = "structural",
-        progress: Progress | None = None,
+        verbose: int = 1,
     ) -> Iterator[TuningRun]:
         """Return a run with parts that are given themselves, by class or by short name.
 
         Those made here have as many workers or threads as the first task says, and are closed at
-        the end. Without `task_scheduler` it is the one of `config`; without `progress` what the run
-        does is shown where it can be seen. TuningError if there is nothing
+        the end. Without `task_scheduler` it is the one of `config`. TuningError if there is nothing
         to tune, if the runner cannot measure for a target or if `work_dir` cannot be written to.
         """
         if not tasks:
@@ -132,10 +131,10 @@ class TuningRun:
             db = open_database(database, folder, module_equality=module_equality)
             stack.callback(_settle, db)
             model = _cost_model(cost_model, config, tasks[0])
-            if progress is None:
-                progress = live_display(config.bounded_trials)
+            progress = live_display(config.bounded_trials, verbose)
             stack.enter_context(contextlib.closing(progress))
-            logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
+            names = [task.task_name for task in tasks]
+            logs = stack.enter_context(Logs(folder, names, progress, verbose))
             if tasks[0].objective.reads_energy:
                 energy = EnergyLog(folder)
                 for task in tasks:

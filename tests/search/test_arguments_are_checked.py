@@ -145,7 +145,7 @@ def test_a_strategy_of_empty_batches_ends(
     strategy = Empty()
     later(tmp_path, strategy=strategy, space=split_j, task_scheduler=scheduler)
     assert (
-        'Task #0 "main" ends: its search strategy gave 3 empty batches' in capsys.readouterr().out
+        'Task #0 "main" ends: its search strategy gave 3 empty batches' in capsys.readouterr().err
     )
 
 

@@ -164,7 +164,7 @@ def test_the_schedule_that_a_search_returns_has_it(
     assert report.roofline is None, "a made-up runner does not measure on this machine"
     assert report.seconds
     assert ms.load_run(tmp_path).report["main"] == report
-    assert "the best takes 90 us; unscheduled it takes 900 us" in capsys.readouterr().out
+    assert "the best takes 90 us; unscheduled it takes 900 us" in capsys.readouterr().err
     assert type(best.copy()) is Schedule, "what is done to a copy was not measured"
     again = ms.tune_tir(Matmul, TARGET, ms.TuneConfig(0), tmp_path)
     assert again is not None

@@ -35,7 +35,7 @@ def test_a_run_without_a_result_says_what_most_trials_ended_with(
 ) -> None:
     wrong, crash = RunnerResult(error_msg="Wrong result"), RunnerResult(error_msg="a\nCrash")
     assert tuned(tmp_path, crash, wrong, crash) is None
-    last = [line for line in capsys.readouterr().out.splitlines() if "WARNING" in line][-1]
+    last = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line][-1]
     assert last.endswith(
         'Task #0 "main" has no schedule: all of its 3 trials failed, 2 of them with: Crash'
     )
@@ -53,7 +53,7 @@ def test_the_bound_of_a_trial_that_was_ended_is_no_time(
     assert (first.bound_seconds, second.bound_seconds) == (None, 1e-3)
     (best,) = database.get_top_k(first.workload, 2)
     assert best.trace_key == first.trace_key
-    assert "the best so far takes 2000.00 us" in capsys.readouterr().out
+    assert "the best so far takes 2000.00 us" in capsys.readouterr().err
 
 
 def test_a_cost_model_learns_a_bound_as_a_bound(tmp_path: Path) -> None:

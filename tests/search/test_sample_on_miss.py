@@ -94,7 +94,7 @@ def test_the_fastest_of_those_that_are_measured_is_taken() -> None:
 def test_a_program_that_cannot_be_built_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
     sampler = ms.SampleOnMiss(num_measure=2, builder=BuildsHere(refused=1000))
     assert ms.find_schedule(MemoryDatabase(), MOD, TARGET, sample_on_miss=sampler) is None
-    assert 'the program of task "main" cannot be built even unscheduled' in capsys.readouterr().out
+    assert 'the program of task "main" cannot be built even unscheduled' in capsys.readouterr().err
 
 
 WITH_A_SIZE = """

@@ -267,7 +267,7 @@ def test_a_strategy_that_repeats_itself_ends(
     for strategy in ("evolutionary", "replay-trace"):
         tuned = task(strategy=strategy, space=split_once)
         run(tmp_path / strategy, tuned, database=place, config=config)
-    assert "gave batches that others have measured one after another" in capsys.readouterr().out
+    assert "gave batches that others have measured one after another" in capsys.readouterr().err
     assert len(set(keys_of(place))) == len(keys_of(place)) == len(sampled(split_once))
 
 

@@ -111,7 +111,7 @@ def test_a_run_goes_on_beside_a_stale_record(
     line = damage(folder, change)
     capsys.readouterr()
     made = run(folder, seed=2)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert (
         shown.count(
             "left out 1 record(s) whose traces do not apply any more: "

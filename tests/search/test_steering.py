@@ -123,7 +123,7 @@ def test_a_search_ends_when_its_seconds_are_over(
         "a tenth is kept for the best and a twentieth for the report; none begins that would not end"
     )
     assert "The search ends: its 2 seconds are over, but for measuring the best again" in (
-        capsys.readouterr().out
+        capsys.readouterr().err
     )
 
 
@@ -132,7 +132,7 @@ def test_without_time_to_measure_them_again_the_best_of_the_search_stay(
 ) -> None:
     assert tune(tmp_path, ms.TuneConfig(max_seconds=0.5), runner=Waits(clock, 0.6)) is not None
     assert len(load_run(tmp_path)) == 1
-    assert "Time was too short to measure the best of 1 task(s) again" in capsys.readouterr().out
+    assert "Time was too short to measure the best of 1 task(s) again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

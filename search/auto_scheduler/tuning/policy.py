@@ -26,7 +26,6 @@ from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.postproc import Postproc, RewriteLayout
-from search.reports.live_display import Progress
 from search.runs.tuning_run import TuningRun
 from search.search_strategy import EvolutionarySearch
 from search.sketch_policy import Sketch, sketches
@@ -354,7 +353,7 @@ def measured_search(
             cost_model=_common_model(policies),
             measure_callbacks=[*MeasureCallback.create("default"), *options.callbacks()],
             task_scheduler=scheduler,
-            progress=None if options.verbose else Progress(),
+            verbose=options.verbose,
         ) as run,
     ):
         run.tune(options.on_interrupt)
