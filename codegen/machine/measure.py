@@ -33,11 +33,14 @@ from codegen.machine.kernels import (
 from codegen.machine.speed import MachineSpeed
 from codegen.runtime.host_features import prepare_host, why_not_here
 from codegen.runtime.jit import load_own
-from codegen.target import Target
+from codegen.runtime.openmp import runtime, symbol_addresses
+from codegen.target import Target, host
 
 _ROUNDS: Final = 40
 _CYCLES: Final = 200_000
 """About as many cycles a loop runs at a time."""
+_FORKS: Final = 50
+"""The parallel loops one after the other: before the first the threads may be asleep."""
 _FEW_PAGES: Final = 8
 """Pages whose addresses every processor knows at once."""
 _MOST_BYTES: Final = 256 << 20
@@ -73,6 +76,7 @@ class LoadedLoops:
         self._code = load_own(_machine_code(target), [symbol(name) for name in NAMES])
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._functions = {name: kind(self._code[symbol(name)]) for name in NAMES}
+        self._runtime = symbol_addresses()["GOMP_parallel"]
         try:
             self._memory = mmap.mmap(-1, size)
         except OSError as error:
@@ -87,7 +91,7 @@ class LoadedLoops:
     def seconds(self, name: str, count: int, limit: int = 0, start: int = 0) -> float:
         """Run a loop on the bytes from `start` on, once; return the time that it took."""
         function = self._functions[name]
-        address = self._address + start
+        address = self._runtime if name == "fork" else self._address + start
         before = time.perf_counter_ns()
         function(address, count, limit)
         return (time.perf_counter_ns() - before) * 1e-9
@@ -173,6 +177,10 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
         "many": _Probe.of_pages(min(4 * least, caches.l1 // 64)),
         "most": _Probe.of_pages(most_pages),
     }
+    cores = host.physical_cores()
+    shares = cores > 1 and runtime() is not None
+    if shares:
+        probes["fork"] = _Probe("fork", _FORKS, cores, _FORKS)
     memory = _read_memory(loops, size)
     times = dict.fromkeys(probes, math.inf)
     for _ in range(_ROUNDS):
@@ -190,6 +198,7 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
             # Their lines come from the second cache.
             max(0.0, times["most"] - times["few"] - 64 * (times["l2"] - times["l1"])),
         ),
+        fork_seconds=times["fork"] if shares else 0.0,
     )
 
 

@@ -45,7 +45,7 @@ class Measured(Protocol):
 
     @property
     def is_valid(self) -> bool:
-        """True if it does something and ran."""
+        """True if it ran to its end."""
 
 
 R = TypeVar("R", bound=Measured)

@@ -33,8 +33,8 @@ def main(A: T.Buffer((36, 16), "float32"), W: T.Buffer((3, 4, 32), "float32"), C
 
 ARGMAX = """
 @T.prim_func
-def main(A: T.Buffer((8, 64), "float32"), P: T.Buffer((8,), "int32"), Q: T.Buffer((8,), "float32")):
-    for i, k in T.grid(8, 64):
+def main(A: T.Buffer((64, 640), "float32"), P: T.Buffer((64,), "int32"), Q: T.Buffer((64,), "float32")):
+    for i, k in T.grid(64, 640):
         with T.block("at"):
             vi, vk = T.axis.remap("SR", [i, k])
             with T.init():

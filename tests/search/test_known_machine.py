@@ -23,6 +23,7 @@ SPEED = MachineSpeed(
     forward_seconds=11 / GHZ,
     read=(64 * GHZ, 32 * GHZ, 8 * GHZ, 4 * GHZ),
     page_seconds=(1 / GHZ, 8 / GHZ),
+    fork_seconds=2000 / GHZ,
 )
 
 

@@ -172,7 +172,7 @@ def test_a_sketch_prints_with_its_holes():
     assert (
         text
         == """\
-sketch #1: 2.5e+07 programs
+sketch #1: 2.8e+07 programs
   rules: Multi-level Tiling with Fusion (SSRSRS), Add Cache Stage
   steps: PR SP SP SP RE CHW CA PR PR PR PR
   for i_0 in ?C.i[0]
