@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from search.feature_extractor.machine import Machine
+from tensorir.arith.coefficients import coefficients
 from tensorir.nodes import expr as e
-from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr
+from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
-from tensorir.rewriting.visit import children, walk
+from tensorir.rewriting.visit import children, uses_var, walk
 from tensorir.semantics.floats import REAL
+
+if TYPE_CHECKING:
+    from search.feature_extractor.machine import Machine
 
 _FUNCTION_CYCLES: Final = 8.0
 """What a function of real numbers takes at least, on a vector register."""
@@ -64,6 +67,7 @@ def least_cycles(node: Stmt, machine: Machine) -> float:
 def _of_store(node: BufferStore, machine: Machine) -> float:
     counts: Counter[_Sort] = Counter()
     bits = node.buffer.dtype.bits
+    accesses = [node.indices]
     todo: list[PrimExpr] = [node.value]
     while todo:
         part = todo.pop()
@@ -73,8 +77,9 @@ def _of_store(node: BufferStore, machine: Machine) -> float:
         if sort is not None:
             counts[sort] += 1
         if isinstance(part, BufferLoad):
-            bits = max(bits, part.buffer.dtype.bits)  # its indices are addresses
-            continue
+            bits = max(bits, part.buffer.dtype.bits)
+            accesses.append(part.indices)
+            continue  # what its indices compute are addresses
         todo.extend(child for child in children(part) if isinstance(child, PrimExpr))
     cycles = max(
         counts[_Sort.LOAD] / machine.loads, counts[_Sort.ARITHMETIC] / machine.fma_units / 2, 1.0
@@ -84,4 +89,18 @@ def _of_store(node: BufferStore, machine: Machine) -> float:
         isinstance(part, BufferLoad) and part.buffer is node.buffer for part in walk(node.value)
     )
     cycles *= _UPDATE_FACTOR if updates else 1.0
-    return cycles * bits * node.value.dtype.lanes / machine.vector_bits
+    elements = node.value.dtype.lanes
+    return cycles * elements * (bits / machine.vector_bits if _has_vectors(accesses) else 1.0)
+
+
+def _has_vectors(accesses: Sequence[Sequence[PrimExpr]]) -> bool:
+    """Say whether some variable moves each access by one element, or leaves it where it is."""
+    accesses = [indices for indices in accesses if indices]
+    variables = {part for (*_, last) in accesses for part in walk(last) if isinstance(part, Var)}
+    return not variables or any(
+        all(
+            coefficients(last).step(var) in (0, 1) and not any(uses_var(x, var) for x in outer)
+            for *outer, last in accesses
+        )
+        for var in variables
+    )

@@ -66,7 +66,9 @@ def test_vectors_tiles_and_parallel_loops_are_those_of_the_postprocessors(progra
         rng = RandomState(5)
         for _ in range(POINTS):
             sch = Schedule(context.mod, seed=1)
-            space.trace_of(space.sample(rng)).apply_to_schedule(sch, remove_postproc=True)
+            sites = zip(space.sites, space.decisions, strict=True)
+            point = tuple(s.domain.sample(rng) if s.is_sampling else own for s, own in sites)
+            space.trace_of(point).apply_to_schedule(sch, remove_postproc=True)
             expected = told(sch, target)
             sch.enter_postproc()
             assert all(postproc.apply(sch) for postproc in context.space_generator.postprocs)
