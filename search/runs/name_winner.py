@@ -323,9 +323,7 @@ def _allowed(task: TuneContext, records: Sequence[TuningRecord]) -> Iterator[Tun
     return (record for record, sch in with_schedules(records) if task.allows(sch))
 
 
-def _to_beat(
-    run: TuningRun, task: TaskRecord, best: Sequence[TuningRecord]
-) -> list[TuningRecord]:
+def _to_beat(run: TuningRun, task: TaskRecord, best: Sequence[TuningRecord]) -> list[TuningRecord]:
     """Return what a search begins with and its baselines, as far as they may be as good.
 
     These are the first record and the best of the first few; those in `best` are left out.
@@ -362,6 +360,5 @@ def _compared_again(found: Sequence[Confirmation], task: TaskRecord) -> list[Tun
     return [
         confirmation.record
         for place, confirmation in enumerate(found)
-        if place == 0
-        or (confirmation.record.trace_key in baselines and confirmation.ratio < RIVAL)
+        if place == 0 or (confirmation.record.trace_key in baselines and confirmation.ratio < RIVAL)
     ]

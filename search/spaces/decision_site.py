@@ -146,7 +146,8 @@ def serial_form(trace: Trace) -> Trace | None:
     if not any(number is not None and number > least for least, number in jobs.values()):
         return None
     serial = [
-        inst if number is None else with_number(inst, least) for inst, (least, number) in jobs.items()
+        inst if number is None else with_number(inst, least)
+        for inst, (least, number) in jobs.items()
     ]
     return Trace(serial, {i: d for i, d in trace.decisions.items() if i in set(insts)})
 

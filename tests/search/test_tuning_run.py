@@ -447,9 +447,7 @@ def test_a_later_session_has_the_same_winner(
 
 
 def test_those_that_are_far_behind_are_not_measured_again(tmp_path: Path) -> None:
-    runner = TimesOfScripts(
-        lambda k: microseconds(100 * (k + 1) if k < 8 else 110)
-    )
+    runner = TimesOfScripts(lambda k: microseconds(100 * (k + 1) if k < 8 else 110))
     made = run(tmp_path, config=CONFIRMED, runner=runner)
     assert len(made.database) == 10, "with the unscheduled program, and the best once more"
     assert len(set(runner.log[8:])) == 1
@@ -479,9 +477,7 @@ def test_an_interrupted_run_names_no_winner(tmp_path: Path) -> None:
 
 def test_others_that_come_out_ahead_are_measured_again_beside_the_winner(tmp_path: Path) -> None:
     """All take 200 us when they are measured again, also the last four."""
-    runner = TimesOfScripts(
-        lambda k: microseconds(100 + k if k < 8 else 200 + k / 100)
-    )
+    runner = TimesOfScripts(lambda k: microseconds(100 + k if k < 8 else 200 + k / 100))
     made = run(tmp_path, config=CONFIRMED, runner=runner)
     records = made.database.get_all_tuning_records()
     again = {record.trace_key for record in records[8:] if record.schedules}
