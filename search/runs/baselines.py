@@ -46,7 +46,7 @@ def measure_baselines(run: TuningRun, task: TaskRecord, records: Sequence[Tuning
         longest = min(usual, run.seconds_left) / HOPELESS
         plain = MeasureCandidate(Schedule(task.ctx.mod), ArgInfo.from_entry_func(task.ctx.mod))
         task.unscheduled = _measured(run, task, plain, longest, None)
-        if task.ctx.allows(plain.sch):
+        if task.ctx.constraint is None:  # of decisions, which it has none of
             _keep(run, task, plain, task.unscheduled)
         reference = None if task.reference is None else task.reference.result().artifact_path
         for serial in _serial_forms(task, records) if reference else ():
