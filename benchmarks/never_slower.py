@@ -1,6 +1,6 @@
 """What small programs take after a short search, against the programs as they were given.
 
-Usage: python -m benchmarks.never_slower [--cores N] [--busy] [--part K/N] [--trials N] [PROGRAM ...]
+Usage: python -m benchmarks.never_slower [--cores N] [--busy] [--part K/N] [PROGRAM ...]
 
 40 programs (element-wise, stencils, reductions, transposes) of 100 to 1,000,000 elements are
 searched with 8 trials each. Then the program as it was given is measured beside what the search
@@ -100,8 +100,11 @@ def ratios(func: PrimFunc, target: str, trials: int, **parts: Any) -> tuple[floa
         with JSONDatabase(work_dir=folder):
             built.append(codegen.build(plain, target))
     rng = np.random.default_rng(1)
-    shapes = [[int(n) for n in func.buffer_map[p].shape] for p in func.params]
-    arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    arrays = []
+    for parameter in func.params:
+        array = codegen.empty([int(n) for n in func.buffer_map[parameter].shape], "float32")
+        array[...] = rng.standard_normal(array.shape)
+        arrays.append(array)
     timers = [
         one.time_evaluator("main", codegen.cpu(), number=1, repeat=1, min_repeat_ms=3)
         for one in built

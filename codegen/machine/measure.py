@@ -177,9 +177,8 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
         "many": _Probe.of_pages(min(4 * least, caches.l1 // 64)),
         "most": _Probe.of_pages(most_pages),
     }
-    cores = host.physical_cores()
-    shares = cores > 1 and runtime() is not None
-    if shares:
+    cores = _sharing_cores()
+    if cores > 1:
         probes["fork"] = _Probe("fork", _FORKS, cores, _FORKS)
     memory = _read_memory(loops, size)
     times = dict.fromkeys(probes, math.inf)
@@ -198,7 +197,7 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
             # Their lines come from the second cache.
             max(0.0, times["most"] - times["few"] - 64 * (times["l2"] - times["l1"])),
         ),
-        fork_seconds=times["fork"] if shares else 0.0,
+        fork_seconds=times.get("fork", 0.0),
     )
 
 
@@ -241,6 +240,11 @@ def _check(target: Target) -> None:
     reason = why_not_here(target)
     if reason is not None:
         raise CodegenError(f"nothing can be measured for {target}: {reason}")
+
+
+def _sharing_cores() -> int:
+    """Return how many cores share a parallel loop on this machine."""
+    return 1 if runtime() is None else host.physical_cores()
 
 
 def _power(size: float) -> int:

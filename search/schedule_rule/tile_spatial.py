@@ -23,7 +23,6 @@ from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import walk
 
-
 _SHORTEST_SIDE: Final = 4
 """Smaller tiles gain nothing."""
 
@@ -38,12 +37,12 @@ class TileSpatial(ScheduleRule):
             for i_1 in T.unroll(16): for j_1 in T.vectorized(16):
                 Y[i, j] = X[j, i]
 
-    Columns are those of the result. Rows are those of an operand that is read across, as above, else
-    of the loop outside. Where each element is read once and in order, tiles are cut from one loop over all
-    elements. The design without tiles comes first: the compiler unrolls it itself.
+    Columns are those of the result. Rows are those of an operand that is read across, as above,
+    else of the loop outside. Where each element is read once and in order, tiles are cut from one
+    loop over all elements. The design without tiles comes first: the compiler unrolls it itself.
 
-    For an operand that is read across there are two designs more: one with tiles of a vector in both
-    directions, of which nothing is sampled, and one with the loops of the tile exchanged.
+    For an operand that is read across there are two designs more: one with tiles of a vector in
+    both directions, of which nothing is sampled, and one with the loops of the tile exchanged.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
         return None
     running = [k for k, extent in enumerate(extents) if extent > 1]
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
-    accesses = (store, *loads)
+    accesses: list[BufferStore | BufferLoad] = [store, *loads]
     steps = [moves(block, access.buffer, access.indices) for access in accesses]
     variables = [loop.loop_var for loop in loops]
     columns = [k for k in running if steps[0].get(variables[k]) == 1]

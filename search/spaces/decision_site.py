@@ -92,8 +92,9 @@ def sites_of(
 def parallel_extents(present: int) -> ChoiceDomain:
     """Return how many parallel iterations to consider where `present` are asked for.
 
-    None, and the powers of two up to that number: the outer loops are fused until they have more iterations,
-    and each loop that matters at least doubles them, so these lead to all the different fusions.
+    None, and the powers of two up to that number: the outer loops are fused until they have more
+    iterations, and each loop that matters at least doubles them, so these lead to all the different
+    fusions.
     """
     powers = [1 << k for k in range(present.bit_length())]
     return JobsDomain(tuple(dict.fromkeys((SERIAL, *powers, present))))

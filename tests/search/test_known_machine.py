@@ -27,6 +27,15 @@ SPEED = MachineSpeed(
 )
 
 
+def test_threads_are_worth_what_they_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parallel loop takes 2,000 cycles, which two cores save of 4,000 and four of 2,667."""
+    monkeypatch.setattr("search.feature_extractor.machine.known_speed", lambda target: SPEED)
+    for cores, least in ((1, float("inf")), (2, 4000), (4, 2667)):
+        machine = Machine.of(Target(f"llvm -mcpu=haswell -num-cores={cores}"))
+        assert machine.is_worth_a_fork(least + 1) is (cores > 1)
+        assert not machine.is_worth_a_fork(least - 1)
+
+
 class OneMillisecondHere(OneMillisecond):
     """Pretends to measure on this machine."""
 

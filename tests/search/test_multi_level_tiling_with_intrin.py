@@ -13,10 +13,10 @@ import pytest
 
 import codegen
 import search as ms
-from search.database import JSONDatabase
 from codegen.target import host
 from schedule import Schedule
 from schedule.analysis.intrin_match import Mismatch
+from search.database import JSONDatabase
 from search.postproc import Postproc
 from search.schedule_rule import (
     MultiLevelTiling,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import search as ms
-from schedule import Schedule, Trace
+from schedule import Schedule
 from schedule.random_state import RandomState
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord
 from search.mutator import MutateTileSize

@@ -16,8 +16,12 @@ from codegen.machine.kept import keep_speed, kept_speed
 from codegen.machine.measure import measure
 from codegen.target import host
 
-SPEED = MachineSpeed(256, 3e9, 6e9, 4 / 3e9, 11 / 3e9, (2e11, 1e11, 5e10, 1e10), (1 / 3e9, 8 / 3e9), 1e-6)
-OTHER = MachineSpeed(256, 2e9, 4e9, 5 / 2e9, 11 / 2e9, (1e11, 8e10, 4e10, 1e10), (1 / 2e9, 8 / 2e9), 2e-6)
+SPEED = MachineSpeed(
+    256, 3e9, 6e9, 4 / 3e9, 11 / 3e9, (2e11, 1e11, 5e10, 1e10), (1 / 3e9, 8 / 3e9), 1e-6
+)
+OTHER = MachineSpeed(
+    256, 2e9, 4e9, 5 / 2e9, 11 / 2e9, (1e11, 8e10, 4e10, 1e10), (1 / 2e9, 8 / 2e9), 2e-6
+)
 HERE = Target("llvm")
 
 
