@@ -256,7 +256,7 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
             return
         for confirmation in reversed(found):
             _keep(run, task, confirmation.record)
-            if not confirmation.record.schedules:
+            if not confirmation.record.trace.insts:
                 task.unscheduled = RunnerResult(tuple(confirmation.record.run_secs or ()))
         tried.update(record.trace_key for record in rivals)
         best = _best(run, task.ctx)
@@ -267,12 +267,9 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
         ]
         comparisons += 1
         baselines = {record.trace_key for record in task.baselines}
-        is_over = time.monotonic() >= end
+        is_over = time.monotonic() >= end or comparisons >= _MOST_COMPARISONS
         left_out = [r for r in ahead if is_over and r.trace_key not in baselines]
         ahead = [r for r in ahead if r not in left_out]
-        if comparisons == _MOST_COMPARISONS:
-            left_out += ahead
-            break
     if found:
         task.winner = found[0]
         unsure = (
