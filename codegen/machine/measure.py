@@ -37,6 +37,8 @@ from codegen.runtime.openmp import runtime, symbol_addresses
 from codegen.target import Target, host
 
 _ROUNDS: Final = 40
+_LONG_CYCLES: Final = 120_000_000
+"""Some time slices of a system that others use, too."""
 _CYCLES: Final = 200_000
 """About as many cycles a loop runs at a time."""
 _FORKS: Final = 50
@@ -212,6 +214,27 @@ def peak_flops(
     probe = _Probe.of_loop("peak", multiply_adds(target), multiply_adds(target))
     loops = [make(target, _LEAST_BYTES) for _ in range(cores)]
     return 2 * target.vector_lanes(32) * cores / probe.run_at_once(loops, _ROUNDS)
+
+
+def core_share(
+    target: Target, cores: int, make: Callable[[Target, int], Loops] = LoadedLoops
+) -> float:
+    """Return the share of the time for which so many threads, all at work, have a core: up to 1.
+
+    Raises CodegenError if code for the target cannot run here.
+    """
+    _check(target)
+    loops = [make(target, _LEAST_BYTES) for _ in range(cores)]
+    begin = threading.Barrier(cores)
+
+    def share(own: Loops) -> float:
+        begin.wait()
+        computed, passed = time.thread_time(), time.perf_counter()
+        own.seconds("clock", _LONG_CYCLES // CHAIN)
+        return (time.thread_time() - computed) / (time.perf_counter() - passed)
+
+    with ThreadPoolExecutor(cores) as threads:
+        return min(1.0, sum(threads.map(share, loops)) / cores)
 
 
 def read_bandwidth(

@@ -113,6 +113,31 @@ def test_the_serial_form_of_a_parallel_schedule_is_measured_beside_it(tmp_path: 
     assert best.report.best == pytest.approx(100e-6)
 
 
+@pytest.mark.parametrize(("share", "wins"), [(1.0, True), (0.67, False)], ids=["quiet", "busy"])
+@pytest.mark.parametrize("gain", [0.05, 5.0], ids=["ms", "s"])
+def test_on_a_busy_machine_threads_have_to_save_a_time_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, wins: bool, gain: float
+) -> None:
+    """Threads halve the time: of 0.1 ms, that a time slice is more than, or of 10."""
+    monkeypatch.setattr("search.runs.name_winner.core_share", lambda target, cores: share)
+    monkeypatch.setattr("search.runs.name_winner.host.physical_cores", lambda: 4)
+
+    class Threads(TimesOfScripts):
+        def measures_here(self, target: object) -> bool:
+            return True
+
+        def _result(self, entry: RunnerInput) -> RunnerResult:
+            self.log.append("")
+            has_threads = "T.parallel" in Path(entry.artifact_path).read_text()
+            return microseconds((1 if has_threads else 2) * 1000 * gain + len(self.log) / 1000)
+
+    space = ms.space_generator.ScheduleFn(
+        in_parallel, postprocs=[RewriteParallelVectorizeUnroll(one_core=0)]
+    )
+    best = tuned(tmp_path, Threads(), space=space, target="llvm -num-cores=4")
+    assert ("T.parallel" in best.mod.script()) is (wins or gain > 4)
+
+
 def test_nothing_is_measured_at_the_end_without_confirmation(tmp_path: Path) -> None:
     runner = TimesOfScripts(lambda k: microseconds(110 + k), unscheduled=microseconds(100))
     best = tuned(tmp_path, runner, config=ms.TuneConfig(8, num_confirmed=0))
