@@ -19,7 +19,7 @@ from tensorir.replaced_file import replaced_file
 
 logger = logging.getLogger("tensorir.codegen")
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """To be raised when figures change their meaning, or are measured in another way."""
 
 
@@ -33,6 +33,7 @@ def machine_key(target: Target) -> dict[str, Any]:
         "vector_bits": target.vector_bits,
         "vector_registers": target.vector_registers,
         "fma": "fma" in target.features,
+        "cores": host.physical_cores(),
     }
 
 

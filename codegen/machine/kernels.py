@@ -1,6 +1,7 @@
 """Small loops whose time tells one figure of a processor each, as LLVM IR.
 
-Each is a C function `void (ptr data, i64 count, i64 limit)`. What they compute is stored, or loaded
+Each is a C function `void (ptr data, i64 count, i64 limit)`, where the data of `fork` are the entry
+point of an OpenMP runtime and its limit are threads. What they compute is stored, or loaded
 as if it were volatile, so that LLVM leaves nothing of it out.
 """
 
@@ -22,7 +23,7 @@ PAGE_STEP: Final = PAGE + 64
 """Bytes between loads of `pages`: they lie in different pages, and in different sets of a cache."""
 _PAGES: Final = 4
 """Loads in one iteration of `pages`."""
-NAMES: Final = ("clock", "latency", "peak", "forward", "stream", "pages")
+NAMES: Final = ("clock", "latency", "peak", "forward", "stream", "pages", "fork")
 
 
 def symbol(name: str) -> str:
@@ -53,6 +54,8 @@ def kernels(target: Target) -> str:
         _loop("forward", _forward(update), update.factors),
         _passes("stream", target.vector_bits // 8 * STREAM, in_order),
         _passes("pages", PAGE_STEP * _PAGES, _loads(_PAGES, "i8", PAGE_STEP, "i64", 8)),
+        f"define internal void @{symbol('nothing')}(ptr %closure) {{\n  ret void\n}}",
+        _loop("fork", _fork(), "  %threads = trunc i64 %limit to i32"),
     ]
     return "\n".join(parts)
 
@@ -134,6 +137,12 @@ def _forward(update: _Update) -> _Body:
         lines.append(f"  %s{k} = fadd {update.vector} %l{k}, %a")
         lines.append(f"  store volatile {update.vector} %s{k}, ptr %data, align 4")
     return _Body(lines, [])
+
+
+def _fork() -> _Body:
+    """A parallel loop that does nothing."""
+    line = f"  call void %data(ptr @{symbol('nothing')}, ptr null, i32 %threads, i32 0)"
+    return _Body([line], [])
 
 
 def _loads(count: int, element: str, step: int, kind: str, align: int) -> list[str]:

@@ -33,11 +33,16 @@ from codegen.machine.kernels import (
 from codegen.machine.speed import MachineSpeed
 from codegen.runtime.host_features import prepare_host, why_not_here
 from codegen.runtime.jit import load_own
-from codegen.target import Target
+from codegen.runtime.openmp import runtime, symbol_addresses
+from codegen.target import Target, host
 
 _ROUNDS: Final = 40
+_LONG_CYCLES: Final = 120_000_000
+"""Some time slices of a system that others use, too."""
 _CYCLES: Final = 200_000
 """About as many cycles a loop runs at a time."""
+_FORKS: Final = 50
+"""The parallel loops one after the other: before the first the threads may be asleep."""
 _FEW_PAGES: Final = 8
 """Pages whose addresses every processor knows at once."""
 _MOST_BYTES: Final = 256 << 20
@@ -73,6 +78,7 @@ class LoadedLoops:
         self._code = load_own(_machine_code(target), [symbol(name) for name in NAMES])
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._functions = {name: kind(self._code[symbol(name)]) for name in NAMES}
+        self._runtime = symbol_addresses()["GOMP_parallel"]
         try:
             self._memory = mmap.mmap(-1, size)
         except OSError as error:
@@ -87,7 +93,7 @@ class LoadedLoops:
     def seconds(self, name: str, count: int, limit: int = 0, start: int = 0) -> float:
         """Run a loop on the bytes from `start` on, once; return the time that it took."""
         function = self._functions[name]
-        address = self._address + start
+        address = self._runtime if name == "fork" else self._address + start
         before = time.perf_counter_ns()
         function(address, count, limit)
         return (time.perf_counter_ns() - before) * 1e-9
@@ -173,6 +179,9 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
         "many": _Probe.of_pages(min(4 * least, caches.l1 // 64)),
         "most": _Probe.of_pages(most_pages),
     }
+    cores = _sharing_cores()
+    if cores > 1:
+        probes["fork"] = _Probe("fork", _FORKS, cores, _FORKS)
     memory = _read_memory(loops, size)
     times = dict.fromkeys(probes, math.inf)
     for _ in range(_ROUNDS):
@@ -190,6 +199,7 @@ def measure(target: Target, make: Callable[[Target, int], Loops] = LoadedLoops) 
             # Their lines come from the second cache.
             max(0.0, times["most"] - times["few"] - 64 * (times["l2"] - times["l1"])),
         ),
+        fork_seconds=times.get("fork", 0.0),
     )
 
 
@@ -204,6 +214,27 @@ def peak_flops(
     probe = _Probe.of_loop("peak", multiply_adds(target), multiply_adds(target))
     loops = [make(target, _LEAST_BYTES) for _ in range(cores)]
     return 2 * target.vector_lanes(32) * cores / probe.run_at_once(loops, _ROUNDS)
+
+
+def core_share(
+    target: Target, cores: int, make: Callable[[Target, int], Loops] = LoadedLoops
+) -> float:
+    """Return the share of the time for which so many threads, all at work, have a core: up to 1.
+
+    Raises CodegenError if code for the target cannot run here.
+    """
+    _check(target)
+    loops = [make(target, _LEAST_BYTES) for _ in range(cores)]
+    begin = threading.Barrier(cores)
+
+    def share(own: Loops) -> float:
+        begin.wait()
+        computed, passed = time.thread_time(), time.perf_counter()
+        own.seconds("clock", _LONG_CYCLES // CHAIN)
+        return (time.thread_time() - computed) / (time.perf_counter() - passed)
+
+    with ThreadPoolExecutor(cores) as threads:
+        return min(1.0, sum(threads.map(share, loops)) / cores)
 
 
 def read_bandwidth(
@@ -232,6 +263,11 @@ def _check(target: Target) -> None:
     reason = why_not_here(target)
     if reason is not None:
         raise CodegenError(f"nothing can be measured for {target}: {reason}")
+
+
+def _sharing_cores() -> int:
+    """Return how many cores share a parallel loop on this machine."""
+    return 1 if runtime() is None else host.physical_cores()
 
 
 def _power(size: float) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 _SLACK: Final = 1.2
 """How much faster a larger memory may seem than a smaller one, on a machine with other work."""
+_MOST_FORK: Final = 1e-3
 _LIMITS: Final = {
     "clock": (2e8, 1e10),
     "fma_units": (0.1, 16.0),
@@ -38,6 +39,9 @@ class MachineSpeed:
     page_seconds: tuple[float, float]
     """What a load from another page costs more, where more pages are in use than the first, or the
     second table of their addresses holds."""
+    fork_seconds: float
+    """What an empty parallel loop takes on all cores of this machine, once its threads run; 0 where
+    there is one core only, or no OpenMP runtime."""
 
     @property
     def peak_flops(self) -> float:
@@ -86,6 +90,8 @@ class MachineSpeed:
                 return f"a larger memory was read at {far:.3g} bytes/s, a smaller one at {near:.3g}"
         if not all(0 <= cycles <= 1000 for cycles in self.page_cycles):
             return f"loads from other pages took {self.page_cycles} cycles more"
+        if not 0 <= self.fork_seconds <= _MOST_FORK:
+            return f"an empty parallel loop took {self.fork_seconds:.3g} s"
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,4 +135,6 @@ class MachineSpeed:
             rows.append((name, f"{rate / 1e9:.1f} GB/s read in order, {cycles:.1f} cycles a line"))
         near, far = self.page_cycles
         rows.append(("other pages", f"{near:.1f} cycles more, of very many pages {far:.1f}"))
+        if self.fork_seconds > 0:
+            rows.append(("parallel loops", f"{self.fork_seconds * 1e6:.2f} us to begin and end"))
         return "\n".join(f"{name:16}{text}" for name, text in rows)

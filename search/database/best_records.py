@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import textwrap
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -45,7 +46,7 @@ class Measured(Protocol):
 
     @property
     def is_valid(self) -> bool:
-        """True if it does something and ran."""
+        """True if it ran to its end."""
 
 
 R = TypeVar("R", bound=Measured)
@@ -77,14 +78,16 @@ def winner_first(records: Iterable[R]) -> list[R]:
     A search ends with measuring the best few again, and commits the one that it names the winner
     last: that is the record which was measured again last. Being chosen for a low time, it takes
     longer when it is measured again, as others would that were measured once. So it stands, unless
-    one is faster than it ever was, by more than luck explains (`RIVAL`).
+    one that was measured later is faster than it ever was, by more than luck explains (`RIVAL`).
     """
     records = list(records)
     best = best_records(records, len(records))
     winner = _measured_again_last(records)
     if winner is None or winner[-1] not in best:
         return best
-    if min(record.mean_seconds for record in winner) < RIVAL * best[0].mean_seconds:
+    later = [record for record in records[records.index(winner[-1]) + 1 :] if record.is_valid]
+    fastest = min((record.mean_seconds for record in later), default=math.inf)
+    if min(record.mean_seconds for record in winner) < RIVAL * fastest:
         best.remove(winner[-1])
         best.insert(0, winner[-1])
     return best

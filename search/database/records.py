@@ -129,14 +129,14 @@ class TuningRecord:
 
     @property
     def is_valid(self) -> bool:
-        """True if the trace does something and ran."""
-        return self.schedules and bool(self.run_secs) and FAILED not in (self.run_secs or ())
+        """True if it ran to its end; one with an empty trace is of the unscheduled program."""
+        return bool(self.run_secs) and FAILED not in (self.run_secs or ())
 
     @property
     def bound_seconds(self) -> float | None:
         """The least time it takes, of a trial that was ended early; None for any other."""
         known = [s for s in self.run_secs or () if s != FAILED]
-        return min(known) if known and not self.is_valid and self.schedules else None
+        return min(known) if known and not self.is_valid else None
 
     @property
     def schedules(self) -> bool:

@@ -154,7 +154,8 @@ def find_schedule(
     else:
         like = database.records_like(program, wanted, module_equality, _OF_EACH)
         others = sorted(like, key=lambda record: record.mean_seconds)
-    for record in others[:_ATTEMPTS]:
+    # That another program is best as it is says nothing of this one.
+    for record in [record for record in others if record.schedules][:_ATTEMPTS]:
         adapted = _adapted(schedule_by_anchor, program, record, wanted)
         if adapted is not None:
             return FoundSchedule(adapted, record, "anchor")
@@ -216,7 +217,7 @@ def _of_shorter(
         return factor is not None
 
     records = database.records_like(program, target, "ignore-lengths", _OF_EACH, is_compatible)
-    return [(record, factors[record.workload]) for record in records]
+    return [(record, factors[record.workload]) for record in records if record.schedules]
 
 
 def _with_fewer_free_layouts(program: IRModule) -> Iterator[IRModule]:

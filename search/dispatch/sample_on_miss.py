@@ -30,7 +30,7 @@ from search.dispatch.symbolic_schedule import (
 from search.errors import TuningError
 from search.runner import Runner
 from search.runs.tuning_run import TuningRun
-from search.search_strategy.evolution import first_designs
+from search.search_strategy.evolution import first_designs, is_described
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.trace_application import TraceApplication
 from search.space_generator.space_generator import SpaceArg
@@ -92,7 +92,9 @@ def default_schedule(
 def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
     """Yield the schedules that a model prefers of a task, postprocessed, the best first."""
     assert context.mod is not None
-    spaces = context.points_of(context.generate_design_space())
+    designs = context.generate_design_space()
+    described = [sch for sch in designs if is_described(sch.trace)]
+    spaces = context.points_of(described or designs)
     application = TraceApplication(context)
     for design in first_designs(context, spaces, application, model):
         sch = application.apply(design.trace)

@@ -17,6 +17,9 @@ L1_WAY: Final = PAGE
 L1_WAY_ELSEWHERE: Final = 16 << 10
 L2_WAY: Final = 64 << 10
 """Of most second caches, from 256 KiB in 4 ways to 1 MiB in 16."""
+_FORK_CYCLES: Final = 1500.0
+_JOIN_CYCLES: Final = 250.0
+"""What each thread adds to the cycles of a parallel loop."""
 _FALLS_SHORT: Final = 1.05
 """A rate that is measured is lower than what a core can do, where it is not the same."""
 
@@ -51,6 +54,12 @@ class Machine:
     table."""
     forward_cycles: float
     """From one update of a sum that lies in memory to the next."""
+    fork_cycles: float
+    """What a parallel loop costs: waking the other threads, and waiting for the last of them."""
+
+    def is_worth_a_fork(self, cycles: float) -> bool:
+        """Say whether so many cycles of work are done earlier if all cores share them."""
+        return cycles * (1 - 1 / self.cores) > self.fork_cycles
 
     @property
     def rooms(self) -> tuple[float, ...]:
@@ -88,7 +97,15 @@ class Machine:
             core.fetch_cycles if speed is None else _fetch_cycles(speed),
             core.page_cycles if speed is None else _page_cycles(speed),
             core.forward_cycles if speed is None else _halves(speed.forward_cycles),
+            _fork_cycles(target, speed),
         )
+
+
+def _fork_cycles(target: Target, speed: MachineSpeed | None) -> float:
+    """Return what was measured, where several cores were; else what runtimes of OpenMP take."""
+    if speed is not None and speed.fork_seconds > 0:
+        return speed.fork_seconds * speed.clock
+    return _FORK_CYCLES + _JOIN_CYCLES * (target.num_cores or 1)
 
 
 def _halves(value: float) -> float:

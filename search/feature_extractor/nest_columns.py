@@ -134,10 +134,18 @@ def program_columns(nests: Sequence[Nest], machine: Machine) -> list[StoreColumn
         if nest.store.is_init and same:
             # The init of a block is split off when the loops have their final order.
             ways[k] = ways[k + 1].of_loops([outside.index(loop) for loop in loops])
-    return [_columns(nest, how, machine) for nest, how in zip(nests, ways, strict=True)]
+    forked: set[int] = set()
+    columns = []
+    for nest, how in zip(nests, ways, strict=True):
+        outermost = nest.store.loops[0] if nest.store.loops else -1
+        forks = 0.0 if outermost in forked else machine.fork_cycles
+        forked.add(outermost)
+        columns.append(_columns(nest, how, machine, forks))
+    return columns
 
 
-def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
+def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -> StoreColumns:
+    """Return the columns of a store; the first one below a parallel loop pays for its threads."""
     touched = footprints(nest, how, machine)
     elements = nest.extents.prod(0)
     vector, pieces, tile = how.vector, how.pieces, how.tile
@@ -234,7 +242,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     columns = np.empty((len(COLUMNS), nest.count))
     for k, value in enumerate(values):
         columns[k] = value
-    return StoreColumns(columns, time / busy)
+    return StoreColumns(columns, time / busy + np.where(how.parallel > 1, fork_cycles, 0.0))
 
 
 def _together(*times: Array) -> Array:

@@ -37,7 +37,7 @@ def parallel_loops(
     the places `marked` are parallel already.
     """
     chosen = np.zeros(extents.shape, bool)
-    alive, product = limit >= 0, np.ones(extents.shape[1])
+    alive, product = limit > 0, np.ones(extents.shape[1])
     for place in range(len(extents)):
         if place in marked:
             chosen[place] = True

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,6 +15,8 @@ from schedule.analysis.loops import is_plain
 from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
+from search.analysis.least_work import least_cycles
+from search.feature_extractor.machine import Machine
 from search.postproc.loop_marks import (
     Array,
     Marks,
@@ -38,7 +39,10 @@ from tensorir.arith.coefficients import Coefficients, coefficients
 from tensorir.nodes.buffer import BufferRegion
 from tensorir.nodes.expr import IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
-from tensorir.nodes.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
+from tensorir.nodes.stmt import For, SeqStmt, Stmt
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
 
 _ENDLESS: Final = 2.0**60
 """Stands for a length that is not known: no loop outside steps over so many elements."""
@@ -52,12 +56,27 @@ class RewriteParallelVectorizeUnroll(Postproc):
     number of parallel iterations, and run in parallel; the inner ones that walk through memory
     without a gap are fused up to the wanted length and vectorised; the unroll limit is annotated
     on the outermost loop of a block that reduces. Loops whose order matters stay as they are, and
-    a nest that makes at most `one_core` stores stays on one core: threads take microseconds to
-    start. Packed operands are left to `RewritePanels`. It never rejects.
+    so do those of a nest with less work than threads are worth on the machine of the task, or of at
+    most `one_core` cycles where that is given. Packed operands are left to `RewritePanels`. It
+    never rejects.
     """
 
-    def __init__(self, one_core: int = 4096) -> None:
+    def __init__(self, one_core: float | None = None) -> None:
         self.one_core = one_core
+        self._machine: Machine | None = None
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        super()._initialize_with_tune_context(context)
+        self._machine = Machine.of(self._task_target())
+
+    def is_shared(self, nest: Stmt) -> bool:
+        """Say whether a nest has enough work for several cores; of an unknown machine it has."""
+        if self._machine is None:
+            return True
+        cycles = least_cycles(nest, self._machine)
+        if self.one_core is None:
+            return self._machine.is_worth_a_fork(cycles)
+        return cycles > self.one_core
 
     def apply(self, sch: Schedule) -> bool:
         """Rewrite every function whose root block asks for it."""
@@ -70,7 +89,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
                     sch.unannotate(block, key)
                 given = (wishes.get(key) for key in _KEYS)
                 numbers = (x.value if isinstance(x, IntImm) else -1 for x in given)
-                wish = _Wish(self.one_core, *numbers)
+                wish = _Wish(self.is_shared, *numbers)
                 for child in sch.get_child_blocks(block):
                     if PACKED not in sch.get(child).annotations:
                         _rewrite(sch, child, wish)
@@ -81,8 +100,8 @@ class RewriteParallelVectorizeUnroll(Postproc):
 class _Wish:
     """The limits that the root block asks for; -1 where it does not."""
 
-    one_core: int
-    """The most stores of a nest that is not run in parallel."""
+    is_shared: Callable[[Stmt], bool]
+    """Whether a nest has enough work for several cores."""
     parallel: int
     vectorize: int
     unroll_explicit: int
@@ -109,7 +128,7 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     alone = [f and s for f, s in zip(free, single, strict=True)]
     n_parallel = n_vector = -1
     all_free = _any_order(sch.state, srefs[0], srefs)
-    if wish.parallel != -1 and all_free and _stores(srefs[0].loop) > wish.one_core:
+    if wish.parallel > 0 and all_free and wish.is_shared(srefs[0].loop):
         n_parallel = _count(parallel_loops(extents, free, single, np.array([wish.parallel])))
     # The lanes of a block that is to become an intrinsic are inside of it.
     is_scalar = not sch.get(block).annotations.get(AUTO_TENSORIZE)
@@ -158,18 +177,6 @@ def _rewrite_loops(
         if n_vector == len(loops):
             outermost = vector
     return outermost
-
-
-def _stores(node: Stmt) -> float:
-    """Return how many stores a statement makes, infinite where that is not known."""
-    if isinstance(node, For):
-        extent = node.extent
-        return extent.value * _stores(node.body) if isinstance(extent, IntImm) else math.inf
-    if isinstance(node, SeqStmt):
-        return sum(map(_stores, node.seq))
-    if isinstance(node, BlockRealize):
-        return _stores(node.block.body)
-    return 1 if isinstance(node, BufferStore) else math.inf
 
 
 def _count(marks: Marks) -> int:

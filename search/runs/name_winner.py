@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from codegen.machine import core_share
+from codegen.target import host
 from search.builder import Builder, BuilderInput
 from search.database.best_records import RIVAL, usable, with_schedules
 from search.database.records import TuningRecord
@@ -24,6 +26,9 @@ from search.measuring.objective import SECONDS, Objective
 from search.reports.profiler import Profiler
 from search.runner import Runner, RunnerInput, RunnerResult
 from search.runner.program_facts import ProgramFacts
+from search.runs.baselines import measure_baselines
+from tensorir.nodes.stmt import For, ForKind
+from tensorir.rewriting.visit import walk
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -40,8 +45,15 @@ _RESAMPLES: Final = 2000
 
 _FIRST_TRIALS: Final = 16
 """The trials that a search begins with, at most: the default first, then samples."""
-_FIRST_RIVAL: Final = 1.5
-"""The factor to the best time up to which one of them may be as good: each was measured once."""
+_EARLIER_RIVAL: Final = 2.0
+"""The factor to the best time up to which one of them, or a baseline, may be as good: each was
+measured once, at another time than the best."""
+_MOST_COMPARISONS: Final = 4
+"""The comparisons after which a winner is named although others are faster on record."""
+_QUIET: Final = 0.9
+"""The share of the time for which threads have a core on a machine without other work."""
+_TIME_SLICE: Final = 4e-3
+"""The seconds for which a system lets another program have a core."""
 _SHARE: Final = 0.02
 _LEAST_SECONDS: Final = 0.5
 """The time it may take: a share of the search, but enough for a few rounds with quick kernels."""
@@ -123,9 +135,10 @@ def summary(confirmations: Sequence[Confirmation]) -> str:
     time = f"{best.median * 1e6:.4g} us +- {best.spread * 1e6:.2g} us in {best.rounds} rounds"
     if not others:
         return f"the best, measured again, takes {time}"
+    second = others[0].ratio / best.ratio
     text = (
         f"the best {len(confirmations)} were measured again in turns: the fastest takes {time}, "
-        f"the second {others[0].ratio:.3f} times as long"
+        f"the second {second:.3f} times as long"
     )
     close = best.certainty < _ENOUGH
     return f"{text}, which is too close to tell which of the two is faster" if close else text
@@ -219,44 +232,62 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
     It takes a small share of the time of the run, and no more than `max_seconds`, but for the
     least that says anything.
 
-    With them is what the search began with, the default and the best of the first trials: the
-    winner is not slower than these when measured side by side.
+    With them is what the search began with, the default and the best of the first trials, and the
+    baselines: the unscheduled program and serial forms of parallel schedules. The winner is not
+    slower than these when measured side by side.
 
     The new times are committed as further records, which count in place of the old ones, that of
     the winner last, so that the database has it for the best. Being chosen for a low time makes the
     new ones higher on average, so that others, measured once, may come out ahead: those are then
-    measured again beside the winner, until the best record is one that was, or the time is over.
+    measured again beside the winner, until the best record is one that was. That takes longer than
+    the time only where a baseline is ahead.
     """
+    ahead = _best(run, task.ctx)
+    if not ahead:
+        return
+    measure_baselines(run, task, [*_earliest(run, task.ctx)[:1], ahead[0]])
     usual = confirmation_seconds(run.seconds, len(run.tasks)) / len(run.tasks)
     end = time.monotonic() + min(max_seconds, usual)
     value = task.ctx.objective.of_record
     tried: set[bytes] = set()
     found: list[Confirmation] = []
+    is_busy = _is_busy(run, task.ctx)
     ahead = _best(run, task.ctx)
-    ahead += _of_the_first(run, task.ctx, ahead)
+    ahead += _to_beat(run, task, ahead, _TIME_SLICE * is_busy)
+    left_out: list[TuningRecord] = []
+    comparisons = 0
     while ahead:
-        rivals = [*ahead, *(confirmation.record for confirmation in found[:1])]
+        rivals = [*ahead, *_compared_again(found, task)]
         run.progress.phase(f"measuring the best {len(rivals)} again")
         left = max(0.0, end - time.monotonic())
         with Profiler.timeit("ConfirmBest"):
             found = confirm_best(rivals, run.builder, run.runner, task.ctx, left)
         if not found:
             return
+        is_busy = is_busy or _is_busy(run, task.ctx)
+        if is_busy:
+            found = _without_luck(found)
         for confirmation in reversed(found):
             _keep(run, task, confirmation.record)
+            if not confirmation.record.trace.insts:
+                task.unscheduled = RunnerResult(tuple(confirmation.record.run_secs or ()))
         tried.update(record.trace_key for record in rivals)
+        best = _best(run, task.ctx)
         ahead = [
             record
-            for record in _best(run, task.ctx)
+            for record in (*best, *_to_beat(run, task, [found[0].record, *best]))
             if record.trace_key not in tried and value(record) < value(found[0].record)
         ]
-        if time.monotonic() >= end:
-            break
+        comparisons += 1
+        baselines = {record.trace_key for record in task.baselines}
+        is_over = time.monotonic() >= end or comparisons >= _MOST_COMPARISONS
+        left_out = [r for r in ahead if is_over and r.trace_key not in baselines]
+        ahead = [r for r in ahead if r not in left_out]
     if found:
         task.winner = found[0]
         unsure = (
-            f"; {len(ahead)} more may be faster: the time for measuring them again was over"
-            if ahead
+            f"; {len(left_out)} more may be faster: the time for measuring them again was over"
+            if left_out
             else ""
         )
         run.logs.scheduler.info(
@@ -266,6 +297,42 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
             summary(found),
             unsure,
         )
+        if is_busy:
+            run.logs.scheduler.info(
+                'Task #%d "%s": the machine is busy with other programs, so that parallel loops '
+                "wait for their threads now and then: serial schedules are preferred; tune again "
+                "when it is quiet",
+                run.scheduler.tasks.index(task),
+                task.ctx.task_name,
+            )
+
+
+def _is_busy(run: TuningRun, task: TuneContext) -> bool:
+    """Say whether other programs take cores of this machine, where several are measured on it."""
+    target = task.target
+    assert target is not None
+    cores = min(target.num_cores or 1, host.physical_cores())
+    if cores == 1 or not run.runner.measures_here(target):
+        return False
+    return core_share(target, cores) < _QUIET
+
+
+def _without_luck(found: Sequence[Confirmation]) -> list[Confirmation]:
+    """Return what was measured on a busy machine, first the best of what can be relied on.
+
+    A parallel loop waits for a time slice of the system in some calls and not in others: it has to
+    be faster by as much.
+    """
+    serial = [one for one in found if not _has_threads(one.record)]
+    if not serial or found[0] in serial or found[0].median + _TIME_SLICE < serial[0].median:
+        return list(found)
+    return [serial[0], *(one for one in found if one is not serial[0])]
+
+
+def _has_threads(record: TuningRecord) -> bool:
+    functions = record.schedule().mod.prim_funcs().values()
+    nodes = (node for func in functions for node in walk(func.body))
+    return any(isinstance(node, For) and node.kind is ForKind.PARALLEL for node in nodes)
 
 
 def _keep(run: TuningRun, task: TaskRecord, record: TuningRecord) -> None:
@@ -302,22 +369,48 @@ def _allowed(task: TuneContext, records: Sequence[TuningRecord]) -> Iterator[Tun
     return (record for record, sch in with_schedules(records) if task.allows(sch))
 
 
-def _of_the_first(
-    run: TuningRun, task: TuneContext, best: Sequence[TuningRecord]
+def _to_beat(
+    run: TuningRun, task: TaskRecord, best: Sequence[TuningRecord], seconds: float = 0.0
 ) -> list[TuningRecord]:
-    """Return the first record of a task and the best of the first few, but for those in `best`."""
-    if task.mod is None or not best:
+    """Return what a search begins with and its baselines, as far as they may be as good.
+
+    These are the first record and the best of the first few; those in `best` are left out, and so
+    are others that take twice as long, and `seconds` longer.
+    """
+    if not best:
         return []
-    known = run.database.tuning_records_of(run.database.commit_workload(task.mod), task.target)
-    first = [record for record in known[:_FIRST_TRIALS] if record.is_valid]
-    if task.constraint is not None:
-        first = list(_allowed(task, first))
-    value = task.objective.of_record
-    first = [record for record in first if value(record) < math.inf]
-    found = {record.trace_key: record for record in [*first[:1], *sorted(first, key=value)[:1]]}
+    value = task.ctx.objective.of_record
+    first = _earliest(run, task.ctx)
+    found = {
+        record.trace_key: record
+        for record in [*task.baselines, *first[:1], *sorted(first, key=value)[:1]]
+    }
     return [
         record
         for key, record in found.items()
         if key not in {other.trace_key for other in best}
-        and value(record) < _FIRST_RIVAL * value(best[0])
+        and (
+            value(record) < _EARLIER_RIVAL * value(best[0])
+            or record.mean_seconds < best[0].mean_seconds + seconds
+        )
+    ]
+
+
+def _earliest(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
+    """Return those of the first records of a task that are valid and allowed."""
+    assert task.mod is not None
+    known = run.database.tuning_records_of(run.database.commit_workload(task.mod), task.target)
+    first = [record for record in known[:_FIRST_TRIALS] if record.is_valid]
+    if task.constraint is not None:
+        first = list(_allowed(task, first))
+    return [record for record in first if task.objective.of_record(record) < math.inf]
+
+
+def _compared_again(found: Sequence[Confirmation], task: TaskRecord) -> list[TuningRecord]:
+    """Return what others are compared with: the winner so far, and baselines close to it."""
+    baselines = {record.trace_key for record in task.baselines}
+    return [
+        confirmation.record
+        for place, confirmation in enumerate(found)
+        if place == 0 or (confirmation.record.trace_key in baselines and confirmation.ratio < RIVAL)
     ]

@@ -30,9 +30,10 @@ from search.reports.interrupts import checked_on_interrupt, uninterrupted
 from search.reports.live_display import Progress, live_display
 from search.reports.logs import Logs
 from search.runner import EvaluatorConfig, Runner, RunnerResult
+from search.runs.baselines import BASELINE_SECONDS
 from search.runs.claims import Claims
 from search.runs.name_winner import confirmation_seconds, name_winner
-from search.runs.report_task import REPORT_SECONDS, report_of, report_task
+from search.runs.report_task import report_of, report_task
 from search.runs.run_journal import RunJournal, differences, plan_of
 from search.task_scheduler import TaskScheduler
 from search.trials.report import RunReport, by_program
@@ -243,7 +244,7 @@ class TuningRun:
         most = self.config.max_seconds
         if most is None or self.config.num_confirmed == 0:
             return 0.0
-        return min(_FOR_REPORTS * most, REPORT_SECONDS * len(self.tasks))
+        return min(_FOR_REPORTS * most, BASELINE_SECONDS * len(self.tasks))
 
     def tune(self, on_interrupt: str = "raise", finish: Callable[[], object] | None = None) -> None:
         """Search, and name the winner of each task; `finish` is called before the run is over.

@@ -21,6 +21,7 @@ from search.schedule_rule.schedule_rule import (
 )
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
+from search.schedule_rule.tile_spatial import TileSpatial
 
 __all__ = [
     "AddRFactor",
@@ -40,6 +41,7 @@ __all__ = [
     "ScheduleRule",
     "SkipNeutralTerms",
     "StreamRows",
+    "TileSpatial",
     "presets",
     "register_custom_rule",
 ]

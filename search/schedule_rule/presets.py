@@ -17,6 +17,7 @@ from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
 from search.schedule_rule.tile_channels import TileChannels
+from search.schedule_rule.tile_spatial import TileSpatial
 from tensorir.tensor_intrin.matrix_tile import STEPS
 
 
@@ -139,6 +140,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
         TileChannels(**tiling, max_innermost_steps=numbers["steps"]),
         MultiLevelTiling(**tiling, max_innermost_steps=numbers["steps"]),
         PackOperands(max_jobs_per_core=jobs),
+        TileSpatial(max_lanes=numbers["vector"]),
         ParallelizeVectorizeUnroll(
             max_jobs_per_core=jobs,
             max_vectorize_extent=numbers["vector"],

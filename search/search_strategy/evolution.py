@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from schedule import Trace
 from schedule.random_state import RandomState
 from search.errors import blamed_on
 from search.measuring.measure_candidate import described
 from search.reports.profiler import Profiler
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.individual import Individual, Key
+from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -189,9 +191,11 @@ def first_designs(
     They are the best that a short evolution finds, from random points of each space. Most points
     of a space differ from one another by numbers only, such as the extents of tiles, and are scored
     together without replaying them; of the structures that programs of a space can have (the places
-    of blocks) a few are tried. The same program, spaces and scores give the same designs. Whether
-    the postprocessors accept them is for the caller to find out.
+    of blocks) a few are tried. Spaces with decisions that models know nothing of are left out, if
+    there are others (`is_described`). The same program, spaces and scores give the same designs.
+    Whether the postprocessors accept them is for the caller to find out.
     """
+    spaces = [space for space in spaces if is_described(space.trace)] or spaces
     rng = RandomState(_SEED)
     breeding = Breeding(context, spaces, application, rng)
     evolution = Evolution(
@@ -206,6 +210,17 @@ def first_designs(
     first = [point for space in spaces for point in _random_points(space, rng)]
     pool = evolution.run(first, _GENERATIONS, _CHILDREN, _PROGRAMS, lambda _: None)
     return sorted(pool, key=lambda individual: -individual.mean)
+
+
+def is_described(trace: Trace) -> bool:
+    """Say whether features have all decisions of a trace: they have no pragmas of single loops."""
+    sampled = {output for inst in trace.insts if inst.kind.has_decision for output in inst.outputs}
+    return not any(
+        inst.kind.name == "Annotate"
+        and inst.value_of("ann_key") == PRAGMA_AUTO_UNROLL_MAX_STEP
+        and inst.value_of("ann_val") in sampled
+        for inst in trace.insts
+    )
 
 
 def _random_points(space: DesignSpace, rng: RandomState) -> list[Individual]:

@@ -222,7 +222,7 @@ class EvolutionarySearch(SearchStrategy):
         for record, trace in with_traces(those_that_count(records)):
             individual = Individual.of_trace(trace, breeding.spaces)
             search.known.add(individual.key)
-            if record.is_valid and breeding.allows(individual):
+            if record.schedules and record.is_valid and breeding.allows(individual):
                 search.measured.add(individual, self.context.objective.of_record(record))
                 search.has_begun = True
 

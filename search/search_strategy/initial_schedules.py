@@ -32,13 +32,16 @@ def traces_that_replay(given: InitialSchedules, mod: IRModule, task_name: str) -
     """Return the traces of initial schedules as they replay on the program of a task.
 
     A trace that was recorded on one function of a module, under its own name, is one of the task.
+    An empty one is left out: every search measures the unscheduled program.
     TuningError, which says which and where, for one that does not replay, and for anything else.
     """
     alone = isinstance(given, (str, Schedule, Trace)) or not isinstance(given, Sequence)
     listed: Sequence[Any] = [given] if alone else given  # type: ignore[assignment]
+    traces = [_trace(one, f"initial_schedules[{k}]") for k, one in enumerate(listed)]
     return tuple(
-        _replayed(_trace(one, f"initial_schedules[{k}]"), mod, task_name, k)
-        for k, one in enumerate(listed)
+        _replayed(trace, mod, task_name, k)
+        for k, trace in enumerate(traces)
+        if trace.instructions(remove_postproc=True)
     )
 
 
@@ -100,11 +103,6 @@ def _trace(given: object, which: str) -> Trace:
 
 def _replayed(trace: Trace, mod: IRModule, task_name: str, place: int) -> Trace:
     trace = _on_main(trace)
-    if not trace.instructions(remove_postproc=True):
-        raise TuningError(
-            f"initial_schedules[{place}] has no instruction: the unscheduled program is measured "
-            "by no search; leave it out"
-        )
     sch = Schedule(mod, seed=1, error_render_level="none")
     try:
         trace.apply_to_schedule(sch, remove_postproc=False)

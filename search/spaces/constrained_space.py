@@ -128,10 +128,7 @@ class ConstrainedSpace(DesignSpace):
     def known(self) -> list[Decisions]:
         """Allowed points: all of a small space, some of a large one. None were found if empty."""
         if self._is_listed:
-            choices = [
-                [own] if not site.is_sampling else [None] if site.domain is None else site.domain
-                for site, own in zip(self.sites, self.decisions, strict=True)
-            ]
+            choices = [[None] if site.domain is None else site.domain for site in self.sites]
             return [point for point in product(*choices) if self._allows(point)]
         found: list[Decisions] = [self.decisions] if self._allows(self.decisions) else []
         rng = RandomState(_SEED)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schedule import BlockRV, Instruction, LoopRV
-from schedule.decisions.domain import ChoiceDomain, DecisionDomain, plain_decision
+from schedule import BlockRV, Instruction, LoopRV, Trace
+from schedule.decisions.domain import ChoiceDomain, Decision, DecisionDomain, plain_decision
 from schedule.decisions.tiles import InferredTileDomain, TileDomain
 from schedule.primitives.sample_compute_location import LocationDomain
+from schedule.random_state import RandomState
 from schedule.trace.names import Names
-from search.spaces.annotations import PARALLEL
+from search.spaces.annotations import PACKED, PARALLEL
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.rewriting.visit import collect_vars
 
@@ -89,17 +90,33 @@ def sites_of(
 
 
 def parallel_extents(present: int) -> ChoiceDomain:
-    """Return how many parallel iterations to consider where `present` >= 1 are asked for.
+    """Return how many parallel iterations to consider where `present` are asked for.
 
-    The powers of two up to that number: the outer loops are fused until they have more iterations,
-    and each loop that matters at least doubles them, so these lead to all the different fusions.
+    None, and the powers of two up to that number: the outer loops are fused until they have more
+    iterations, and each loop that matters at least doubles them, so these lead to all the different
+    fusions.
     """
     powers = [1 << k for k in range(present.bit_length())]
-    return ChoiceDomain(tuple(dict.fromkeys((*powers, present))))
+    return JobsDomain(tuple(dict.fromkeys((SERIAL, *powers, present))))
 
+
+@dataclass(frozen=True)
+class JobsDomain(ChoiceDomain):
+    """Numbers of parallel iterations; the first of them, 0, makes no loop parallel."""
+
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw the largest number, or none with the probability 1/4: others are steps away."""
+        return self.values[0 if rng.uniform_int(0, _ONE_IN) == 0 else -1]
+
+
+SERIAL: Final = 0
+"""The number of parallel iterations that makes no loop parallel."""
+_ONE_IN: Final = 4
 
 _NUMBERS: Final[dict[str, Callable[[int], DecisionDomain]]] = {PARALLEL: parallel_extents}
 """The annotations whose number may change, with their alternatives."""
+_SERIAL: Final = {PARALLEL: SERIAL, PACKED: 1}
+"""The annotations of parallel iterations, with the number that asks for none."""
 
 
 def annotated_number(inst: Instruction) -> int | None:
@@ -118,6 +135,29 @@ def with_number(inst: Instruction, number: int) -> Instruction:
     values = list(inst.values)
     values[names.index("ann_val")] = number
     return Instruction(inst.kind, values, inst.outputs)
+
+
+def serial_form(trace: Trace) -> Trace | None:
+    """Return a trace, without postprocessing, in which postprocessors make no loop parallel.
+
+    None where they make none anyway.
+    """
+    insts = trace.instructions(remove_postproc=True)
+    jobs = {inst: _jobs(inst) for inst in insts}
+    if not any(number is not None and number > least for least, number in jobs.values()):
+        return None
+    serial = [
+        inst if number is None else with_number(inst, least)
+        for inst, (least, number) in jobs.items()
+    ]
+    return Trace(serial, {i: d for i, d in trace.decisions.items() if i in set(insts)})
+
+
+def _jobs(inst: Instruction) -> tuple[int, int | None]:
+    """Return what an annotation of parallel iterations says at least, and says; None for others."""
+    number = annotated_number(inst)
+    key = None if number is None else inst.value_of("ann_key")
+    return _SERIAL.get(str(key), 0), number if key in _SERIAL else None
 
 
 class _Index:
@@ -153,7 +193,7 @@ class _Index:
 
     def constant(self, inst: Instruction) -> Iterator[Site]:
         number = annotated_number(inst)
-        if number is not None and number >= 1:
+        if number is not None and number >= 0:
             key = inst.value_of("ann_key")
             if key in _NUMBERS:
                 yield Site(inst, _NUMBERS[key](number), key, self._name(key, inst), "")

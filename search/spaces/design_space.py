@@ -125,14 +125,9 @@ class DesignSpace:
     # -------------------------------------------------------------------------------- other points
 
     def sample(self, rng: RandomState) -> Decisions:
-        """Return a random point. Annotated numbers stay what the space was generated with."""
+        """Return a random point."""
         return tuple(
-            self.decisions[k]
-            if not site.is_sampling
-            else None
-            if site.domain is None
-            else site.domain.sample(rng)
-            for k, site in enumerate(self.sites)
+            None if site.domain is None else site.domain.sample(rng) for site in self.sites
         )
 
     def admitted(self, decisions: Decisions) -> Decisions | None:

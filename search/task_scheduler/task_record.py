@@ -80,6 +80,10 @@ class TaskRecord:
     """The best latency after each batch."""
     winner: Confirmation | None = None
     """The best, measured again at the end of the run."""
+    unscheduled: RunnerResult | None = None
+    """The measurement of the unscheduled program, once the search is over."""
+    baselines: list[TuningRecord] = field(default_factory=list)
+    """The records of what the winner is measured beside: the unscheduled program, serial forms."""
     initial: list[MeasureCandidate] = field(default_factory=list)
     """The schedules of the user that are still to be measured, before those of the strategy."""
     report: TaskReport | None = None

@@ -301,12 +301,20 @@ class TaskScheduler(ABC):
         else:
             task.is_exhausted = True
             self.logger.info(
-                'Task #%d "%s" ends after %s: its strategy finds no candidate that was not '
-                "measured",
+                'Task #%d "%s" ends after %s: %s',
                 index,
                 task.ctx.task_name,
                 "1 trial" if task.trials == 1 else f"{task.trials} trials",
+                "its design space has 1 schedule"
+                if self._has_one_schedule(index)
+                else "its strategy finds no candidate that was not measured",
             )
+
+    def _has_one_schedule(self, index: int) -> bool:
+        assert self.run is not None
+        spaces = self.tasks[index].ctx.points_of(self.run.spaces[index])
+        known = all(site.domain is not None for space in spaces for site in space.sites)
+        return known and sum(space.num_points for space in spaces) == 1
 
     def join_running_task(self, task_id: int) -> list[RunnerResult]:
         """Measure the batch of a task, tell everybody who wants to know, return the results.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,6 +16,8 @@ from tensorir.function import IRModule
 from tests.search.programs import Matmul, split_all
 
 TARGET = "llvm -num-cores=1"
+UNSCHEDULED = re.compile(rb"for \w, \w, \w in T\.grid\((\d+), \1, \1\)")
+SLOW = RunnerResult((1.0,))
 
 
 class ScriptFiles(Builder):
@@ -48,7 +51,8 @@ class LateFiles(ScriptFiles):
 class TimesOfScripts(Runner):
     """Gives a program the time that follows from its text, or what `result_of` says of its place.
 
-    `log` gets the artifacts in the order in which they were measured.
+    `log` gets the artifacts in the order in which they were measured. A product of square
+    matrices as it was given has the result `unscheduled`, and no place.
     """
 
     def __init__(
@@ -56,7 +60,9 @@ class TimesOfScripts(Runner):
         result_of: Callable[[int], RunnerResult | None] = lambda _: None,
         *,
         overlap: bool = False,
+        unscheduled: RunnerResult = SLOW,
     ) -> None:
+        self.unscheduled = unscheduled
         self.result_of = result_of
         self.overlap = overlap
         self.log: list[str] = []
@@ -68,9 +74,11 @@ class TimesOfScripts(Runner):
         return [RunnerFuture.ready(self._result(entry)) for entry in runner_inputs]
 
     def _result(self, entry: RunnerInput) -> RunnerResult:
+        text = Path(entry.artifact_path).read_bytes()
+        if UNSCHEDULED.search(text):
+            return self.unscheduled
         made_up = self.result_of(len(self.log))
         self.log.append(Path(entry.artifact_path).name)
-        text = Path(entry.artifact_path).read_bytes()
         return made_up or RunnerResult(((1 + zlib.crc32(text) % 1000) * 1e-6,), seconds=3.0)
 
 

@@ -239,7 +239,7 @@ def test_records_of_the_program_itself_come_before_and_other_programs_after() ->
     shorter = parse(dense.script().replace("16", "8"))
     assert isinstance(shorter, PrimFunc)
     commit(database, normalize_mod(shorter), Schedule(shorter), 1e-3)
-    assert how() == "anchor", "a record that does nothing is none"
+    assert how() == "anchor", "that a program is best as it is says nothing of another one"
     sch = Schedule(shorter)
     sch.compute_inline("bias")
     commit(database, normalize_mod(shorter), sch, 1e-3)

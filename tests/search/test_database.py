@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import search as ms
 from codegen import Target
 from schedule import Schedule
 from search import DatabaseError
@@ -67,11 +68,17 @@ def test_the_best_valid_record_is_found() -> None:
     assert database.query(OTHER, TARGET) is None
 
 
-def test_an_empty_trace_is_no_valid_record() -> None:
+def test_an_empty_trace_is_the_record_of_the_unscheduled_program() -> None:
     database = MemoryDatabase()
     workload = database.commit_workload(Matmul)
-    database.commit_tuning_record(TuningRecord(Schedule(Matmul).trace, workload, [1e-6]))
-    assert database.get_top_k(workload, 1) == []
+    commit(database, (4, 8), 2e-6)
+    plain = TuningRecord(Schedule(Matmul).trace, workload, [1e-6], Target(TARGET))
+    database.commit_tuning_record(plain)
+    best, second = database.get_top_k(workload, 2)
+    assert (best.schedules, second.schedules) == (False, True)
+    found = ms.find_schedule(database, Matmul, TARGET)
+    assert found is not None
+    assert_structural_equal(found.schedule.mod, Matmul)
 
 
 def test_a_file_is_read_back(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ import pytest
 import search as ms
 from schedule import Trace
 from search.postproc import Postproc, RewriteParallelVectorizeUnroll, RewriteRegisterTile
-from search.schedule_rule import PackOperands, RFactorOverLanes, SampleRegisterTile, ScheduleRule
+from search.schedule_rule import (
+    PackOperands,
+    RFactorOverLanes,
+    SampleRegisterTile,
+    ScheduleRule,
+    TileSpatial,
+)
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, simplify
 from tensorir.function import IRModule, PrimFunc
@@ -20,7 +26,7 @@ from tests.recorded import recorded
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=4"
 
 
-OURS = (PackOperands, RFactorOverLanes, SampleRegisterTile)
+OURS = (PackOperands, RFactorOverLanes, SampleRegisterTile, TileSpatial)
 
 
 def rows() -> list[Any]:

@@ -23,7 +23,17 @@ SPEED = MachineSpeed(
     forward_seconds=11 / GHZ,
     read=(64 * GHZ, 32 * GHZ, 8 * GHZ, 4 * GHZ),
     page_seconds=(1 / GHZ, 8 / GHZ),
+    fork_seconds=2000 / GHZ,
 )
+
+
+def test_threads_are_worth_what_they_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parallel loop takes 2,000 cycles, which two cores save of 4,000 and four of 2,667."""
+    monkeypatch.setattr("search.feature_extractor.machine.known_speed", lambda target: SPEED)
+    for cores, least in ((1, float("inf")), (2, 4000), (4, 2667)):
+        machine = Machine.of(Target(f"llvm -mcpu=haswell -num-cores={cores}"))
+        assert machine.is_worth_a_fork(least + 1) is (cores > 1)
+        assert not machine.is_worth_a_fork(least - 1)
 
 
 class OneMillisecondHere(OneMillisecond):

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import search as ms
+from codegen import Target
 from schedule import Schedule, Trace
+from search.feature_extractor.machine import Machine
 from search.postproc import (
     DisallowDynamicLoop,
     Postproc,
@@ -187,15 +189,35 @@ def test_what_nobody_asks_for_is_not_done() -> None:
     assert called == ["GetBlock", "Unannotate", "GetChildBlocks", "GetLoops", "Fuse", "Vectorize"]
 
 
-def test_what_takes_less_time_than_threads_to_start_stays_on_one_core() -> None:
-    """600 elements of a small program, and a matrix product of 16^3 steps; one of 17^3 is more."""
+def on_four_cores() -> RewriteParallelVectorizeUnroll:
+    """Return the postprocessor for a machine whose parallel loops take 2,500 cycles."""
+    postproc = RewriteParallelVectorizeUnroll()
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=4"
+    postproc._initialize_with_tune_context(ms.TuneContext(parse(ELEMENTWISE), target=target))
+    assert Machine.of(Target(target)).fork_cycles == 2500
+    return postproc
+
+
+def test_what_takes_less_time_than_threads_to_start_stays_on_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """600 elements of a small program; a product of 16^3 steps takes 1,000 cycles, of 32^3 8,000."""
+    monkeypatch.setattr("search.feature_extractor.machine.known_speed", lambda target: None)
     sch = Schedule(parse(ELEMENTWISE))
-    RewriteParallelVectorizeUnroll().apply(sch)
+    on_four_cores().apply(sch)
     assert "T.parallel" not in sch.mod.script()
     assert "T.vectorized" in sch.mod.script()
-    for n, is_parallel in ((16, False), (17, True)):
+    for n, is_parallel in ((16, False), (32, True)):
         sch = Schedule(workloads.create("GMM", n=n, m=n, k=n))
         sch.annotate(sch.get_block("root"), "meta_schedule.parallel", 64)
+        on_four_cores().apply(sch)
+        assert ("T.parallel" in sch.mod.script()) is is_parallel
+
+
+def test_no_parallel_iterations_are_none_at_all() -> None:
+    for jobs, is_parallel in ((0, False), (1, True), (64, True)):
+        sch = Schedule(workloads.create("GMM", n=128, m=128, k=128))
+        sch.annotate(sch.get_block("root"), "meta_schedule.parallel", jobs)
         RewriteParallelVectorizeUnroll().apply(sch)
         assert ("T.parallel" in sch.mod.script()) is is_parallel
 

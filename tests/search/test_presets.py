@@ -53,6 +53,7 @@ def test_order(kind: str) -> None:
         "TileChannels()",
         "MultiLevelTiling()",
         "PackOperands()",
+        "TileSpatial()",
         "ParallelizeVectorizeUnroll()",
         "SampleRegisterTile()",
         "RandomComputeLocation()",

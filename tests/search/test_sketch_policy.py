@@ -172,7 +172,7 @@ def test_a_sketch_prints_with_its_holes():
     assert (
         text
         == """\
-sketch #1: 2.5e+07 programs
+sketch #1: 2.8e+07 programs
   rules: Multi-level Tiling with Fusion (SSRSRS), Add Cache Stage
   steps: PR SP SP SP RE CHW CA PR PR PR PR
   for i_0 in ?C.i[0]
@@ -195,7 +195,7 @@ sketch #1: 2.5e+07 programs
     C.k                      512 in 2 parts, the last at most 512 (FillTileSize)
     unroll_explicit of root  0, 16, 64, 512 (Unroll)
     register_tile of root    16, 12 (none, tiles of registers are not in Ansor)
-    parallel of root         1, 2, 4, 8, 16, 32, 64 (Parallel)"""
+    parallel of root         0, 1, 2, 4, 8, 16, 32, 64 (Parallel)"""
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import search as ms
-from schedule import Schedule, Trace
+from schedule import Schedule
 from schedule.random_state import RandomState
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord
 from search.mutator import MutateTileSize
@@ -24,7 +24,7 @@ from search.spaces.constrained_space import ConstrainedSpace, Constraint
 from search.trials.run_directory import load_run
 from tensorir import IRModule, T
 from tests.search.compatible_programs import product
-from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts
+from tests.search.made_up_runs import TARGET, UNSCHEDULED, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, adds_one, split_all, split_j
 
 
@@ -335,6 +335,8 @@ def test_the_winner_is_the_best_by_the_objective(
 
         def _result(self, entry: RunnerInput) -> RunnerResult:
             text = Path(entry.artifact_path).read_text()
+            if UNSCHEDULED.search(text.encode()):
+                return RunnerResult((10e-3,) * 20)
             if text not in measured:
                 measured.append(text)
             return slow_now_and_then(measured.index(text))
@@ -344,7 +346,7 @@ def test_the_winner_is_the_best_by_the_objective(
     assert best is not None
     assert measured.index(best.mod.script()) == parity
     records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
-    stored = {seconds for record in records for seconds in record.run_secs or ()}
+    stored = {seconds for r in records if r.schedules for seconds in r.run_secs or ()}
     assert stored <= {s for k in range(6) for s in slow_now_and_then(k).run_secs or ()}, "seconds"
 
 
@@ -420,7 +422,8 @@ def test_the_winner_takes_the_least_energy(tmp_path: Path, confirmed: int) -> No
     config = ms.TuneConfig(6, 3, num_confirmed=confirmed)
     best = tune(tmp_path, config, runner=runner, objective="energy")
     assert best is not None
-    assert best.mod.script() == runner.seen[5], "the last of the trials"
+    last = runner.seen[6 if confirmed else 5]
+    assert best.mod.script() == last, "the unscheduled program, or the last of the trials"
     kept = EnergyLog(tmp_path)
     for record in JSONDatabase(work_dir=tmp_path).get_all_tuning_records():
         assert kept.joules(record.run_secs or ()) == pytest.approx(1e-3 / record.mean_seconds)
@@ -581,7 +584,6 @@ def test_a_schedule_of_a_function_by_its_own_name_is_one_of_the_task(tmp_path: P
             r'initial_schedules\[0\] does not replay on the program of task "main": instruction 0, '
             r"b0 = sch.get_block\(.*B.*",
         ),
-        (lambda: Trace(), r"initial_schedules\[0\] has no instruction"),
         (lambda: "b0 = sch.get_block()", r"initial_schedules\[0\] is no trace.*Trace.from_python"),
         (lambda: 3, r"initial_schedules\[0\] is a Schedule, a Trace.* got int"),
     ],

@@ -16,8 +16,12 @@ from codegen.machine.kept import keep_speed, kept_speed
 from codegen.machine.measure import measure
 from codegen.target import host
 
-SPEED = MachineSpeed(256, 3e9, 6e9, 4 / 3e9, 11 / 3e9, (2e11, 1e11, 5e10, 1e10), (1 / 3e9, 8 / 3e9))
-OTHER = MachineSpeed(256, 2e9, 4e9, 5 / 2e9, 11 / 2e9, (1e11, 8e10, 4e10, 1e10), (1 / 2e9, 8 / 2e9))
+SPEED = MachineSpeed(
+    256, 3e9, 6e9, 4 / 3e9, 11 / 3e9, (2e11, 1e11, 5e10, 1e10), (1 / 3e9, 8 / 3e9), 1e-6
+)
+OTHER = MachineSpeed(
+    256, 2e9, 4e9, 5 / 2e9, 11 / 2e9, (1e11, 8e10, 4e10, 1e10), (1 / 2e9, 8 / 2e9), 2e-6
+)
 HERE = Target("llvm")
 
 
@@ -145,7 +149,7 @@ def test_without_memory_the_figures_of_the_model_serve(
 def test_what_no_processor_does_leaves_the_figures_of_the_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    odd = MachineSpeed(256, 1.0, 6e9, 1e-9, 1e-9, (1e11, 1e11, 1e11, 1e11), (0.0, 0.0))
+    odd = MachineSpeed(256, 1.0, 6e9, 1e-9, 1e-9, (1e11, 1e11, 1e11, 1e11), (0.0, 0.0), 0.0)
     monkeypatch.setattr("codegen.machine._measure.measure", lambda target: odd)
     with pytest.raises(CodegenError, match="could not be measured: clock was measured as 1, which"):
         machine_speed(HERE)

@@ -7,7 +7,7 @@ import pytest
 from codegen import MachineSpeed, Target, why_not_here
 from codegen.machine.__main__ import main
 
-SPEED = MachineSpeed(512, 3e9, 6e9, 4 / 3e9, 11 / 3e9, (4e11, 2e11, 1e11, 1e10), (0.0, 0.0))
+SPEED = MachineSpeed(512, 3e9, 6e9, 4 / 3e9, 11 / 3e9, (4e11, 2e11, 1e11, 1e10), (0.0, 0.0), 0.0)
 FOREIGN = next(
     f"llvm -mcpu={model} -mtriple={triple}"
     for model, triple in (

@@ -1,0 +1,173 @@
+"""Tiles of nests without reuse: element-wise programs, stencils, transposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import gcd
+from operator import mul
+from typing import Final
+
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from schedule.analysis.bindings import loop_iter_types
+from schedule.analysis.block_kind import is_spatial
+from schedule.analysis.loops import is_plain
+from schedule.sref import StmtSRef, loops_above
+from search.analysis.moves import moves
+from search.analysis.tiling_needs import has_been_tiled
+from search.schedule_rule.schedule_rule import ScheduleRule
+from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP, PRAGMA_UNROLL_EXPLICIT
+from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import BufferStore
+from tensorir.rewriting.visit import walk
+
+_SHORTEST_SIDE: Final = 4
+"""Smaller tiles gain nothing."""
+
+
+class TileSpatial(ScheduleRule):
+    """Tiles the only block of a function if it is spatial, in further designs.
+
+    A tile of `rows` rows and up to a vector's columns, both sampled, with rows written out where a
+    sampled limit allows that:
+
+        for i_0, j_0 in T.grid(...):
+            for i_1 in T.unroll(16): for j_1 in T.vectorized(16):
+                Y[i, j] = X[j, i]
+
+    Columns are those of the result. Rows are those of an operand that is read across, as above,
+    else of the loop outside. Where each element is read once and in order, tiles are cut from one
+    loop over all elements. The design without tiles comes first: the compiler unrolls it itself.
+
+    For an operand that is read across there are two designs more: one with tiles of a vector in
+    both directions, of which nothing is sampled, and one with the loops of the tile exchanged.
+    """
+
+    def __init__(
+        self,
+        max_rows: int = 16,
+        max_lanes: int = 64,
+        unroll_max_steps: Sequence[int] = (0, 16, 64),
+    ) -> None:
+        self.max_rows = max_rows
+        self.max_lanes = max_lanes
+        self.unroll_max_steps = tuple(unroll_max_steps)
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the design as it is, then those with tiles."""
+        axes = _tile_axes(sch, sch.get_sref(block))
+        if axes is None:
+            return [sch]
+        designs = [self._tiled(sch.copy(), block, axes, False)]
+        if axes.is_across:
+            designs.insert(0, self._in_squares(sch.copy(), block, axes))
+            designs.append(self._tiled(sch.copy(), block, axes, True))
+        return [sch, *(design for design in designs if design is not None)]
+
+    def _in_squares(self, sch: Schedule, block: BlockRV, axes: _Axes) -> Schedule | None:
+        """Return the design with tiles of about as many rows and columns as a vector has lanes."""
+        loops = sch.get_loops(block)
+        assert axes.row is not None
+        lanes = self._task_target().vector_lanes(sch.get(block).writes[0].buffer.dtype.bits)
+        sides = [gcd(_extent(sch, loops[k]), lanes) for k in (axes.row, axes.column)]
+        if min(sides) < _SHORTEST_SIDE:
+            return None
+        parts = [
+            sch.split(loops[k], [None, side])
+            for k, side in zip((axes.row, axes.column), sides, strict=True)
+        ]
+        others = [loops[k] for k in range(len(loops)) if k not in (axes.row, axes.column)]
+        try:
+            sch.reorder(*others, parts[0][0], parts[1][0], parts[0][1], parts[1][1])
+            sch.unroll(parts[0][1])
+            sch.vectorize(parts[1][1])
+        except ScheduleError:
+            return None
+        return sch
+
+    def _tiled(
+        self, sch: Schedule, block: BlockRV, axes: _Axes, exchanged: bool
+    ) -> Schedule | None:
+        loops = sch.get_loops(block)
+        try:
+            if axes.row is None:
+                loop = sch.fuse(*loops) if len(loops) > 1 else loops[0]
+                column, lane = self._parts(sch, loop, self.max_lanes)
+                outer, row = self._parts(sch, column, self.max_rows)
+                order = [outer]
+            else:
+                first, row = self._parts(sch, loops[axes.row], self.max_rows)
+                column, lane = self._parts(sch, loops[axes.column], self.max_lanes)
+                others = [loops[k] for k in range(len(loops)) if k not in (axes.row, axes.column)]
+                order = [*others, first, column]
+            inner = [lane, row] if exchanged else [row, lane]
+            sch.reorder(*order, *inner)
+        except ScheduleError:
+            return None
+        count = len(self.unroll_max_steps)
+        step = sch.sample_categorical(self.unroll_max_steps, [1.0 / count] * count)
+        sch.annotate(inner[0], PRAGMA_AUTO_UNROLL_MAX_STEP, step)
+        sch.annotate(inner[0], PRAGMA_UNROLL_EXPLICIT, 1)
+        return sch
+
+    @staticmethod
+    def _parts(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
+        return sch.split(loop, sch.sample_perfect_tile(loop, n=2, max_innermost_factor=most))
+
+
+def _extent(sch: Schedule, loop: LoopRV) -> int:
+    extent = sch.get(loop).extent
+    assert isinstance(extent, IntImm)
+    return extent.value
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """The places of the loops over columns and rows of a tile."""
+
+    column: int
+    row: int | None
+    """None where all loops are one loop through memory."""
+    is_across: bool
+    """True if an operand has its elements one after the other along the rows."""
+
+
+def _tile_axes(sch: Schedule, block: StmtSRef) -> _Axes | None:
+    """Return the loops to tile, None for a block that the rule leaves alone."""
+    if block.parent is None or has_been_tiled(block) or not is_spatial(block):
+        return None
+    blocks = list(sch.state.blocks(sch.state.func_name_of(block)))
+    store = block.block.body
+    if len(blocks) != 2 or not isinstance(store, BufferStore):
+        return None
+    around = loops_above(block)
+    loops = [sref.loop for sref in around]
+    extents = [loop.extent.value for loop in loops if isinstance(loop.extent, IntImm)]
+    kinds = set(loop_iter_types(sch.state, around))
+    plain = all(is_plain(loop) and is_const_int(loop.min, 0) for loop in loops)
+    if not loops or len(extents) < len(loops) or not plain or kinds != {IterVar.DATA_PAR}:
+        return None
+    running = [k for k, extent in enumerate(extents) if extent > 1]
+    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+    accesses: list[BufferStore | BufferLoad] = [store, *loads]
+    steps = [moves(block, access.buffer, access.indices) for access in accesses]
+    variables = [loop.loop_var for loop in loops]
+    columns = [k for k in running if steps[0].get(variables[k]) == 1]
+    if not columns:
+        return None
+    column = columns[-1]
+    sizes = [*accumulate(reversed(extents[1:]), mul, initial=1)][::-1]
+    # An operand that is read at several places is read again in the next row.
+    once = len({load.buffer for load in loads}) == len(loads)
+    if once and all(one.get(variables[k]) == sizes[k] for one in steps for k in running):
+        return _Axes(column, None, False)
+    across = [k for k in running if k != column and _reads_across(steps[1:], variables[k])]
+    rows = across or [k for k in running if k != column]
+    return _Axes(column, rows[-1], bool(across)) if rows else None
+
+
+def _reads_across(steps: Sequence[dict[Var, int | None]], row: Var) -> bool:
+    """Say whether some operand has its elements one after the other along a loop."""
+    return any(one.get(row) == 1 for one in steps)
