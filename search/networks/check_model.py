@@ -7,6 +7,8 @@ as a whole, as a later build makes it, on inputs that are made up.
 from __future__ import annotations
 
 import logging
+import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -21,6 +23,7 @@ from codegen.vm.kernel_schedules import as_looked_up
 from search.database import Database
 from search.database.records import FAILED
 from search.dispatch.find_schedule import FoundSchedule, find_schedule
+from search.measuring.time_text import time_text
 from search.networks.made_up_inputs import made_up_inputs
 from search.runner.check_results import Expected, difference
 from tensorir.errors import TensorIRError
@@ -34,6 +37,11 @@ _ROUNDING_OF_OTHERS: Final = 1e-3
 """What an element may be off by, relative to its size: whole models are compared so."""
 _NUDGE: Final = 1e-6
 """The relative change of inputs that shows how much a model makes of rounding."""
+_CALLS: Final = 5
+_UNEXPLAINED: Final = 0.5
+"""The share of the time of kernels that a call may take beside them without a word."""
+_OF_A_CALL: Final = 1e-3
+"""The seconds beside its kernels that no call is remarked for."""
 _MOST_ROUNDS: Final = 4
 """How often the next best records are tried, before all of a function are given up."""
 
@@ -66,7 +74,11 @@ class OnlySome:
 
 
 def leave_untuned_what_differs(
-    mod: IRModule, database: Database, target: Target, logger: logging.Logger
+    mod: IRModule,
+    database: Database,
+    target: Target,
+    logger: logging.Logger,
+    kernel_seconds: float | None = None,
 ) -> list[str]:
     """Compare a model built with a database with one built without; return what differs.
 
@@ -74,6 +86,7 @@ def leave_untuned_what_differs(
     Those records are committed once more as trials that failed, so that no build takes them; what
     is the next best then is compared as well. A warning says what was found, and also why a model
     could not be compared: because its inputs cannot be made up, or it does not run without records.
+    The time of a call is logged beside `kernel_seconds`, the sum of its kernels, if it is given.
     """
     try:
         entries = [_entry(name, func) for name, func in _entries(mod).items()]
@@ -82,13 +95,14 @@ def leave_untuned_what_differs(
         logger.warning("The tuned model is not compared with the untuned one: %s", error)
         return []
     found: dict[str, None] = {}
+    calls: dict[str, Call] = {}
     kernels = as_looked_up(mod).prim_funcs()
     for round_number in range(_MOST_ROUNDS + 1):
         known = {name: find_schedule(database, f, target) for name, f in kernels.items()}
         tuned = [name for name, schedule in known.items() if schedule is not None]
 
         def why_wrong(names: Sequence[str]) -> str | None:
-            return _why_wrong(mod, target, OnlySome(database, names), entries, expected)
+            return _why_wrong(mod, target, OnlySome(database, names), entries, expected, calls)
 
         guilty = _guilty(tuned, why_wrong)
         if not guilty:
@@ -107,7 +121,34 @@ def leave_untuned_what_differs(
             )
     if not found:
         logger.info("The tuned model computes what the untuned one does")
+    if not guilty and len(entries) == 1 and kernel_seconds:
+        (entry,) = entries
+        _compare_times(_seconds_of(calls[entry.name], entry.arguments), kernel_seconds, logger)
     return list(found)
+
+
+def _seconds_of(call: Call, arguments: Sequence[NDArray[Any]]) -> float:
+    """Return the median seconds of a few calls."""
+    taken = []
+    for _ in range(_CALLS):
+        start = time.perf_counter()
+        call(arguments)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def _compare_times(call: float, kernels: float, logger: logging.Logger) -> None:
+    """Log the time of a call beside the sum of its kernels; warn if they are far apart."""
+    beside = f"A call of the tuned model takes {time_text(call)}, its tuned kernels alone "
+    if call - kernels < max(_UNEXPLAINED * kernels, _OF_A_CALL):
+        logger.info("%s%s", beside, time_text(kernels))
+    else:
+        logger.warning(
+            "%s%s: the machine is busy, or the rest of the call is in kernels that were not tuned "
+            "(vm.profile lists them)",
+            beside,
+            time_text(kernels),
+        )
 
 
 def _guilty(
@@ -174,11 +215,16 @@ def _why_wrong(
     database: Schedules,
     entries: Sequence[Entry],
     expected: Sequence[Sequence[Expected]],
+    calls: dict[str, Call],
 ) -> str | None:
-    """Return how the results of a model are wrong with some schedules, None if they are right."""
+    """Return how the results of a model are wrong with some schedules, None if they are right.
+
+    `calls` gets the functions that were built, by name.
+    """
     for entry, wanted in zip(entries, expected, strict=True):
         try:
-            results = _built(mod, target, database, entry.name)(entry.arguments)
+            calls[entry.name] = _built(mod, target, database, entry.name)
+            results = calls[entry.name](entry.arguments)
         except TensorIRError as error:
             return f"which cannot run: {error}"
         for place, (array, one) in enumerate(zip(results, wanted, strict=True)):

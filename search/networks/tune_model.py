@@ -46,6 +46,11 @@ _BATCH_BY_TIME: Final = 16
 _FIRST_ROUNDS: Final = 2
 """A task gets its share of the trials in so many batches or more: the second knows the first."""
 
+_CHECK_SECONDS: Final = 0.5
+"""The seconds that the check of a model takes for each of its kernels, which is built twice."""
+_MOST_OF_TIME: Final = 0.25
+"""The share of a bounded time that the check may take."""
+
 
 class ModelOptions(ModuleOptions, total=False):
     """The options of `tune_model`."""
@@ -82,10 +87,11 @@ def tune_model(
     measured, is left out, and named in the log; so are kernels with symbolic shapes, and small
     ones, which have nothing to gain. The others go on.
 
-    At the end the model is built with and without what was found, and run on inputs that are made
-    up. Schedules that change its results beyond rounding are named, and entered into the database
-    as failed, so that nothing takes them; `check=False` leaves that out. It takes as long as
-    building the model twice, which is not part of `max_seconds`: the log says so, and how long.
+    At the end the model is built with and without what was found, and run on random inputs.
+    Schedules that change its results beyond rounding are named, and entered into the database as
+    failed, so that no build uses them. The log compares the time of a call with the sum of its
+    kernels. That takes as long as building the model twice, and is part of `max_seconds`: it is
+    left out where it would take more than a quarter of them, and with `check=False`.
 
     Everything is in `work_dir`; without one nothing is kept but what is returned. A run that was
     interrupted goes on when it is started again as it was (see `tune_tir`, also for `seed`,
@@ -96,6 +102,7 @@ def tune_model(
     model without kernels to tune, and a database whose records of these kernels are all for another
     CPU.
     """
+    began = time.monotonic()
     on_interrupt = options.get("on_interrupt", DEFAULTS["on_interrupt"])
     checked_on_interrupt(on_interrupt)
     if max_trials_global is None and options.get("max_seconds") is None:
@@ -146,16 +153,28 @@ def tune_model(
             ).clone()
             for task, task_seed in zip(tasks, seeds_of(of_task["seed"], len(tasks)), strict=True)
         ]
+        for_check = _CHECK_SECONDS * len(_module(mod).prim_funcs()) if check else 0.0
+        is_short = config.max_seconds is not None and for_check > _MOST_OF_TIME * config.max_seconds
         run = stack.enter_context(
             TuningRun.open(
                 contexts,
                 [float(task.weight) for task in tasks],
                 work_dir,
                 config,
+                began=began,
+                seconds_after=0.0 if is_short else for_check,
                 **{**parts, "database": opened},
             )
         )
-        run.tune(on_interrupt, _check(run, mod, tasks[0].target) if check else None)
+        if is_short:
+            run.logs.scheduler.info(
+                "The tuned model will not be compared with the untuned one: that would take about "
+                "%.0f of the %g seconds",
+                for_check,
+                config.max_seconds,
+            )
+        finish = _check(run, mod, tasks[0].target) if check and not is_short else None
+        run.tune(on_interrupt, finish)
     return opened
 
 
@@ -172,19 +191,9 @@ def _check(run: TuningRun, mod: IRModule | BaseFunc, target: Target) -> Callable
             run.logs.scheduler.info("The tuned model is not run here to be compared: %s", reason)
         else:
             run.progress.phase("comparing the tuned model with the untuned one")
-            bound, start = run.config.max_seconds, time.monotonic()
-            if bound is not None:
-                run.logs.scheduler.info(
-                    "The tuned model is built and compared with the untuned one, which comes on "
-                    "top of the %g seconds (check=False leaves it out)",
-                    bound,
-                )
-            leave_untuned_what_differs(_module(mod), run.database, target, run.logs.scheduler)
-            if bound is not None:
-                took = time.monotonic() - start
-                run.logs.scheduler.info(
-                    "The comparison took %.1f s, the whole run %.1f s", took, run.seconds
-                )
+            leave_untuned_what_differs(
+                _module(mod), run.database, target, run.logs.scheduler, run.report.best
+            )
 
     return compare
 

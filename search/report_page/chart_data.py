@@ -64,6 +64,9 @@ def tasks_of(
     known = []
     for number, task in enumerate(tasks):
         entry: dict[str, Any] = {"label": task.label, "weight": task.weight}
+        if task.report is not None and task.report.rounds and task.settled == task.report.best:
+            entry["settled"] = _rounded(1e6 * (task.settled or 0.0), 6)
+            entry["winner"] = task.report.winner
         shown = winners.get(number)
         if shown is not None and shown.columns:
             entry["space"] = shown.space

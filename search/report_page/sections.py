@@ -16,6 +16,7 @@ from search.trials.cost_curve import HEADINGS
 from search.trials.failures import Failure
 from search.trials.failures import failures as failure_groups
 from search.trials.log_format import utc
+from search.trials.report import RunReport
 from search.trials.trial import Trial
 
 _MOST_TASKS: Final = 1000
@@ -59,9 +60,9 @@ def summary(search: WatchedSearch) -> Markup:
         facts.insert(1, gain)
     if trials:
         facts += [("from", utc(search.start)), ("for", _span(search.seconds))]
-    facts += [
-        ("state", "unfinished: running, or interrupted" if search.is_unfinished else "finished")
-    ]
+    stopped_by = RunReport([task.report for task in tasks if task.report is not None]).state
+    unfinished = "unfinished: running, or interrupted" if search.is_unfinished else ""
+    facts += [("state", unfinished or stopped_by or "finished")]
     facts += [("target", target) for target in dict.fromkeys(task.target for task in tasks)]
     listed = [
         element("div", element("dt", name), element("dd", value), class_=_width(value))
@@ -88,7 +89,7 @@ def tasks(search: WatchedSearch) -> Markup:
     shown = table(
         heading,
         [list(row.values()) for row in rows],
-        caption="Tasks, those first in which most of the time of a call goes",
+        caption="Tasks, most expensive first",
         numbers=[k for k, name in enumerate(heading) if name not in _TEXTS],
     )
     more = len(known) - len(rows)

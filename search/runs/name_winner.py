@@ -267,7 +267,10 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
         is_busy = is_busy or _is_busy(run, task.ctx)
         if is_busy:
             found = _without_luck(found)
+        first = _earliest(run, task.ctx)[:1]
         for confirmation in reversed(found):
+            if first and confirmation.record.trace_key == first[0].trace_key:
+                task.first_again = confirmation.median
             _keep(run, task, confirmation.record)
             if not confirmation.record.trace.insts:
                 task.unscheduled = RunnerResult(tuple(confirmation.record.run_secs or ()))

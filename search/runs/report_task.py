@@ -54,6 +54,8 @@ def report_of(
     mine = trials.get((task.ctx.task_name, workload, str(task.ctx.target)), ())
     own = mine[-task.trials :] if task.trials else []  # the last ones are those of the run
     began = [ms / 1e3 for ms in (task.first_ms, *task.latency_ms) if ms < FAILED_MS]
+    if task.first_again is not None:
+        began.insert(0, task.first_again)
     winner, unscheduled = task.winner, task.unscheduled
     return TaskReport(
         task=task.ctx.task_name,
@@ -72,8 +74,25 @@ def report_of(
         stopped=sum(trial.stage == "stopped" for trial in own),
         seconds=task.seconds,
         exhausted=task.is_exhausted,
+        winner=_winning_trial(run, task, own),
+        ended=task.ended,
         time=time.time(),
     )
+
+
+def _winning_trial(run: TuningRun, task: TaskRecord, trials: Sequence[Trial]) -> int | None:
+    """Return the number of the trial that the winner comes from; None if it was not a trial."""
+    if task.winner is None or task.ctx.mod is None:
+        return None
+    workload = run.database.commit_workload(task.ctx.mod)
+    key = task.winner.record.trace_key
+    same = [
+        record
+        for record in run.database.tuning_records_of(workload, task.ctx.target)
+        if record.trace_key == key
+    ]
+    times = {tuple(record.run_secs or ()) for record in same}
+    return next((t.number for t in trials if t.stage == "done" and t.run_secs in times), None)
 
 
 def _roofline(run: TuningRun, task: TaskRecord) -> Roofline | None:

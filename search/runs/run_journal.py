@@ -98,13 +98,15 @@ class RunJournal:
     same makes all its trials (those measured before are not repeated).
 
     While the run goes on it has a lock on the file. If the same run is begun a second time
-    meanwhile, that one has nothing to resume, and leaves the file alone.
+    meanwhile, that one has nothing to resume, leaves the file alone, and `is_running_elsewhere`.
     """
 
     def __init__(self, work_dir: str | os.PathLike[str]) -> None:
         self.folder = Path(work_dir)
         self._path: Path | None = None
         self._file: int | None = None
+        self.is_running_elsewhere = False
+        """True if another process has begun the same run and is still at it."""
 
     def begin(self, plan: Mapping[str, Any], tasks: int) -> list[int]:
         """Return how many trials of each of so many tasks were made already.
@@ -117,6 +119,7 @@ class RunJournal:
         try:
             self._file = opened_locked(self._path, wait=False)
         except BlockingIOError:
+            self.is_running_elsewhere = True
             return [0] * tasks
         first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
         if first != heading or not lines:

@@ -85,7 +85,9 @@ class TuningRun:
     trials_done: list[int]
     failures: dict[int, Exception]
     started: float = field(default_factory=lambda: time.monotonic())
-    """The time at which the run was opened, in seconds of the monotonic clock."""
+    """The time from which its seconds count, by the monotonic clock."""
+    seconds_after: float = 0.0
+    """The seconds of the time of the run that are kept for what the caller does after it."""
 
     @staticmethod
     @contextlib.contextmanager
@@ -103,13 +105,18 @@ class TuningRun:
         task_scheduler: str | TaskScheduler | None = None,
         module_equality: str = "structural",
         verbose: int = 1,
+        began: float | None = None,
+        seconds_after: float = 0.0,
     ) -> Iterator[TuningRun]:
         """Return a run with parts that are given themselves, by class or by short name.
 
         Those made here have as many workers or threads as the first task says, and are closed at
-        the end. Without `task_scheduler` it is the one of `config`. TuningError if there is nothing
-        to tune, if the runner cannot measure for a target or if `work_dir` cannot be written to.
+        the end. Without `task_scheduler` it is the one of `config`. The seconds of the run count
+        from `began`, by default from now, and `seconds_after` of them are left for the caller.
+        TuningError if there is nothing to tune, if the runner cannot measure for a target or if
+        `work_dir` cannot be written to.
         """
+        began = time.monotonic() if began is None else began
         if not tasks:
             raise TuningError("there is nothing to tune: the list of tasks is empty")
         if len(tasks) != len(task_weights):
@@ -192,6 +199,8 @@ class TuningRun:
                 spaces=spaces,
                 trials_done=done,
                 failures=failures,
+                started=began,
+                seconds_after=seconds_after,
             )
             run._list_tasks()
             run._say_how_it_starts(plan)
@@ -207,7 +216,7 @@ class TuningRun:
     def seconds_left(self) -> float:
         """The seconds until the time of the run is over, at least 0; infinite for any time."""
         most = self.config.max_seconds
-        return math.inf if most is None else max(0.0, most - self.seconds)
+        return math.inf if most is None else max(0.0, most - self.seconds_after - self.seconds)
 
     @property
     def is_over_time(self) -> bool:
@@ -370,6 +379,12 @@ class TuningRun:
 
     def _say_how_it_starts(self, plan: Mapping[str, Any]) -> None:
         self.logs.scheduler.info("Working directory: %s", self.work_dir)
+        if self.journal.is_running_elsewhere and not self.database.has_claims:
+            self.logs.scheduler.warning(
+                "Another process runs the same search in %s, and both measure the same candidates: "
+                'stop one of them, or use a database whose runs share their work (database="sql")',
+                self.work_dir,
+            )
         done = sum(self.trials_done)
         if done:
             total = self.config.bounded_trials

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 FAILED_MS: Final = 1e9
 """The latency in milliseconds of a trial that failed."""
 
+DONE: Final = "done"
+
 _HEADER: Final = (
     "ID",
     "Name",
@@ -54,6 +56,8 @@ class TaskRecord:
     task_weight: float = 1.0
     flop: float = 1.0
     is_terminated: bool = False
+    ended: str = ""
+    """What ended its search: `"done"`, `"time over"` or `"not begun"`; empty before the end."""
     is_exhausted: bool = False
     """True if the strategy found no candidate that was not measured."""
     batches: int = 0
@@ -82,6 +86,8 @@ class TaskRecord:
     """The best, measured again at the end of the run."""
     unscheduled: RunnerResult | None = None
     """The measurement of the unscheduled program, once the search is over."""
+    first_again: float | None = None
+    """The seconds of the first schedule where it was measured again beside the winner."""
     baselines: list[TuningRecord] = field(default_factory=list)
     """The records of what the winner is measured beside: the unscheduled program, serial forms."""
     initial: list[MeasureCandidate] = field(default_factory=list)
@@ -231,7 +237,7 @@ def _row(index: int, task: TaskRecord) -> tuple[str, ...]:
         str(int(task.task_weight)),
         *figures,
         str(task.trials),
-        "Y" if task.is_terminated else "",
+        "Y" if task.ended == DONE else task.ended,
     )
 
 

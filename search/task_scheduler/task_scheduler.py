@@ -21,11 +21,13 @@ from search.reports.profiler import Profiler
 from search.search_strategy.initial_schedules import initial_candidates
 from search.task_scheduler.learn_from_records import MOST_OF_TASK, learn, learn_from_records
 from search.task_scheduler.task_record import (
+    DONE,
     FAILED_MS,
     Batch,
     TaskRecord,
     statistics_table,
 )
+from search.trials.report import NOT_BEGUN, TIME_OVER
 from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
@@ -184,16 +186,21 @@ class TaskScheduler(ABC):
     def _search(self, run: TuningRun) -> None:
         self.print_tuning_statistics()
         left = run.config.max_trials_global - sum(run.trials_done)
-        choosing = 0.0
+        choosing, is_late = 0.0, False
         while left > 0:
             index = self.next_task_id()
             if index < 0:
                 break
             if not run.has_time_for(choosing):
+                is_late = True
+                begun = sum(task.trials > 0 for task in self.tasks)
                 self.logger.info(
-                    "The search ends: its %g seconds are over%s",
+                    "The search stops: its %g seconds are over%s%s",
                     run.config.max_seconds,
                     ", but for measuring the best again" if run.seconds_left else "",
+                    f"; {len(self.tasks) - begun} of {len(self.tasks)} tasks were not begun"
+                    if begun < len(self.tasks)
+                    else "",
                 )
                 break
             if self._patience.is_over:
@@ -226,7 +233,8 @@ class TaskScheduler(ABC):
             if task.batch is not None:
                 self.join_running_task(index)
             if not task.is_terminated:
-                self.terminate_task(index)
+                late = TIME_OVER if task.trials else NOT_BEGUN
+                self.terminate_task(index, late if is_late else DONE)
 
     def _send_batch(self, run: TuningRun, index: int, most: int) -> int:
         """Begin the next batch of a task, or end the task; return how many trials it will be."""
@@ -469,12 +477,13 @@ class TaskScheduler(ABC):
         if batch is not None and all(build.done() for build in batch.builds):
             self.join_running_task(task_id)
 
-    def terminate_task(self, task_id: int) -> None:
+    def terminate_task(self, task_id: int, ended: str = DONE) -> None:
         """Take a task out of the search."""
         task = self.tasks[task_id]
         if task.is_terminated:
             raise TuningError(f"Task #{task_id} is finished already")
         task.is_terminated = True
+        task.ended = ended
         self.remaining_tasks -= 1
         self.logger.debug(
             "Task #%d has finished. Remaining task(s): %d", task_id, self.remaining_tasks

@@ -105,10 +105,20 @@ class LogExplanation:
             table = self._table.of_task(task)
             failed = str(sum(row["cost"] is None for row in table))
             found = ("", "", "", "")
-            if (best := table.best()) is not None:
-                speed = "" if best["gflops"] is None else f"{best['gflops']:.2f}"
+            report = self._report_of(task)
+            if (best := table.winner(report)) is not None:
+                seconds = best["cost"] if report is None or report.best is None else report.best
+                flop = None if best["gflops"] is None else best["gflops"] * best["cost"]
+                speed = "" if flop is None else f"{flop / seconds:.2f}"
                 place = str(table.rows.index(best) + 1)
-                found = (f"{best['cost'] * 1e6:.2f}", speed, place, table.setting(best))
+                found = (f"{seconds * 1e6:.2f}", speed, place, table.setting(best))
+            elif report is not None and report.best is not None:
+                found = (
+                    f"{report.best * 1e6:.2f}",
+                    "",
+                    "",
+                    "not a trial: what it was compared with",
+                )
             yield (task, str(len(table)), failed, *found)
 
     def _errors(self) -> Iterator[tuple[str, ...]]:

@@ -14,6 +14,11 @@ from search.measuring.time_text import time_text
 from search.trials.trial import Trial
 from tensorir.text_table import aligned, html_table
 
+_LATER: Final[dict[str, Any]] = {"winner": None, "ended": ""}
+"""The fields that lines of earlier versions do not have, with what they mean there."""
+NOT_BEGUN: Final = "not begun"
+TIME_OVER: Final = "time over"
+_NO_SUCCESS: Final = "no trial has succeeded"
 _NOISY: Final = 0.2
 """The share of the best time from which half of the distance between its quartiles is noise."""
 
@@ -56,6 +61,12 @@ class TaskReport:
     """The seconds of wall time that the task took, up to the naming of its winner."""
     exhausted: bool = False
     """True if the search ended because it found no candidate that was not measured."""
+    winner: int | None = None
+    """The number of the trial that the best schedule comes from; None for the unscheduled program
+    and for others that the winner was compared with, and where nothing was measured again."""
+    ended: str = ""
+    """What ended the search of the task: `"done"`, `"time over"`, `"not begun"`; empty if not
+    known."""
     time: float = 0.0
     """When it ended, in seconds since 1970."""
 
@@ -101,7 +112,8 @@ class TaskReport:
         Fields of other names are left out: a later version may have more.
         """
         roof = obj.get("roofline") if isinstance(obj, dict) else None
-        known = _fields_of(TaskReport, obj, {"roofline": None})
+        filled = {**_LATER, **obj} if isinstance(obj, dict) else obj
+        known = _fields_of(TaskReport, filled, {"roofline": None})
         return TaskReport(**{**known, "roofline": roof and Roofline(**_fields_of(Roofline, roof))})
 
     # ------------------------------------------------------------------------------------ as text
@@ -115,7 +127,8 @@ class TaskReport:
         if self.first is not None:
             rows.append(("first schedule", time_text(self.first), self._times_as_fast(self.first)))
         if self.best is None:
-            rows.append(("best", "none", "no trial has succeeded"))
+            why = "the search had no time for it" if self.ended == NOT_BEGUN else _NO_SUCCESS
+            rows.append(("best", "none", why))
         else:
             spread = (
                 "" if self.spread is None else f"+- {time_text(self.spread, 2)} in {self._rounds}"
@@ -138,7 +151,7 @@ class TaskReport:
     def in_a_sentence(self) -> str:
         """Return what a log says of the task: the best, against what there was before."""
         if self.best is None:
-            return "no trial has succeeded"
+            return _NO_SUCCESS
         parts = [f"the best takes {time_text(self.best)}"]
         if self.unscheduled is not None:
             more = "more than " if self.at_least else ""
@@ -209,11 +222,22 @@ class RunReport(Sequence[TaskReport]):
         """The seconds of wall time that all tasks took."""
         return _sum((one.seconds, 1.0) for one in self)
 
+    @property
+    def state(self) -> str:
+        """What ended the run before all tasks were done, empty if nothing did."""
+        begun = sum(one.ended != NOT_BEGUN for one in self)
+        if not any(one.ended in (TIME_OVER, NOT_BEGUN) for one in self):
+            return ""
+        rest = "" if begun == len(self) else f", {len(self) - begun} of {len(self)} tasks not begun"
+        return f"stopped: time over{rest}"
+
     def in_a_sentence(self) -> str:
         """Return what a log says of all tasks together: the best, against what there was before."""
         if self.best is None:
             without = sum(one.best is None for one in self)
-            return f"{without} of {len(self)} have no schedule"
+            return ", ".join(
+                filter(None, [f"{without} of {len(self)} have no schedule", self.state])
+            )
         text = f"the best take {time_text(self.best)}"
         if self.unscheduled is None:
             return text
@@ -264,6 +288,7 @@ class RunReport(Sequence[TaskReport]):
                     str(one.trials),
                     str(one.failed),
                     "" if one.seconds is None else f"{one.seconds:.1f}",
+                    one.ended,
                 )
                 for one in self
             ),
@@ -285,6 +310,7 @@ class RunReport(Sequence[TaskReport]):
                     str(self.trials),
                     str(self.failed),
                     "" if self.seconds is None else f"{self.seconds:.1f}",
+                    "",
                 )
             )
         return rows
@@ -292,7 +318,7 @@ class RunReport(Sequence[TaskReport]):
     def __str__(self) -> str:
         if len(self) == 1:
             return str(self.tasks[0])
-        return aligned(self.cells(), _HEADING[1:8] + _HEADING[9:])
+        return aligned(self.cells(), _HEADING[1:8] + _HEADING[9:-1])
 
     def __repr__(self) -> str:
         return f"<RunReport of {len(self)} tasks, {self.trials} trials>\n{self}"
@@ -314,6 +340,7 @@ _HEADING: Final = (
     "trials",
     "failed",
     "seconds",
+    "ended",
 )
 
 

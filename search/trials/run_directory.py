@@ -27,7 +27,7 @@ from search.trials.log_format import (
     spread_out,
     utc,
 )
-from search.trials.report import TaskReport
+from search.trials.report import TaskReport, program_of
 from search.trials.table import RunTable
 from search.trials.task_list import TaskList
 from search.trials.trial import MEANINGS, Trial
@@ -138,8 +138,12 @@ class RunDirectory(LogFormat):
         if not run.trials:
             raise TuningError(f"no run left trials in {path}")
         trials = known_trials(path, MOST_PROGRAMS, run.trials)
-        best = min(trials, key=lambda trial: (trial.seconds is None, trial.seconds))
-        return Log(trials, fields_of_trial(best), reports=run.report.tasks)
+        report = run.report
+        largest = max(report, key=lambda one: (one.best or 0.0) * one.weight)
+        shown = [t for t in trials if program_of(t) == program_of(largest)] or trials
+        won = [trial for trial in shown if trial.number == largest.winner and largest.rounds]
+        best = min(won or shown, key=lambda trial: (trial.seconds is None, trial.seconds))
+        return Log(trials, fields_of_trial(best), reports=report.tasks)
 
 
 def known_trials(

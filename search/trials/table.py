@@ -158,6 +158,18 @@ class Trials(Sequence[Any]):
         measured = [row for row in self.rows if row["cost"] is not None]
         return min(measured, key=lambda row: row["cost"], default=None)
 
+    def winner(self, report: TaskReport | None) -> Row | None:
+        """Return the row of the winner of one task.
+
+        That is the trial which a run named after measuring the best again, as `report` says; where
+        no run did, the one with the lowest cost. None if nothing was measured, or if the winner was
+        not a trial (the unscheduled program, say).
+        """
+        if report is None or not report.rounds:
+            return self.best()
+        pairs = zip(self.trials, self.rows, strict=True)
+        return next((row for one, row in pairs if one.number == report.winner), None)
+
     def errors(self) -> dict[str, int]:
         """Return how many measurements ended in which way, the most frequent first."""
         kinds = [trial.ending for trial in self.trials]
@@ -295,10 +307,12 @@ class RunTable(Trials):
         """Before and after, for each task: what the last run reported at its end.
 
         A task with trials of a run that has no end yet, or was interrupted, has in it what these
-        say.
+        say. Listed tasks without a trial come last.
         """
-        groups = by_program(self.trials).items()
-        return RunReport([report_of_trials(trials, self._reports.get(of)) for of, trials in groups])
+        groups = by_program(self.trials)
+        begun = [report_of_trials(trials, self._reports.get(of)) for of, trials in groups.items()]
+        others = [report for of, report in self._reports.items() if of not in groups]
+        return RunReport([*begun, *others])
 
     def frame(self) -> Any:
         """Return the table as a pandas data frame, with all fields in full; needs pandas."""

@@ -116,7 +116,7 @@ def test_several_tasks_are_a_table_with_their_sum() -> None:
     report = RunReport([REPORT, replace(REPORT, task="other", weight=3.0, roofline=None)])
     *_, last = report.cells()
     assert last == (
-        "all, by weight", "", "4800", "240", "160", "", "30", "", "", "128", "4", "24.7",
+        "all, by weight", "", "4800", "240", "160", "", "30", "", "", "128", "4", "24.7", "",
     )  # fmt: skip
     assert report.best == pytest.approx(160e-6)
     assert report.in_a_sentence() == (
@@ -130,6 +130,23 @@ def test_several_tasks_are_a_table_with_their_sum() -> None:
     unknown = RunReport([REPORT, TaskReport("other", TARGET)])
     assert unknown.best is None, "the sum is not known"
     assert unknown.in_a_sentence() == "1 of 2 have no schedule"
+
+
+def test_a_search_that_time_ended_says_so() -> None:
+    late = replace(REPORT, ended="time over")
+    report = RunReport([late, TaskReport("other", TARGET, ended="not begun")])
+    assert report.state == "stopped: time over, 1 of 2 tasks not begun"
+    assert [row[-1] for row in report.cells()] == ["ended", "time over", "not begun", ""]
+    assert report.in_a_sentence() == f"1 of 2 have no schedule, {report.state}"
+    assert RunReport([late]).state == "stopped: time over"
+    assert RunReport([REPORT]).state == ""
+
+
+def test_reports_of_earlier_versions_are_read() -> None:
+    line = replace(REPORT, winner=3, ended="done").as_json()
+    assert TaskReport.from_json(line).winner == 3
+    del line["winner"], line["ended"]
+    assert TaskReport.from_json(line) == REPORT
 
 
 # ------------------------------------------------------------------------------------- of a search
@@ -160,7 +177,9 @@ def test_the_schedule_that_a_search_returns_has_it(
     )
     assert isinstance(best, Schedule)
     report = best.report
-    assert (report.unscheduled, report.first) == pytest.approx((900e-6, 100e-6))
+    assert report.unscheduled == pytest.approx(900e-6)
+    assert report.first == pytest.approx(90e-6), "as the best, beside which it was measured again"
+    assert (report.winner, report.ended) == (0, "done")
     assert (report.best, report.spread, report.rounds) == pytest.approx((90e-6, 0, 5))
     assert (report.trials, report.failed, report.stopped) == (8, 1, 0)
     assert report.gain == pytest.approx(10)

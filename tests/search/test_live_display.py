@@ -46,7 +46,7 @@ def test_on_a_terminal_a_bar_and_the_table_change_in_place(
     drawn = screen.getvalue()
     assert drawn.endswith(f"{SECOND}\n"), "what stays"
     assert "batch 1 is over\n" in drawn
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     assert "measuring 2/4" in drawn
     assert "3/8" in drawn
     for row in ("ID | Best", " 0 |  N/A"):

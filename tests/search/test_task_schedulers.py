@@ -187,7 +187,7 @@ def test_a_batch_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixtu
         )
 
     tune(tmp_path, TaskScheduler.create("gradient"), [task("a")], fails, 4)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert shown.count("every trial of the batch failed") == 1, "not of the first, where one ran"
     assert (
         'Task #0 "a": every trial of the batch failed, the first with: ValueError: no sh' in shown
@@ -233,7 +233,7 @@ def test_a_task_in_vain_leaves_its_trials_to_others(
         tmp_path, scheduler, tasks, second_improves, 12, batch=1, early_stopping_per_task=3
     )
     assert trials == [4, 8]
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert 'Task #0 "stays" ends early: none of its last 3 trials was better than its best' in shown
 
 

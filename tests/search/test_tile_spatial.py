@@ -154,4 +154,4 @@ def test_a_search_has_something_to_try_or_says_that_it_has_not(
     )
     assert best is not None
     assert best.report.trials == trials
-    assert end in capsys.readouterr().out
+    assert end in capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_verbose_0_shows_warnings_alone(
     tmp_path: Path, tune: Tune, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tune(tmp_path, 4, split_j, cost_model="random", verbose=0)
-    shown = capsys.readouterr().err
+    assert capsys.readouterr() == ("", "")
     tune(tmp_path / "more", 4, split_j, cost_model="random", verbose=2)
     assert "[DEBUG]" in capsys.readouterr().err
 
@@ -108,7 +108,7 @@ def test_logs_tell_the_course_of_the_search(
     tmp_path: Path, tune: Tune, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tune(tmp_path, 64, split_j, cost_model="random")
-    shown = capsys.rea.errerr().out
+    shown = capsys.readouterr().err
     assert f"Working directory: {tmp_path}" in shown
     assert 'Task #0 "main": 5 trials measured, 5 in all; the best so far takes ' in shown
     assert (

@@ -93,7 +93,7 @@ def test_every_trial_leaves_a_line_whatever_became_of_it(
     assert [t.time for t in trials] == sorted(t.time for t in trials)
     assert (
         "4 trials measured, 2 failed, 1 ended early as too slow, 4 in all; the best so far takes "
-        in capsys.readouterr().out
+        in capsys.readouterr().err
     )
 
 
@@ -118,10 +118,10 @@ def test_after_an_interruption_trials_are_counted_on(
 ) -> None:
     run(tmp_path, stop_after=3)
     assert len(load_run(tmp_path)) == 3, "the one at hand is kept"
-    assert "Interrupted: what has been measured is kept" in capsys.readouterr().out
+    assert "Interrupted: what has been measured is kept" in capsys.readouterr().err
     run(tmp_path)
     assert [t.number for t in load_run(tmp_path)] == list(range(8))
-    assert "Resuming after 3 of 8 trials" in capsys.readouterr().out
+    assert "Resuming after 3 of 8 trials" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("scheduler", ["gradient", "round-robin"])
@@ -179,7 +179,7 @@ def test_an_interrupted_run_goes_on_with_the_model_that_it_had(
     assert first.cost_model.data_size == 6
     capsys.readouterr()
     second = run(tmp_path, cost_model="xgb")
-    (kept,) = re.findall("The cost model goes on from (.*)", capsys.readouterr().out)
+    (kept,) = re.findall("The cost model goes on from (.*)", capsys.readouterr().err)
     assert Path(kept).parent == tmp_path
     assert not Path(kept).exists(), "the run is over, and its model is in MODEL_FILE"
     assert isinstance(second.cost_model, XGBModel)
@@ -234,7 +234,7 @@ def test_a_model_that_is_of_no_use_learns_from_the_database(
     damage(kept)
     capsys.readouterr()
     second = run(tmp_path, cost_model="xgb")
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert f"[WARNING] The cost model starts anew: {why.format(kept)}" in shown
     assert "goes on from" not in shown
     assert isinstance(second.cost_model, XGBModel)
@@ -246,7 +246,7 @@ def test_a_new_run_does_not_take_up_the_model_of_another(
 ) -> None:
     run(tmp_path, cost_model="xgb")
     run(tmp_path, cost_model="xgb")
-    assert "goes on from" not in capsys.readouterr().out
+    assert "goes on from" not in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------- which run goes on
@@ -286,7 +286,7 @@ def test_another_run_starts_anew_beside_one_that_was_interrupted(
     capsys.readouterr()
     four = ms.TuneConfig(4, num_trials_per_iter=4, num_confirmed=0)
     run(tmp_path, task(**change), config=four)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "Resuming" not in shown
     assert (
         'This run starts beside an unfinished one of "main", which goes on when it is started with '
@@ -295,7 +295,7 @@ def test_another_run_starts_anew_beside_one_that_was_interrupted(
     assert re.search(f"the two differ in ({name}, )?max_trials_global|differ in {name}", shown)
     assert len(trials_of(tmp_path)) == 10
     run(tmp_path, task())
-    assert "Resuming after 6 of 8 trials" in capsys.readouterr().out
+    assert "Resuming after 6 of 8 trials" in capsys.readouterr().err
     assert len(trials_of(tmp_path)) == 12
 
 
@@ -314,9 +314,9 @@ def test_functions_with_one_name_are_different_spaces(
     two = ms.TuneConfig(2, num_trials_per_iter=2, num_confirmed=0)
     run(tmp_path, task(space=tiles_of(2)), config=two, stop_after=1)
     run(tmp_path, task(space=tiles_of(4)), config=two)
-    assert "Resuming" not in capsys.readouterr().out
+    assert "Resuming" not in capsys.readouterr().err
     run(tmp_path, task(space=tiles_of(2)), config=two)
-    assert "Resuming after 1 of 2 trials" in capsys.readouterr().out
+    assert "Resuming after 1 of 2 trials" in capsys.readouterr().err
 
 
 def test_the_model_of_an_interrupted_run_is_not_that_of_the_run_after_it(tmp_path: Path) -> None:
@@ -384,12 +384,12 @@ def test_records_for_another_target_are_kept_and_not_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(tmp_path)
-    assert "for other targets" not in capsys.readouterr().out
+    assert "for other targets" not in capsys.readouterr().err
     other = "llvm -num-cores=4"
     made = run(tmp_path, task(target=other))
     assert (
         f'Task #0 "main": 8 records of the database are for other targets than {Target(other)}, '
-        "and not used" in capsys.readouterr().out
+        "and not used" in capsys.readouterr().err
     )
     assert len(made.database) == 16
     for target in (TARGET, other):
@@ -420,7 +420,7 @@ def test_a_winner_that_was_lucky_is_found_out_at_the_end(
     assert best is not None
     assert str(best.trace) == str(records[1].trace)
     assert best.run_secs == pytest.approx([101e-6] * 5)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert (
         'Task #0 "main": the best 4 were measured again in turns: the fastest takes 101 us +- 0 us in '
         "5 rounds, the second 1.010 times as long"
@@ -501,6 +501,6 @@ def test_a_run_killed_while_it_measures_the_best_again_does_only_that(
     capsys.readouterr()
     runner = TimesOfScripts(lambda _: microseconds(150))
     second = run(tmp_path, config=CONFIRMED, runner=runner)
-    assert "Resuming after 8 of 8 trials" in capsys.readouterr().out
+    assert "Resuming after 8 of 8 trials" in capsys.readouterr().err
     assert len(load_run(tmp_path)) == 8
     assert len(second.database) > 13

@@ -58,6 +58,11 @@ function progressPicture(task, against) {
     ...dots(trials, top, [colour("soft"), colour("orange")]),
     { label: "best so far", values: best, colour: colour("blue"), kind: "step" },
   ];
+  const { settled, winner } = data.tasks[task];
+  if (settled) {
+    const of = trials.findIndex((one) => one.number === winner);
+    lines.push({ label: `winner, measured again: ${time(settled)}` + (of < 0 ? " (not a trial)" : ""), values: xs.map((_, k) => (k === (of < 0 ? xs.length - 1 : of) ? settled : null)), colour: colour("good"), kind: "dots" });
+  }
   if (failed.length) lines.push({ label: `failed (${failed.length})`, values: xs.map(() => null), colour: colour("bad"), kind: "rug" });
   return {
     x: xs, lines, logY, rug: failed,

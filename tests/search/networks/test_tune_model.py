@@ -45,7 +45,7 @@ def test_all_kernels_of_a_model_are_tuned_and_built(
 ) -> None:
     mod = dense_model()
     database = ms.tune_model(mod, TARGET, tmp_path, max_trials_global=6, **options(measured))
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert 'Function "small" is not tuned' not in said
     assert "The tuned model computes what the untuned one does" in said
     rows = {
@@ -90,7 +90,7 @@ def test_a_task_that_fails_is_left_out_by_name_and_the_others_go_on(
 ) -> None:
     told = {**options(measured), "space": fails_on_wide}
     database = ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert 'Task #0 "wide" is left out: ZeroDivisionError: a rule of somebody' in said
     assert len(database) == 4
     assert tuned(
@@ -197,7 +197,7 @@ def test_a_schedule_that_changes_results_is_named_and_left_out(
     database = Corrupting()
     told = {**options(measured), "database": database}
     ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=4, **told)
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert 'Function "wide" is left without the schedule that was found' in said
     assert "with it the model computes something else, result 0 of main is wrong in" in said
     executable = codegen.vm_build(dense_model(), TARGET, database=database, default_schedules=False)
