@@ -11,7 +11,12 @@ from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction
-from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
+from schedule.analysis.reduction_steps import (
+    Steps,
+    instances_in_scope,
+    instances_of,
+    left_out_first,
+)
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -111,8 +116,9 @@ def _check_loops(
     def require(condition: bool, reason: str) -> None:
         check(condition, LOOPS, block, loop, reason=reason)
 
-    around = loops_around(block)
-    steps = Steps(instances_of(block), around)
+    # The partial results live while the scope runs once, so each must be initialised in that time.
+    instances, around = instances_in_scope(block)
+    steps = Steps(instances, around)
     spatial, reduce = steps.spatial, steps.reduce
     var = loop.loop.loop_var
     if not is_const_int(loop.loop.extent, 1):
