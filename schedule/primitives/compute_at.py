@@ -369,21 +369,33 @@ def _nest(
     node: Block = block.block
     loops: list[tuple[Var, Range]] = []
     bindings: list[PrimExpr] = []
+    steps: list[tuple[Var, Range]] = []
+    of_steps: list[PrimExpr] = []
     for axis, domain in zip(node.iter_vars, domains, strict=True):
         low = domain.dom.min_value
         extent = analyzer.simplify(domain.dom.max_value - low + 1)
         value = low
+        reduces = axis.iter_type == IterVar.COMM_REDUCE
         if preserve_unit_loops or not is_const_int(extent, 1):
             var = Var(f"ax{len(loops)}", extent.dtype)
             loops.append((var, Range(extent)))
-            analyzer.bind(var, Range(extent))
+            if reduces:
+                steps.append(loops[-1])
+            else:
+                analyzer.bind(var, Range(extent))
             value = add(low, var)
         bindings.append(value.astype(axis.var.dtype))
         if domain.bound is not None:
-            for limit in (
-                value >= domain.bound.min_value,
-                value < domain.bound.max_value + 1,
-            ):
+            limits = value >= domain.bound.min_value, value < domain.bound.max_value + 1
+            if reduces:
+                of_steps.extend(limits)
+                continue
+            for limit in limits:
                 predicate = logical_and(predicate, analyzer.simplify(limit))
+    # Limits of data-parallel axes hold for the init, too, which runs without a step.
+    for var, values in steps:
+        analyzer.bind(var, values)
+    for limit in of_steps:
+        predicate = logical_and(predicate, analyzer.simplify(limit))
     nest = BlockRealize(bindings, predicate, node)
     return nest_of_loops(loops, nest)

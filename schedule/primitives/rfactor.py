@@ -158,12 +158,13 @@ def _final_predicate(
     predicate = block.block_realize.predicate
     if is_const_int(predicate, 1):
         return predicate
-    analyzer = knowing(loop_domain(loops))
     nodes = [sref.loop for sref in others]
-    late = left_out_first(predicate, nodes, analyzer)
+    late = left_out_first(predicate, nodes, knowing(loop_domain(loops)))
     reason = f"its predicate `{late}` may leave out the first step of a partial result"
     check(late is None, LOOPS, block, loop, reason=reason)
     first = at_first_step(predicate, nodes)
+    # The partial results are reduced outside of the other loops, which may have no iteration.
+    analyzer = knowing(loop_domain([sref for sref in loops if sref not in others]))
     kept: PrimExpr = TRUE
     for conjunct in conjuncts(first):
         if not analyzer.can_prove(conjunct):
