@@ -489,6 +489,98 @@ def main(a: T.handle, d: T.handle):
             vi, vj = T.axis.remap("RS", [i, j])
             D[1, vj] = D[1, vj] * T.float32(0.25) + A[vi, vj]
 """,
+    "opaque": _HEADER.format('A: T.Buffer((4, 3, 5), "float32"), D: T.Buffer((4, 5), "float32")')
+    + """
+    B = T.alloc_buffer((4, 5))
+    C = T.alloc_buffer((4,))
+    for i, j in T.grid(4, 5):
+        with T.block("B"):
+            T.reads(A[i, 0, j])
+            T.writes(B[i, j])
+            B[i, j] = A[i, 0, j] * T.float32(2)
+    for i in range(4):
+        with T.block("outer"):
+            T.reads(A[i, 0:3, 0:5])
+            T.writes(C[i])
+            for k in range(3):
+                with T.block("middle"):
+                    T.reads(C[i], A[i, k, 0:5])
+                    T.writes(C[i])
+                    for r in range(5):
+                        with T.block("C"):
+                            vi, vk, vr = T.axis.remap("SRR", [i, k, r])
+                            with T.init():
+                                C[vi] = T.float32(0)
+                            C[vi] += A[vi, vk, vr]
+    for i in range(4):
+        with T.block("row"):
+            T.reads(B[i, 0:5], C[i])
+            T.writes(D[i, 0:5])
+            for j in range(5):
+                with T.block("D"):
+                    T.reads(B[i, j], C[i])
+                    T.writes(D[i, j])
+                    D[i, j] = B[i, 4 - j] + C[i]
+""",
+    "pieces": _HEADER.format(
+        'A: T.Buffer((4, 3, 8), "float32"), C: T.Buffer((4,), "float32"), '
+        'D: T.Buffer((4,), "float32")'
+    )
+    + """
+    P = T.alloc_buffer((4, 3, 8))
+    for i, k, r in T.grid(4, 3, 8):
+        with T.block("P"):
+            vi, vk, vr = T.axis.remap("SSS", [i, k, r])
+            P[vi, vk, vr] = A[vi, vk, vr] + T.float32(1)
+    for i, k, r in T.grid(4, 3, 8):
+        with T.block("C"):
+            vi, vk, vr = T.axis.remap("SRR", [i, k, r])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] += P[vi, vk, vr]
+    for i in range(4):
+        for k in range(i * 2):
+            with T.block("D"):
+                vi = T.axis.spatial(4, i)
+                vk = T.axis.reduce(6, k)
+                with T.init():
+                    D[vi] = T.float32(1)
+                D[vi] = T.max(D[vi], C[vi] * P[vi, 1, vk])
+""",
+    "guarded": _HEADER.format(
+        'A: T.Buffer((9,), "float32"), S: T.Buffer((6,), "int32"), W: T.Buffer((4,), "float32"), '
+        'D: T.Buffer((16,), "float32"), F: T.Buffer((16,), "float32")'
+    )
+    + """
+    B = T.alloc_buffer((16,))
+    C = T.alloc_buffer((16,))
+    E = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = T.if_then_else(0 < vi and vi < 9, A[30 // vi % 9] + A[vi], T.float32(0))
+    for h, r in T.grid(16, 4):
+        with T.block("C"):
+            vh, vr = T.axis.remap("SR", [h, r])
+            with T.init():
+                C[vh] = T.float32(0)
+            C[vh] += T.if_then_else(vh < 6 and (S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0)) * W[vr]
+    for h, r in T.grid(16, 4):
+        with T.block("D"):
+            vh, vr = T.axis.remap("SR", [h, r])
+            with T.init():
+                D[vh] = T.float32(0)
+            D[vh] += T.if_then_else(0 < vh and (30 // vh + vr) % 4 == 1, C[vh], T.float32(0)) * W[vr]
+    for i in range(16):
+        with T.block("E"):
+            vi = T.axis.spatial(16, i)
+            T.where(i < 6)
+            E[vi] = A[S[vi] % 8] * C[vi]
+    for i in range(16):
+        with T.block("F"):
+            vi = T.axis.spatial(16, i)
+            F[vi] = T.if_then_else(vi < 6, E[vi], B[15 - vi])
+""",
     "wrapping": _HEADER.format('D: T.Buffer((16,), "int32"), F: T.Buffer((16,), "float32")')
     + """
     B = T.alloc_buffer((16,), "int32")
@@ -512,7 +604,8 @@ def main(a: T.handle, d: T.handle):
 """,
 }
 """Programs of other kinds, as scripts: with all kinds of statements around blocks, and with what
-is easily got wrong (reductions without steps, inits that read, narrow loops, axes that lie)."""
+is easily got wrong (reductions without steps, inits that read, narrow loops, axes that lie, blocks
+without axes in the middle of reductions, guarded loads and divisions)."""
 CALLED: list[int] = []
 """What the library function of the program `calls` was called with, by whoever ran it last."""
 

@@ -98,8 +98,8 @@ class Session:
     def apply(self, line: str) -> bool:
         """Run a line; return whether it was accepted.
 
-        Raises Failure if it is refused otherwise than by ScheduleError, or if a refused call
-        changed the program or recorded itself.
+        Raises Failure if it is refused otherwise than by ScheduleError, if a refused call changed
+        the program or recorded itself, or if the result of an accepted one is not well-formed.
         """
         name, _, argument = line.partition("(")
         if name in _CHANGES:
@@ -153,6 +153,7 @@ class Session:
             raise Failure(
                 f"{type(error).__name__} instead of ScheduleError", f"{line}: {error}"
             ) from error
+        _holds("the program is not well-formed", lambda: verify_well_formed(sch.mod))
         return True
 
     def _replay_changed(self, change: Callable[[list[Any], random.Random], Any], seed: int) -> bool:
@@ -177,7 +178,6 @@ class Session:
         """Check everything that must hold for what was accepted, raising Failure otherwise."""
         sch = self.sch
         whole = "\n".join((*lines, *(line for line in sch.trace.as_python())))
-        _holds("the program is not well-formed", lambda: verify_well_formed(sch.mod))
         _holds(
             "its text reads back differently", lambda: _assert_equal(parse(sch.mod.script()), sch)
         )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar, cast
 
 from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.empty_reductions import around_init
 from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.expr import IterVar, PrimExpr, Var
 from tensorir.nodes.node import Node
+from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.recursion import any_depth
-from tensorir.rewriting.visit import Rewriter
+from tensorir.rewriting.visit import Rewriter, collect_vars, uses_var
 
 T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
 N = TypeVar("N", bound=Node)
@@ -38,7 +41,10 @@ def simplify(program: T) -> T:
 
 class _SimplifyProgram(Rewriter):
     def __init__(self, values: Iterable[Var] = ()) -> None:
-        self._analyzer = Analyzer(values)
+        self._values = tuple(values)
+        self._analyzer = Analyzer(self._values)
+        self._around: list[tuple[Var, PrimExpr, PrimExpr]] = []
+        """The loops and axes around the node, each with its first value and its extent."""
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return self._analyzer.simplify(node, sort=True)
@@ -48,13 +54,57 @@ class _SimplifyProgram(Rewriter):
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         low, extent = self(node.min), self(node.extent)
+        self._around.append((node.loop_var, low, extent))
         with self._analyzer.loop_scope(node.loop_var, low, extent):
             body = self(node.body)
+        self._around.pop()
         annotations = self.value(node.annotations)
         return s.For(node.loop_var, low, extent, node.kind, body, node.thread_binding, annotations)
 
+    def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
+        new: s.BlockRealize = self.generic(node)
+        if node.block.init is None:
+            return new
+        values, predicate = list(new.iter_values), TRUE
+        spatial: set[Var] = set()
+        steps: set[Var] = set()
+        with self._around_init(()):
+            for k, (axis, value) in enumerate(zip(node.block.iter_vars, values, strict=True)):
+                if axis.iter_type == IterVar.DATA_PAR:
+                    values[k] = self(node.iter_values[k])
+                    spatial.update(collect_vars(value))
+                else:
+                    steps.update(collect_vars(value))
+            steps -= spatial
+            for part in conjuncts(node.predicate):
+                simpler = self(part)
+                # A condition that uses no variable of the steps is one for the init as well.
+                of_steps = uses_var(part, steps.__contains__)
+                if of_steps and not uses_var(simpler, steps.__contains__):
+                    simpler = TRUE if is_const_int(simpler, 1) else part
+                predicate = logical_and(predicate, simpler)
+        return s.BlockRealize(values, predicate, new.block)
+
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        return self._within(node.iter_vars, node)
+        axes = [(a.var, a.dom.min, a.dom.extent) for a in node.iter_vars if a.dom is not None]
+        self._around.extend(axes)
+        new = self._within(node.iter_vars, node)
+        del self._around[len(self._around) - len(axes) :]
+        if node.init is None:
+            return new
+        with self._around_init(axes):
+            return new.with_(init=self(node.init))
+
+    @contextmanager
+    def _around_init(self, axes: Sequence[tuple[Var, PrimExpr, PrimExpr]]) -> Iterator[None]:
+        """Know what holds also for a reduction without a step, inside a `with` statement."""
+        inside = self._analyzer
+        self._analyzer = Analyzer(self._values)
+        with ExitStack() as scopes:
+            for values in (*self._around, *axes):
+                scopes.enter_context(around_init(self._analyzer, *values))
+            yield
+        self._analyzer = inside
 
     def _within(self, axes: tuple[e.IterVar, ...], node: N) -> N:
         with self._analyzer.scope():

@@ -18,7 +18,7 @@ from codegen.emit.integer import divide
 from codegen.emit.lanes import Formula
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
 from codegen.emit.loop import define_counter
-from codegen.lower.purity import is_pure
+from tensorir.semantics.purity import is_pure
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import FLOAT32, INT64, DataType

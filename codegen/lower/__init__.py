@@ -102,12 +102,12 @@ def lower(
 ) -> PrimFunc:
     """Return `func` in the form that LLVM IR is written from.
 
-    `until` names the last pass to run, to look at what lies between. With `verify` the program is
-    checked after each pass; by default that is done if the environment
+    `until` names the last pass to run, to look at what lies between. The program is checked to be
+    well-formed, with `verify` also after each pass; by default that is done if the environment
     variable `TENSORIR_VERIFY` is 1 when this package is imported, as it is in the tests.
     The current `PassContext` runs the passes, and has more of them under `ADD_LOWER_PASS`.
     Raises LoweringError for what a CPU cannot run, IRValueError for a pass that does not exist,
-    and WellFormedError naming the pass that made a program ill-formed.
+    and WellFormedError for a program that is ill-formed, or naming the pass that made it so.
     """
     context = PassContext.current()
     added = context.config.get(ADD_LOWER_PASS)
@@ -116,8 +116,7 @@ def lower(
     if until is not None and until not in names:
         raise IRValueError(f"there is no pass {until!r}; the passes are {', '.join(names)}")
     verify = VERIFY if verify is None else verify
-    # A pass answers for what it makes of a well-formed program only.
-    verify = verify and verify_well_formed(func, assert_mode=False)
+    verify_well_formed(func)
     looks_on = context.looks_on
     with as_target(target):
         for k, (name, step) in enumerate(passes):

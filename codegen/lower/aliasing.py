@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from codegen.lower.indices import as_ramp, split_constant
-from codegen.lower.purity import has_effects
+from tensorir.semantics.purity import has_effects
 from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from codegen.lower.decided_branches import IF_THEN_ELSE
 from codegen.lower.indices import run_of
 from codegen.lower.nesting import Nest
-from codegen.lower.purity import is_pure
+from tensorir.semantics.purity import is_pure
 from codegen.lower.scoped_facts import ScopedRewriter, condition_of, given
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.function import PrimFunc

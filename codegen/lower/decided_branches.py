@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from operator import is_
 from typing import Final
 
-from codegen.lower.purity import has_effects
+from tensorir.semantics.purity import has_effects
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Broadcast, Call, IntImm, PrimExpr

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from codegen.lower.purity import may_run_anywhere
+from tensorir.semantics.purity import may_run_anywhere
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.const_interval import EVERYTHING, Interval, exact_interval
 from tensorir.arith.opaque import expr_key

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.lower.indices import leading_lanes, run_of, split_constant
-from codegen.lower.purity import is_exit
+from tensorir.semantics.purity import is_exit
 from tensorir.arith.opaque import expr_key
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from codegen.lower.purity import is_pure
+from tensorir.semantics.purity import is_pure
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables

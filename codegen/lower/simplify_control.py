@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegen.lower.decided_branches import NOTHING, BranchDecider
-from codegen.lower.purity import has_effects, is_pure
+from tensorir.semantics.purity import has_effects, is_pure
 from codegen.lower.scoped_facts import Scope, ScopedRewriter, given, inside_loop
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e

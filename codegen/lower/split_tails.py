@@ -17,7 +17,7 @@ from typing import Final
 from codegen.lower.decided_branches import NOTHING, BranchDecider, branch, decided
 from codegen.lower.hoist_allocations import MAX_REGISTER_BYTES
 from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
-from codegen.lower.purity import is_pure
+from tensorir.semantics.purity import is_pure
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.stack_memory import constant_bytes
 from codegen.lower.unroll import statement_count

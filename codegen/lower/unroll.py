@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from codegen.lower.annotations import LEFT_TO_BACKEND
 from codegen.lower.indices import rebuild_binary
-from codegen.lower.purity import is_pure
+from tensorir.semantics.purity import is_pure
 from codegen.lower.remarks import stands_for
 from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import PIECES
-from codegen.lower.purity import has_effects, is_exit, is_pure
+from tensorir.semantics.purity import has_effects, is_exit, is_pure
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.widen import CannotWiden, Widener, may_load

@@ -176,10 +176,10 @@ def build(
     With `guard_pages` every call runs on copies of its arrays that end where memory without access
     begins, so that an access out of bounds stops the process; outputs are copied back.
 
-    Raises CodegenError for a program without a compiled form (also what LLVM rejects), TargetError
-    for a bad target, LinkError for C functions and library functions that this process does not
-    have. Library functions are looked up once, here: the module keeps calling the one it found when
-    another is registered under the name.
+    Raises WellFormedError for an ill-formed program, CodegenError for one without a compiled form
+    (also what LLVM rejects), TargetError for a bad target, LinkError for C functions and library
+    functions that this process does not have. Library functions are looked up once, here: the
+    module keeps calling the one it found when another is registered under the name.
     """
     chosen = as_target(target)
     compiled = compile_functions(functions_of(with_history(mod, chosen)), chosen)

@@ -92,8 +92,12 @@ class BlockDivision:
         return body
 
     def relaxed(self, regions: Sequence[BufferRegion]) -> list[BufferRegion]:
-        """Return the boxes that regions in terms of the new axes cover while the inner axes run."""
-        domain = axis_domain(self.inner_axes)
+        """Return the boxes that regions in terms of the new axes cover while the inner axes run.
+
+        A block without axes declares its regions in terms of the loops around it.
+        """
+        loops = {lp.loop_var: loop_range(lp) for lp in self.loops}
+        domain = {**loops, **axis_domain(self.inner_axes)}
         analyzer = self._analyzer(self.outer_axes)
 
         def covered(dim: Range, size: PrimExpr) -> Range:

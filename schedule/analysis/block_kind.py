@@ -17,7 +17,7 @@ from schedule.analysis.surroundings import (
     check_unguarded,
 )
 from schedule.errors import Problem, check, fail
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IterVar, Var
@@ -65,6 +65,13 @@ NOT_PIPELINE = Problem(
 )
 
 
+USES_LOOP = Problem(
+    "OpaqueBlockError",
+    "{0} cannot move, because it has no axes and uses the variable of {1} inside",
+    "move the blocks inside, or give it axes",
+)
+
+
 # -------------------------------------------------------------------------------- classification
 
 
@@ -108,6 +115,12 @@ def _stores_by(body: Stmt, buffers: set[Buffer], axes: set[Var]) -> bool:
         and any(uses_var(index, lambda v: v in axes) for index in node.indices)
         for node in walk(body)
     )
+
+
+def check_uses_no_loop(block: StmtSRef) -> None:
+    """Raise if a block without axes uses a loop around it, which what is inside would leave."""
+    for sref in loops_above(block) if not block.block.iter_vars else ():
+        check(not uses_var(block.block, sref.loop.loop_var), USES_LOOP, block, sref)
 
 
 def check_complete(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:

@@ -72,6 +72,25 @@ def loops_around(block: StmtSRef) -> list[For]:
     return [sref.loop for sref in (*loops_seen_through(scope), *loops_above(block))]
 
 
+def instances_in_scope(block: StmtSRef) -> tuple[Instances, list[For]]:
+    """Return the instances of a block while its scope runs once, and the loops that run them.
+
+    A buffer that the scope allocates lives that long. Loops around the scope stand still: what is
+    bound to them is one value, which is known where they run once.
+    """
+    scope = scope_root(block)
+    assert scope is not None
+    outer = [sref.loop for sref in loops_seen_through(scope)]
+    fixed: dict[Var, PrimExpr] = {
+        lp.loop_var: lp.min for lp in outer if is_const_int(lp.extent, 1)
+    }
+    found = instances_of(block)
+    if fixed:
+        values = tuple(substitute(value, fixed) for value in found.values)
+        found = Instances(found.axes, values, substitute(found.predicate, fixed))
+    return found, [sref.loop for sref in loops_above(block)]
+
+
 def reductions_in(stmt: Stmt) -> Iterator[tuple[Instances, list[For]]]:
     """Yield the reductions with an init in a statement, and the loops there around each."""
     pending: list[tuple[Stmt, Instances, list[For]]] = [(stmt, Instances(), [])]

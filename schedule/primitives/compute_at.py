@@ -8,6 +8,7 @@ from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.bindings import knowing, loop_domain
 from schedule.analysis.block_kind import (
     check_complete_or_reduction,
+    check_uses_no_loop,
     is_spatial,
     require_pipeline,
 )
@@ -52,7 +53,6 @@ from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, add, is_const_int, logical_and
 from tensorir.nodes.stmt import Block, BlockRealize, ForKind, Stmt
-from tensorir.rewriting.visit import walk
 
 READS_AHEAD = Problem(
     "NotRegionCoverError",
@@ -94,11 +94,6 @@ LEFT_BEHIND = Problem(
     "{0} cannot move under {1}: its axis {axis} follows {2}, a loop around both, and would take "
     "all its values in each iteration of that loop",
     "choose a loop further out",
-)
-USES_LOOP = Problem(
-    "OpaqueBlockError",
-    "{0} cannot move, because it has no axes and uses the variable of {1} inside",
-    "move the blocks inside, or give it axes with blockize",
 )
 UNDECLARED = Problem(
     "UndeclaredAccessError",
@@ -188,12 +183,7 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
         for region in block.block.writes if block.block.init is not None else ():
             starts = not reads_old_values(block.block, region.buffer)
             check(starts, CONTINUED, block, buffer=region.buffer.name)
-    if not block.block.iter_vars:
-        # What is inside may use the loops around it directly, and would leave them.
-        for sref in loops_above(block):
-            var = sref.loop.loop_var
-            bound = any(node is var for node in walk(block.block))
-            check(not bound, USES_LOOP, block, sref)
+    check_uses_no_loop(block)
     return graph
 
 
@@ -369,21 +359,33 @@ def _nest(
     node: Block = block.block
     loops: list[tuple[Var, Range]] = []
     bindings: list[PrimExpr] = []
+    steps: list[tuple[Var, Range]] = []
+    of_steps: list[PrimExpr] = []
     for axis, domain in zip(node.iter_vars, domains, strict=True):
         low = domain.dom.min_value
         extent = analyzer.simplify(domain.dom.max_value - low + 1)
         value = low
+        reduces = axis.iter_type == IterVar.COMM_REDUCE
         if preserve_unit_loops or not is_const_int(extent, 1):
             var = Var(f"ax{len(loops)}", extent.dtype)
             loops.append((var, Range(extent)))
-            analyzer.bind(var, Range(extent))
+            if reduces:
+                steps.append(loops[-1])
+            else:
+                analyzer.bind(var, Range(extent))
             value = add(low, var)
         bindings.append(value.astype(axis.var.dtype))
         if domain.bound is not None:
-            for limit in (
-                value >= domain.bound.min_value,
-                value < domain.bound.max_value + 1,
-            ):
+            limits = value >= domain.bound.min_value, value < domain.bound.max_value + 1
+            if reduces:
+                of_steps.extend(limits)
+                continue
+            for limit in limits:
                 predicate = logical_and(predicate, analyzer.simplify(limit))
+    # Limits of data-parallel axes hold for the init, too, which runs without a step.
+    for var, values in steps:
+        analyzer.bind(var, values)
+    for limit in of_steps:
+        predicate = logical_and(predicate, analyzer.simplify(limit))
     nest = BlockRealize(bindings, predicate, node)
     return nest_of_loops(loops, nest)

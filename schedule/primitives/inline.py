@@ -9,6 +9,7 @@ from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import (
     check_complete,
     check_not_output,
+    check_uses_no_loop,
     require_pipeline,
 )
 from schedule.analysis.bound_values import written_out
@@ -61,7 +62,8 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
 
     Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
     OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError,
-    OpaqueCallError, AliasedBufferError, BareAccessError, GuardedBlockError, RootBlockError.
+    OpaqueCallError, OpaqueBlockError, AliasedBufferError, BareAccessError, GuardedBlockError,
+    RootBlockError.
     """
     scope, store, places, inverse = check_compute_inline(state, block)
     state.replace(block, None)
@@ -89,6 +91,7 @@ def check_compute_inline(
     scope, graph = require_pipeline(state, block, read_after=fills_buffer(block, buffer))
     check_not_output(state, block)
     check_complete(state, block, graph)
+    check_uses_no_loop(block)
     store = written_out(node.body)
     if not isinstance(store, BufferStore):
         fail(BODY, block, reason="it is no single store")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
-from schedule.analysis.bindings import axis_domain, knowing, loop_domain
+from schedule.analysis.bindings import axis_domain, knowing
 from schedule.analysis.loops import check_plain
 from schedule.analysis.sharing import is_point
 from schedule.errors import Problem, check, fail
@@ -14,6 +15,7 @@ from schedule.primitives.split import NOT_POSITIVE, SEVERAL_INFERRED
 from schedule.sref import loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
+from tensorir.memory.empty_reductions import around_init
 from tensorir.nodes.buffer import BufferRegion, Range
 from tensorir.nodes.expr import NE, IntImm, IterVar, Var
 from tensorir.nodes.ops import TRUE, compare, const
@@ -78,15 +80,19 @@ def loop_partition(
         lengths.append(extent - total)
     name, dtype = old.loop_var.name, old.loop_var.dtype
     base = f"{blocks[0].block.name_hint}_{name}"
-    around = loop_domain(loops_above(loop))
+    around = [sref.loop for sref in loops_above(loop)]
     made: list[For] = []
     pieces: list[Stmt] = []
     for k, length in enumerate(lengths):
         var = Var(f"{name}{k}", dtype)
         values = Range.from_min_extent(const(start, dtype), const(length, dtype))
-        analyzer = knowing({**around, old.loop_var: values})
+        analyzer = knowing({old.loop_var: values})
         copy = _Piece(old.loop_var, var, values, f"_{name}{k}", analyzer, widen=len(blocks) == 1)
-        made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
+        with ExitStack() as scopes:
+            for outer in around:
+                values_of = outer.loop_var, outer.min, outer.extent
+                scopes.enter_context(around_init(analyzer, *values_of))
+            made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
         pieces.append(_opaque(f"{base}{k}_partition", made[-1]))
         start += length
     state.replace(loop, _opaque(f"{base}_common", sequence(pieces)))
@@ -112,7 +118,7 @@ class _Piece(FreshCopy):
         *,
         widen: bool,
     ) -> None:
-        """Take an analyzer that knows the loops around, and that `old` has these values."""
+        """Take an analyzer that knows the loops around an init, and these values of `old`."""
         super().__init__({old: new})
         self._old_var = old
         self._loop_var = new
@@ -136,7 +142,7 @@ class _Piece(FreshCopy):
         return IterVar(dom, new.var, new.iter_type, new.thread_tag)
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        with self._analyzer.loop_scope(node.loop_var, node.min, node.extent):
+        with around_init(self._analyzer, node.loop_var, node.min, node.extent):
             return self.generic(node)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802

@@ -10,6 +10,7 @@ from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import (
     check_complete,
     check_not_output,
+    check_uses_no_loop,
     complete_violation,
     is_dominant,
     require_pipeline,
@@ -67,8 +68,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
 
     Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
     IncompleteBlockError, NonSingleProducerError, NonSingleConsumerError, OutputBlockError,
-    BodyAnalysisError, OnlyLeafError, OpaqueAccessError, OpaqueCallError, AliasedBufferError,
-    BareAccessError, DependentAxisError, RootBlockError.
+    BodyAnalysisError, OnlyLeafError, OpaqueAccessError, OpaqueCallError, OpaqueBlockError,
+    AliasedBufferError, BareAccessError, DependentAxisError, RootBlockError.
     """
     # Preconditions.
     node = block.block
@@ -79,6 +80,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     check(len(made) == 1, NOT_ONE_BUFFER, block, verb="reads", count=len(made))
     buffer = made[0]
     check_complete(state, block, graph)
+    check_uses_no_loop(block)
     edges = graph.into(block)
     sources = [d.src for d in edges if d.kind is DepKind.RAW and d.buffer is buffer]
     single = len(sources) == 1 and not complete_violation(

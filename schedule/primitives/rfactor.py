@@ -11,7 +11,12 @@ from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.loops import copied_nest
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction
-from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
+from schedule.analysis.reduction_steps import (
+    Steps,
+    instances_in_scope,
+    instances_of,
+    left_out_first,
+)
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -111,8 +116,9 @@ def _check_loops(
     def require(condition: bool, reason: str) -> None:
         check(condition, LOOPS, block, loop, reason=reason)
 
-    around = loops_around(block)
-    steps = Steps(instances_of(block), around)
+    # The partial results live while the scope runs once, so each must be initialised in that time.
+    instances, around = instances_in_scope(block)
+    steps = Steps(instances, around)
     spatial, reduce = steps.spatial, steps.reduce
     var = loop.loop.loop_var
     if not is_const_int(loop.loop.extent, 1):
@@ -152,12 +158,13 @@ def _final_predicate(
     predicate = block.block_realize.predicate
     if is_const_int(predicate, 1):
         return predicate
-    analyzer = knowing(loop_domain(loops))
     nodes = [sref.loop for sref in others]
-    late = left_out_first(predicate, nodes, analyzer)
+    late = left_out_first(predicate, nodes, knowing(loop_domain(loops)))
     reason = f"its predicate `{late}` may leave out the first step of a partial result"
     check(late is None, LOOPS, block, loop, reason=reason)
     first = at_first_step(predicate, nodes)
+    # The partial results are reduced outside of the other loops, which may have no iteration.
+    analyzer = knowing(loop_domain([sref for sref in loops if sref not in others]))
     kept: PrimExpr = TRUE
     for conjunct in conjuncts(first):
         if not analyzer.can_prove(conjunct):

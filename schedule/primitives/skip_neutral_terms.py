@@ -31,9 +31,11 @@ from tensorir.nodes.expr import (
     PrimExpr,
     Var,
 )
-from tensorir.nodes.ops import conjuncts, const, floormod, if_then_else
+from tensorir.nodes.index_arithmetic import is_index_arithmetic
+from tensorir.nodes.ops import TRUE, all_of, conjuncts, const, floormod, if_then_else
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.visit import substitute, uses_var
+from tensorir.rewriting.visit import rewrite, substitute, uses_var
+from tensorir.semantics.purity import has_effects, may_run_anywhere
 
 NOT_ONE_BLOCK = Problem(
     "NotSingleChildBlockError",
@@ -76,7 +78,8 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
     maximum: anything but the lowest value, and so on) is `(a * r + rest) % m == c` with constants
     `a` and `m` that have no common divisor. Then `r % m` follows from the other axes, and the loop
     runs over `r // m`. Where `m` does not divide the extent, the last step gets a condition. The
-    terms that remain keep their order.
+    terms that remain keep their order. Conditions that are tested before it guard its solution where
+    that loads or divides; they may not depend on `r` then.
 
     A zero times another number counts as zero, also where that is infinite or NaN, which makes the
     sum a NaN before, and not after.
@@ -116,13 +119,15 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
     analyzer = knowing({**axis_domain(old.iter_vars), axis.var: steps})
     value = axis.var * modulus + analyzer.simplify(period.remainder)
     rewriter = ReplaceAxes({axis.var: value}, analyzer)
+    solved = {EQ: lambda node, r: TRUE if node is period.condition else r.generic(node)}
+    term = rewrite(term, before=solved)
     # Only the term is rewritten: the accumulator is to be found in it again by later primitives.
-    term = rewriter(BufferStore(buffers[0], term, indices)).value
+    term = analyzer.simplify(rewriter(BufferStore(buffers[0], term, indices)).value)
     body = reduction.update([BufferLoad(buffers[0], indices)], [term], buffers, indices)
     axes = [IterVar(steps, a.var, a.iter_type) if a is axis else a for a in old.iter_vars]
     views = rewriter.each(old.match_buffers)
     new = old.with_(iter_vars=axes, reads=rewriter.each(old.reads), match_buffers=views, body=body)
-    if extent % modulus:
+    if extent % modulus or not may_run_anywhere(period.remainder):
         new = with_derived_regions(new, visible_buffers(state, state.scope_root(block)))
     state.replace(block, new)
     state.replace(loop, loop.loop.with_(extent=steps.extent.astype(loop.loop.extent.dtype)))
@@ -159,6 +164,8 @@ def _axis(loop: StmtSRef, block: StmtSRef) -> tuple[IterVar, int]:
 class Period:
     """A remainder that an axis has wherever a reduction combines more than the neutral element."""
 
+    condition: PrimExpr
+    """The equation that says so, a part of the term."""
     modulus: int
     remainder: PrimExpr
     """The value of `axis % modulus` there, in terms of the other axes."""
@@ -173,27 +180,42 @@ def period_of(axis: Var, reduction: Reduction) -> Period | None:
         return None
     (term,) = reduction.values
     (neutral,) = reduction.reducer.identity([term.dtype])
-    return next((found for c in _needed(term, neutral) if (found := _solved(axis, c))), None)
+    needed = _needed(term, neutral, ())
+    return next((found for c, guards in needed if (found := _solved(axis, c, guards))), None)
 
 
-def _needed(term: PrimExpr, neutral: PrimExpr) -> Iterator[PrimExpr]:
-    """Yield conditions that hold wherever a term is not neutral."""
+Conditions = tuple[PrimExpr, ...]
+
+
+def _needed(
+    term: PrimExpr, neutral: PrimExpr, guards: Conditions
+) -> Iterator[tuple[PrimExpr, Conditions]]:
+    """Yield conditions that hold wherever a term is not neutral.
+
+    Beside each stand the conditions that are tested before it: it may rely on them.
+    """
     choice = choice_of(term)
     if choice is not None:
         condition, inside, outside = choice
         if expr_deep_equal(outside, neutral):
-            yield from conjuncts(condition)
-            yield from _needed(inside, neutral)
+            for part in conjuncts(condition):
+                yield part, guards
+                guards = (*guards, part)
+            yield from _needed(inside, neutral, guards)
     elif isinstance(neutral, IntImm | FloatImm) and neutral.value == 0:
         if isinstance(term, Mul):
             for factor in (term.a, term.b):
-                yield from _needed(factor, neutral)
+                yield from _needed(factor, neutral, guards)
         elif isinstance(term, Cast):
-            yield from _needed(term.value, const(0, term.value.dtype))
+            yield from _needed(term.value, const(0, term.value.dtype), guards)
 
 
-def _solved(axis: Var, condition: PrimExpr) -> Period | None:
-    """Solve `(scale * axis + rest) % modulus == value` for the remainder of the axis."""
+def _solved(axis: Var, condition: PrimExpr, guards: Conditions) -> Period | None:
+    """Solve `(scale * axis + rest) % modulus == value` for the remainder of the axis.
+
+    The remainder is computed where no guard is: one that may not run there brings its guards along.
+    Where one of them does not hold all terms are neutral, and any remainder is right.
+    """
     if not (isinstance(condition, EQ) and isinstance(condition.a, FloorMod)):
         return None
     index, modulus, value = condition.a.a, condition.a.b, condition.b
@@ -203,6 +225,14 @@ def _solved(axis: Var, condition: PrimExpr) -> Period | None:
     scale = coefficients(index).step(axis)
     if scale is None or gcd(scale, m) != 1:
         return None
+    wraps = not is_index_arithmetic(index)
+    if has_effects(index) or (wraps and m & (m - 1)):
+        return None  # What wraps keeps its remainder by powers of two only.
     rest = substitute(index, {axis: const(0, axis.dtype)})
     # The inverse of the negative scale keeps the common `index = axis + rest` free of negatives.
-    return Period(m, floormod((rest - value) * (pow(-scale, -1, m)), m))
+    remainder = floormod((rest - value) * (pow(-scale, -1, m)), m)
+    if guards and not may_run_anywhere(remainder):
+        if any(uses_var(guard, axis) or has_effects(guard) for guard in guards):
+            return None
+        remainder = if_then_else(all_of(guards), remainder, const(0, remainder.dtype))
+    return Period(condition, m, remainder)

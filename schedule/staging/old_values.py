@@ -7,7 +7,13 @@ from functools import lru_cache
 
 from schedule.analysis.accesses import is_opaque
 from schedule.analysis.bindings import axis_domain, axis_values, knowing
-from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
+from schedule.analysis.reduction_steps import (
+    Steps,
+    instances_in_scope,
+    instances_of,
+    left_out_first,
+    loops_around,
+)
 from schedule.analysis.regions import Box, box_of, path_domain, relax
 from schedule.analysis.sure_writes import first_statement, holds, surely_written
 from schedule.sref import StmtSRef
@@ -76,16 +82,22 @@ def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
     )
 
 
-def init_runs_first(block: StmtSRef) -> bool:
-    """Say whether the init, if there is one, surely runs before other steps of the reduction."""
+def init_runs_first(block: StmtSRef, *, in_scope: bool = False) -> bool:
+    """Say whether the init, if there is one, surely runs before other steps of the reduction.
+
+    Before all of them, or with `in_scope` before all while the block's scope runs once.
+    """
     if block.block.init is None:
         return True
-    loops, predicate = loops_around(block), block.block_realize.predicate
-    steps = Steps(instances_of(block), loops)
-    if steps.late is not None or is_const_int(predicate, 1):
+    instances, loops = instances_of(block), loops_around(block)
+    if in_scope:
+        instances, loops = instances_in_scope(block)
+    steps = Steps(instances, loops)
+    if steps.late is not None or is_const_int(instances.predicate, 1):
         return steps.late is None
     reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
-    return left_out_first(predicate, reducing, knowing(path_domain(block, None))) is None
+    known = knowing(path_domain(block, None))
+    return left_out_first(instances.predicate, reducing, known) is None
 
 
 def stores_surely(block: Block, buffer: Buffer) -> bool:

@@ -190,7 +190,7 @@ class StagingPlan:
         reason = "it reads the earlier contents of the buffer without declaring that"
         declared = block in self.readers
         check(declared or not relies, UNSAFE, block, buffer=self.buffer.name, reason=reason)
-        return relies or not init_runs_first(block)
+        return relies or not init_runs_first(block, in_scope=True)
 
     def _check_sequential(self) -> None:
         """Raise if what is copied back as it was could overwrite what others write meanwhile."""

@@ -9,7 +9,7 @@ written out, which leaves programs whose inits are parts of steps and nothing el
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +31,18 @@ Step: TypeAlias = s.Stmt | PrimExpr
 """A level between a loop and a block in it: a statement, or the condition of a branch."""
 
 _NOTHING: Final = s.Evaluate(const(0))
+
+
+def around_init(
+    analyzer: Analyzer, var: Var, low: PrimExpr, extent: PrimExpr
+) -> AbstractContextManager[object]:
+    """Know of a loop variable or an axis what holds for an init inside, for a `with` statement.
+
+    The init runs without a step, too: a range that may be empty says only where it starts.
+    """
+    if analyzer.can_prove(extent >= 1):
+        return analyzer.loop_scope(var, low, extent)
+    return analyzer.constraint_scope(var >= low)
 
 
 def initialise_empty_reductions(func: PrimFunc) -> PrimFunc:

@@ -53,11 +53,54 @@ def inside(block, depth, **options):
     return call
 
 
+NO_AXES = """\
+@T.prim_func
+def main(A: T.Buffer((4, 8)), C: T.Buffer((4, 8))):
+    for i, j in T.grid(4, 8):
+        with T.block("C"):
+            T.reads(A[i, j])
+            T.writes(C[i, j])
+            C[i, j] = A[i, j] * T.float32(2)
+"""
+
+NO_AXES_AFTER = """\
+@T.prim_func
+def main(A: T.Buffer((4, 8)), C: T.Buffer((4, 8))):
+    for i in range(4):
+        with T.block("C_o"):
+            T.reads(A[i, 0:8])
+            T.writes(C[i, 0:8])
+            for j in range(8):
+                with T.block("C"):
+                    T.reads(A[i, j])
+                    T.writes(C[i, j])
+                    C[i, j] = A[i, j] * T.float32(2)
+"""
+
+TRIANGLE_OF_VALUES = """\
+@T.prim_func
+def main(A: T.Buffer((4, 8)), S: T.Buffer((4,), "int32"), C: T.Buffer((4, 8))):
+    for i in range(4):
+        for j in range(i):
+            with T.block("C"):
+                T.reads(S[j], A[i, 0:j], A[S[j] % 4, j])
+                T.writes(C[i, j])
+                C[i, j] = A[S[j] % 4, j]
+"""
+
+
 # ------------------------------------------------------------------------------------------ a loop
 
 
 def test_the_inner_loop_of_a_tile():
     apply(TILES, inside("B", 1), TILES_AFTER)
+
+
+def test_regions_of_a_block_without_axes_cover_what_its_loops_touch():
+    apply(NO_AXES, inside("C", 1), NO_AXES_AFTER)
+    sch = apply(NO_AXES, inside("C", 0))
+    assert "T.reads(A[0:4, 0:8])" in sch.mod.script()
+    apply(TRIANGLE_OF_VALUES, inside("C", 0))
 
 
 def test_all_loops_leave_an_outer_block_that_runs_once():

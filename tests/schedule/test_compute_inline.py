@@ -753,3 +753,28 @@ def test_conditions_that_read_what_is_not_complete_are_refused():
     part = PREDICATE.replace("i, j in T.grid(8, 6)", "i, j in T.grid(8, 5)")
     for before in (together, part.replace("x, y in T.grid(8, 6)", "x, y in T.grid(8, 5)")):
         refused(before, inline("B"), "BareAccessError", "B, which block")
+
+
+NO_AXES = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            T.reads(A[i])
+            T.writes(B[i])
+            B[i] = A[i] * T.float32(2)
+    for j in range(8):
+        with T.block("C"):
+            T.reads(B[j])
+            T.writes(C[j])
+            C[j] = B[j] + T.float32(1)
+"""
+
+
+def test_blocks_without_axes_stay_in_the_loops_that_they_use():
+    words = "has no axes and uses the variable of"
+    call = lambda sch: sch.compute_inline("B")  # noqa: E731
+    refused(NO_AXES, call, "OpaqueBlockError", words, ["block B", "loop i"])
+    call = lambda sch: sch.reverse_compute_inline("C")  # noqa: E731
+    refused(NO_AXES, call, "OpaqueBlockError", words, ["block C", "loop j"])

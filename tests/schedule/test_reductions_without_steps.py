@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedule import Schedule
-from tensorir import parse
+from tensorir import parse, simplify
 from tensorir.interp import interpret
 from tests.schedule.transformation import refused
 
@@ -186,3 +186,117 @@ def test_partial_results_without_a_step_are_the_identity():
         a, c = np.ones((4, n), "float32"), np.full(4, np.nan, "float32")
         interpret(sch.mod["main"], a, c, n)
         np.testing.assert_array_equal(c, [1 + 2 * n] * 4)
+
+
+def same_for(before, call, sizes, shapes):
+    """Check that a program computes the same after a call, for several sizes."""
+    func = parse(before)
+    sch = Schedule(func, debug_mask="all")
+    call(sch)
+    for n in sizes:
+        expected = [np.full(shape, 7, "float32") for shape in shapes(n)]
+        actual = [array.copy() for array in expected]
+        interpret(func, *expected)
+        interpret(sch.mod["main"], *actual)
+        np.testing.assert_array_equal(actual[-1], expected[-1])
+
+
+@pytest.mark.parametrize("factors", [[None, 3], [1, None, 3]])
+def test_a_piece_of_the_instances_without_a_step_keeps_its_init(factors):
+    def call(sch):
+        i, k = loops(sch)
+        sch.split(k, factors, preserve_unit_iters=False)
+        sch.loop_partition(i, [1, None])
+
+    same_for(TRIANGLE, call, [0], lambda _: [(4, 6), (4,)])
+
+
+TRIANGLE = """\
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
+    for i in range(4):
+        for k in range(i * 2):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                vk = T.axis.reduce(6, k)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+"""
+
+PIECES = """\
+@T.prim_func
+def main(A: T.Buffer((4, 24)), C: T.Buffer((4,))):
+    for i, r in T.grid(4, 3):
+        for k in range(r * 2):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                vk = T.axis.reduce(24, r * 8 + k)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+def test_only_a_piece_that_starts_after_the_first_step_loses_its_init():
+    sch = Schedule(parse(PIECES))
+    sch.loop_partition(loops(sch)[1], [1, None])
+    inits = [sch.get(sch.get_block(name)).init is not None for name in ("B_r0", "B_r1")]
+    assert inits == [True, False]
+
+
+GUARDED = """\
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((4,))):
+    n = T.int32()
+    A = T.match_buffer(a, (4, n, 2))
+    for i, k, r in T.grid(4, n, 2):
+        with T.block("B"):
+            vi, vk, vr = T.axis.remap("SRR", [i, k, r])
+            T.where({where})
+            with T.init():
+                C[vi] = {start}
+            C[vi] = C[vi] + A[vi, vk, vr]
+"""
+
+
+@pytest.mark.parametrize("where", ["r < n * 2", "i < n * 4", "i * 2 + r < n * 8"])
+def test_conditions_that_follow_from_a_step_stay_on_partial_results(where):
+    before = GUARDED.format(where=where, start="T.float32(0)")
+    call = lambda sch: sch.rfactor(loops(sch)[2], 0)  # noqa: E731
+    same_for(before, call, [0, 1, 3], lambda n: [(4, n, 2), (4,)])
+
+
+def test_conditions_that_follow_from_a_step_stay_on_moved_blocks():
+    before = """\
+@T.prim_func
+def main(a: T.handle, D: T.Buffer((4,))):
+    n = T.int32()
+    A = T.match_buffer(a, (n, n))
+    P = T.alloc_buffer((n,))
+    for k, i in T.grid(n, n):
+        with T.block("P"):
+            vk, vi = T.axis.remap("RS", [k, i])
+            with T.init():
+                P[vi] = T.float32(0)
+            P[vi] = P[vi] + A[vi, vk]
+    for j in range(4):
+        with T.block("D"):
+            vj = T.axis.spatial(4, j)
+            T.where(0 < n)
+            D[vj] = P[0]
+"""
+    call = lambda sch: sch.compute_at("P", loops(sch, "D")[0])  # noqa: E731
+    same_for(before, call, [0, 1, 3], lambda n: [(n, n), (4,)])
+
+
+@pytest.mark.parametrize("where", ["i < n * 4", "i * 2 + r < 4", "r < 5", "T.bool(True)"])
+@pytest.mark.parametrize("start", ["T.float32(0)", "T.if_then_else(0 < n, T.float32(1), T.float32(2))"])
+def test_simplification_keeps_the_conditions_of_inits(where, start):
+    func = parse(GUARDED.format(where=where, start=start))
+    simpler = simplify(func)
+    for n in (0, 1, 3):
+        a, c, d = np.ones((4, n, 2), "float32"), np.full(4, 7, "float32"), np.full(4, 7, "float32")
+        interpret(func, a, c)
+        interpret(simpler, a, d)
+        np.testing.assert_array_equal(d, c)

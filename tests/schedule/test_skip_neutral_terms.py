@@ -203,3 +203,62 @@ def test_views_move_along():
 def test_views_of_steps_beyond_the_extent_are_refused():
     text = VIEWED.replace("T.grid(16, 4)", "T.grid(16, 3)")
     refused(text, skip(1), "MatchBufferError", "extent 3", ["block C"])
+
+
+GUARDED = """\
+@T.prim_func
+def main(A: T.Buffer((9,)), S: T.Buffer((6,), "int32"), W: T.Buffer((4,)), C: T.Buffer((16,))):
+    for h, r in T.grid(16, 4):
+        with T.block("C"):
+            vh, vr = T.axis.remap("SR", [h, r])
+            with T.init():
+                C[vh] = T.float32(0)
+            C[vh] = C[vh] + T.if_then_else(vh < 6 and (S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0)) * W[vr]
+"""
+
+GUARDED_HALF = """\
+@T.prim_func
+def main(A: T.Buffer((9,)), S: T.Buffer((6,), "int32"), W: T.Buffer((4,)), C: T.Buffer((16,))):
+    for h, r in T.grid(16, 2):
+        with T.block("C"):
+            vh, vr = T.axis.remap("SR", [h, r])
+            with T.init():
+                C[vh] = T.float32(0)
+            C[vh] = C[vh] + T.if_then_else(vh < 6, A[vh + vr * 2 + S[vh] % 2], T.float32(0)) * W[vr * 2 + T.if_then_else(vh < 6, S[vh] % 2, 0)]
+"""
+
+
+def test_what_is_tested_before_the_condition_guards_its_solution():
+    # The interpreter refuses loads outside of a buffer, and divisions by zero.
+    apply(GUARDED, skip(1), GUARDED_HALF)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "vh > 0 and (30 // vh + vr) % 2 == 0 and vh < 6",
+        "vh < 6 and vh > 0 and (vr - S[vh - 1] // vh) % 4 == 1",
+        "vh < 6 and S[vh] > 0 and (7 // S[vh] + vr) % 2 == 1",
+    ],
+)
+def test_loads_and_divisions_stay_guarded(condition):
+    sch = apply(GUARDED.replace("vh < 6 and (S[vh] + vr) % 2 == 0", condition), skip(1))
+    assert sch.get(sch.get_loops("C")[1]).extent.value < 4
+
+
+def test_a_guard_around_the_choice_guards_the_solution():
+    nested = GUARDED.replace(
+        "T.if_then_else(vh < 6 and (S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0))",
+        "T.if_then_else(vh < 6, T.if_then_else((S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0)), T.float32(0))",
+    )
+    apply(nested, skip(1), GUARDED_HALF)
+
+
+def test_a_guard_that_depends_on_the_axis_cannot_guard_the_solution():
+    text = GUARDED.replace("vh < 6 and", "vh + vr < 6 and")
+    refused(text, skip(1), "NoPeriodError", "axis vr", ["block C"])
+
+
+def test_sums_that_wrap_keep_their_remainders_by_powers_of_two_only():
+    # (2**31 - 1 + 1) % 3 is 1 in 32 bits, as the sum is -2**31.
+    refused(GUARDED.replace("% 2", "% 3"), skip(1), "NoPeriodError", "axis vr", ["block C"])

@@ -180,19 +180,36 @@ def test_symbolic_shapes_are_bound_and_compared() -> None:
 
 
 def test_extents_that_nothing_determines() -> None:
-    f = codegen.build(
-        tensorir.parse(
-            """
+    program = tensorir.parse(
+        """
 @T.prim_func
 def f(a: T.handle):
     n = T.int64()
     A = T.match_buffer(a, (n * 2,), "int32")
     A[0] = 1
 """,
-            check_well_formed=False,
-        )
-    )["f"]
-    refuses(f, (np.zeros(4, np.int32),), ValueError, "do not determine the symbolic extent n")
+        check_well_formed=False,
+    )
+    with pytest.raises(tensorir.WellFormedError, match="undefined variable n"):
+        codegen.build(program)
+
+
+def test_declared_regions_use_defined_variables_only() -> None:
+    program = tensorir.parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((4,)), C: T.Buffer((4,))):
+    for i in range(4):
+        with T.block("C"):
+            j = T.int32()
+            T.reads(A[j])
+            T.writes(C[i])
+            C[i] = A[i]
+""",
+        check_well_formed=False,
+    )
+    with pytest.raises(tensorir.WellFormedError, match="undefined variable j"):
+        codegen.build(program)
 
 
 def test_an_empty_array_may_have_any_stride() -> None:
