@@ -64,9 +64,11 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     OpaqueCallError, AliasedBufferError, BareAccessError, GuardedBlockError, RootBlockError.
     """
     scope, store, places, inverse = check_compute_inline(state, block)
+    # Consumers touch what the block does from now on, maybe as the only ones.
+    inliner = Inliner(
+        store.buffer, substitute(store.value, inverse), places, visible_buffers(state, scope)
+    )
     state.replace(block, None)
-    value = substitute(store.value, inverse)
-    inliner = Inliner(store.buffer, value, places, visible_buffers(state, scope))
     old = scope.block
     new = without_buffer(old.with_body(inliner.inlined(old.body)), store.buffer)
     state.replace(scope, new, {**inliner.reuse, old: new})

@@ -121,7 +121,7 @@ def place_to_write(
     for reader in wanted:
         late = reader not in readers or order[reader] > order[block]
         check(late, OTHER_VALUES, block, reader, block, buffer=buffer.name)
-    location, end = scope, StmtCursor.below(scope)
+    location, end = scope, StmtCursor.of_scope(scope)
     end = end.span(end.position(block), len(end.parts))
     rest = [r for r in readers if r not in wanted]
     after = next((r for r in rest if order[r] > order[block]), None)
@@ -144,7 +144,7 @@ def place_to_write(
 
 def _first_place(scope: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer) -> StmtCursor:
     """Return the first place in a scope at which a buffer is defined."""
-    whole = StmtCursor.below(scope)
+    whole = StmtCursor.of_scope(scope)
     cursor: StmtCursor | None = whole.around(*users)
     while cursor is not None and cursor.outer is not None:
         wrapper = cursor.outer.stmt
