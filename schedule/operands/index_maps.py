@@ -163,7 +163,7 @@ def _index_dtype(block: Block) -> DataType:
     return regions[0].region[0].min.dtype if regions and regions[0].region else INT64
 
 
-def _as_element(value: object, written: PrimExpr, dtype: DataType) -> PrimExpr:
+def _as_element(value: Any, written: PrimExpr, dtype: DataType) -> PrimExpr:
     """Return a Python number in the type of a buffer, where both are integers or both floats.
 
     What has a type of its own keeps it, and is refused if it is another one.

@@ -110,7 +110,10 @@ UNDECLARED = Problem(
     "move {0} before loop_partition or cache_index leave accesses undeclared",
 )
 UNSOLVABLE = Problem(
-    "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
+    "DomainNotSolvableError",
+    "the instances of {0} that {1} needs cannot be found: {reason}",
+    "choose a loop further out, or write each index as a product, quotient or remainder of one "
+    "axis",
 )
 
 
@@ -387,7 +390,7 @@ def _nest(
     predicate = needed.predicate
 
     def value_in(values: IntervalSet) -> PrimExpr:
-        low = values.min_value
+        low: PrimExpr = values.min_value
         extent = analyzer.simplify(values.max_value - low + 1)
         if is_const_int(extent, 1) and not preserve_unit_loops:
             return low
@@ -399,8 +402,8 @@ def _nest(
     follow: dict[Var, PrimExpr] = {}
     if needed.places is not None:
         index = {place: value_in(values) for place, values in needed.places.needed.items()}
-        for axis, value in needed.places.axes.items():
-            follow[axis] = analyzer.simplify(substitute(value, index))
+        for var, value in needed.places.axes.items():
+            follow[var] = analyzer.simplify(substitute(value, index))
     for axis, domain in zip(block.block.iter_vars, needed.domains, strict=True):
         value = follow[axis.var] if axis.var in follow else value_in(domain.dom)
         bindings.append(value.astype(axis.var.dtype))

@@ -33,10 +33,15 @@ from tensorir.nodes.ops import TRUE, is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, Stmt
 from tensorir.rewriting.visit import substitute
 
-HAS_INIT = Problem("HasInitBlock", "{0} has an init statement, so it cannot be inlined")
+HAS_INIT = Problem(
+    "HasInitBlock",
+    "{0} has an init statement, so it cannot be inlined",
+    "a reduction cannot be inlined; compute_at moves it to its consumers",
+)
 NOT_ONE_BUFFER = Problem(
     "NotSingleReadWriteBuffer",
     "{0} is expected to have a single buffer region that it {verb}, but it has {count}",
+    "name a block with one such region; several buffers need several blocks",
 )
 BODY = Problem(
     "BodyAnalysisError",
@@ -45,7 +50,9 @@ BODY = Problem(
     "can be inverted",
 )
 ONLY_LEAF = Problem(
-    "OnlyLeafError", "cannot remove {0}, because it is the only leaf of {1}, which would be empty"
+    "OnlyLeafError",
+    "cannot remove {0}, because it is the only leaf of {1}, which would be empty",
+    "name another block; without it nothing would be left to compute in the scope",
 )
 
 

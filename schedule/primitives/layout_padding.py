@@ -191,7 +191,8 @@ class LayoutPadding:
             values = realize.iter_values[:ndim]
             parallel = all(axis.iter_type == IterVar.DATA_PAR for axis in spatial)
         else:
-            values = counted = [loop.loop_var for loop in outer]
+            counted = [loop.loop_var for loop in outer]
+            values = tuple(counted)
             parallel = not inner
         if not parallel or len(counted) != ndim:
             return None

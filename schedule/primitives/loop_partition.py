@@ -32,7 +32,9 @@ WRONG_SUM = Problem(
     "the sum of factors, {total}, is not smaller than the extent {extent} of {0}",
     "the factors are the lengths of the pieces; leave some iterations for the last one",
 )
-NO_BLOCK = Problem("NoBlockError", "there is no block below {0}")
+NO_BLOCK = Problem(
+    "NoBlockError", "there is no block below {0}", "put the statements of the loop into a block"
+)
 
 
 @primitive("LoopPartition")
@@ -180,8 +182,8 @@ def _widened(block: Block) -> Block:
         touched = {region.buffer: region for region in found if region.buffer not in kept}
         for region in regions:
             dims = touched.get(region.buffer, region).region
-            places = [domains.get(dim.min) for dim in dims if is_point(dim)]
-            ranges = [values for values in places if values is not None]
+            axes = [dim.min for dim in dims if is_point(dim)]
+            ranges = [domains[axis] for axis in axes if type(axis) is Var and axis in domains]
             yield BufferRegion(region.buffer, ranges) if len(ranges) == len(dims) else region
 
     return block.with_(

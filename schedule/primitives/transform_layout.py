@@ -30,6 +30,7 @@ from tensorir.rewriting.visit import walk
 WRONG_ARITY = Problem(
     "IndexMapArityError",
     "the index map takes {given} indices, but {buffer} has {ndim} dimension(s)",
+    "take one parameter for each dimension of the buffer",
 )
 NOT_INJECTIVE = Problem(
     "TransformationNotInjectiveError",
@@ -47,6 +48,7 @@ PAD_FORM = Problem(
     "TransformationPaddingIndexMapError",
     "the padding of {buffer} must be one value, as a function of the {ndim} new indices, but "
     "`{value}` is not",
+    "pass a number, or a function of {ndim} indices that returns one value",
 )
 PAD_TYPE = Problem(
     "TransformationPaddingTypeError",

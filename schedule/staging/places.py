@@ -24,6 +24,8 @@ SEVERAL_WRITERS = Problem(
     "NotSingleWriteBlock",
     "the buffer {buffer} is expected to be written by a single block in the scope, but {count} "
     "write it",
+    "name a block that reads the buffer from outside, or one buffer for each writer; "
+    "decompose_reduction comes after caching",
 )
 NO_CONSUMER = Problem(
     "NotConsumerError",
@@ -38,6 +40,7 @@ OTHER_VALUES = Problem(
 NO_PLACE = Problem(
     "InsertionPointNotFoundError",
     "there is no place for a copy of {buffer} between {0} and {1}: {reason}",
+    "cache the buffer before these blocks are moved below conditions or loops",
 )
 
 
