@@ -33,7 +33,7 @@ class Problem:
 
     code: str
     sentence: str
-    hint: str = ""
+    hint: str
 
 
 class ScheduleError(TensorIRError):
@@ -72,7 +72,7 @@ class ScheduleError(TensorIRError):
 
     @property
     def hint(self) -> str:
-        """The remedy that would satisfy the precondition, empty if none is known."""
+        """The remedy that would satisfy the precondition."""
         return self.problem.hint.format(*map(describe, self.locations), **self.values)
 
     def __str__(self) -> str:
@@ -83,16 +83,14 @@ class ScheduleError(TensorIRError):
         parts = [f"{where}{sentence} [{self.code}]{newline}{more}"]
         if self.mod is not None and self.render_level == "detail":
             parts.append(f"\n{self.mod.script(obj_to_underline=self.locations)}\n")
-        if self.hint:
-            parts.append(f"Hint: {self.hint}")
+        parts.append(f"Hint: {self.hint}")
         if self.render_level == "detail":
             parts.append("The schedule is unchanged.")
         return "\n".join(parts)
 
     def _line(self) -> str:
         where = f"{self.primitive}: " if self.primitive else ""
-        hint = f"; {self.hint}" if self.hint else ""
-        return f"{where}{self.message} [{self.code}]{hint}"
+        return f"{where}{self.message} [{self.code}]; {self.hint}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as rendered text, which is what another process wants to know."""
@@ -103,7 +101,7 @@ class ArgumentError(ScheduleError, ValueError):
     """An argument of a primitive does not fit the block that it is for."""
 
     def __init__(self, method: str, path: str, reason: str) -> None:
-        super().__init__(_ARGUMENT, values={"path": path, "reason": reason})
+        super().__init__(_ARGUMENT, values={"method": method, "path": path, "reason": reason})
         self.primitive = f"Schedule.{method}"
 
 
@@ -112,18 +110,20 @@ class ArgumentTypeError(ScheduleError, TypeError):
 
     def __init__(self, method: str, path: str, expected: str, value: object) -> None:
         got = f"takes {expected}, got {type(value).__name__}: {reprlib.repr(value)}"
-        super().__init__(_ARGUMENT, values={"path": path, "reason": got})
+        super().__init__(_ARGUMENT, values={"method": method, "path": path, "reason": got})
         self.primitive = f"Schedule.{method}"
 
 
-_ARGUMENT: Final = Problem("ArgumentError", "`{path}` {reason}")
+_ARGUMENT: Final = Problem(
+    "ArgumentError", "`{path}` {reason}", "help(Schedule.{method}) shows its parameters"
+)
 
 
 class _RenderedError(ScheduleError):
     """A `ScheduleError` that came from another process: its code and its text."""
 
     def __init__(self, code: str, text: str) -> None:
-        super().__init__(Problem(code, "{text}"), values={"text": text})
+        super().__init__(Problem(code, "{text}", ""), values={"text": text})
         self._text = text
 
     def __str__(self) -> str:

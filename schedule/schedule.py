@@ -74,7 +74,11 @@ _UNKNOWN = Problem(
 )
 
 
-_IMPOSSIBLE = Problem("ImpossibleError", "the resulting program cannot exist: {reason}")
+_IMPOSSIBLE = Problem(
+    "ImpossibleError",
+    "the resulting program cannot exist: {reason}",
+    "undo a primitive before it, or use values that the types of the program hold",
+)
 _OUT_OF_SCOPE = Problem(
     "OutOfScopeError",
     "the primitive would leave a name without its definition: {reason}",

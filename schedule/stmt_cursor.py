@@ -74,6 +74,14 @@ class StmtCursor:
             loop = loop.around(place)
         return cls.of(place.stmt.body, loop)
 
+    @classmethod
+    def of_scope(cls, scope: StmtSRef) -> StmtCursor:
+        """Return the place of all that a block runs with its constants and buffers declared."""
+        cursor = cls.below(scope)
+        while len(cursor.parts) == 1 and isinstance(cursor.stmt, (AllocateConst, DeclBuffer)):
+            cursor = cls.of(cursor.stmt.body, cursor)
+        return cursor
+
     # ------------------------------------------------------------------------------------ looking
 
     @property

@@ -29,6 +29,8 @@ OPAQUE = Problem(
     "OpaqueAccessError",
     "{buffer} has an opaque access in {0}, through a pointer, a vector index, a match_buffer or "
     "another buffer that shares its memory",
+    "let all blocks load and store its elements by its name; cache_read or cache_write of the "
+    "other block gives the pointer or view a buffer of its own",
 )
 EFFECT = Problem(
     "OpaqueCallError",

@@ -36,21 +36,29 @@ REDUCTION_CONDITIONS = (
 NOT_COMPLETE = Problem(
     "IncompleteBlockError",
     "{0} is not a complete block: it violates condition #{condition}. " + COMPLETE_CONDITIONS,
+    "decompose_reduction, cache_write or reindex may give it this form: the first separates an "
+    "init, the others a buffer of its own",
 )
 NOT_REDUCTION = Problem(
     "NotReductionBlockError",
     "{0} is not a reduction block: it violates condition #{condition}. " + REDUCTION_CONDITIONS,
+    "name the block that has the init, before decompose_reduction, and split loops so that each "
+    "axis is an affine function of them",
 )
 NOT_COMPLETE_OR_REDUCTION = Problem(
     "NotCompleteOrReductionBlockError",
     "{0} is neither a complete block (it violates condition #{complete}) nor a reduction block "
     "(it violates condition #{reduction}). " + COMPLETE_CONDITIONS + ". " + REDUCTION_CONDITIONS,
+    "decompose_reduction separates an init; a buffer with several writers or one that the block "
+    "also reads needs a copy, which cache_write or cache_inplace makes",
 )
 NOT_COMPACT = Problem(
     "NotCompactDataFlowError",
     "the subtree below {0} has no compact dataflow, because {1} is neither a local complete block "
     "(it violates condition #{complete}) nor a local reduction block there (it violates condition "
     "#{reduction}). " + COMPLETE_CONDITIONS + ". " + REDUCTION_CONDITIONS,
+    "choose a loop that drives data-parallel axes of one block only, or call decompose_reduction "
+    "first",
 )
 OUTPUT_BLOCK = Problem(
     "OutputBlockError",
@@ -62,6 +70,9 @@ NOT_PIPELINE = Problem(
     'the scope {0} is not a stage pipeline around block "{name}". A stage pipeline has only blocks '
     "whose reads are covered by their producers, and no block that overwrites what an earlier one "
     "reads; {reason}",
+    "make each block read only what blocks before it have written, and give a buffer that is "
+    "overwritten a copy with cache_read or cache_write; a schedule made with enable_check=False "
+    "does not check it",
 )
 
 

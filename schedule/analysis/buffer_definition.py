@@ -21,6 +21,8 @@ SUBREGION = Problem(
 UNKNOWN_DEFINITION = Problem(
     "NonAllocatedBufferError",
     "{buffer} is neither a parameter nor allocated by a block around {0}",
+    "allocate it with T.alloc_buffer or make it a parameter; cache_read makes a copy that is "
+    "allocated",
 )
 NO_SUCH_REGION = Problem(
     "BufferIndexOutOfRangeError",

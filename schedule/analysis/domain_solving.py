@@ -6,7 +6,8 @@ find the range of each of its axes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from schedule.analysis.bindings import axis_domain
@@ -19,6 +20,7 @@ from tensorir.arith import (
     eval_set,
     inverse_affine_iter_map,
 )
+from tensorir.arith.size import size_expr
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
@@ -82,6 +84,65 @@ def solve_axis_domains(
     return [_settle(domains[var], ranges[var], analyzer) for var in ranges]
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The needed elements of a buffer, and the axes of the instance that touches each."""
+
+    needed: Mapping[Var, IntervalSet]
+    """The indices of an element, and their ranges."""
+    axes: Mapping[Var, PrimExpr]
+    """The values of axes in terms of these indices."""
+
+
+def solve_places(
+    axes: Sequence[IterVar],
+    domains: Sequence[AxisDomain],
+    provided: Mapping[Buffer, list[BufferRegion]],
+    required: Mapping[Buffer, Box],
+    analyzer: Analyzer,
+) -> Places | None:
+    """Return the elements to run over where the domains of the axes hold too many instances.
+
+    This happens where a box of a buffer is needed and one axis fills several rows: the needed
+    instances are no box. None unless every instance touches one element, of one buffer, alone.
+    """
+    if len(required) != 1:
+        return None
+    ((buffer, box),) = required.items()
+    found = _point(provided[buffer], box, axis_domain(axes))
+    if found is None or _are_axes(*found):
+        return None
+    point, used = found
+    pieces = detect_iter_map(point, used, TRUE, IterMapLevel.BIJECTIVE, True).indices
+    if not pieces:
+        return None
+    linearizer = analyzer.linearizer
+    places = [Var(f"place{k}", n.dtype) for k, n in enumerate(buffer.shape)]
+    needed: dict[Var, IntervalSet] = {}
+    for place, piece, need in zip(places, pieces, box, strict=True):
+        if piece.args:
+            (split,) = piece.args
+            low = linearizer.write(piece.base, place.dtype)
+            count = size_expr(split.extent, place.dtype)
+            whole = IntervalSet.from_range(Range.from_min_extent(low, count))
+            if split.scale != 1 or not _within(need, whole, analyzer):
+                return None
+            needed[place] = need
+    hull = [d.dom for axis, d in zip(axes, domains, strict=True) if axis.var in used]
+    if _count(hull, analyzer) == _count(needed.values(), analyzer):
+        return None
+    return Places(needed, inverse_affine_iter_map(pieces, places, linearizer))
+
+
+def _count(sets: Iterable[IntervalSet], analyzer: Analyzer) -> int:
+    """Return the number of elements of a box, 0 if it is unknown."""
+    total = 1
+    for values in sets:
+        extent = analyzer.simplify(values.max_value - values.min_value + 1)
+        total *= extent.value if isinstance(extent, IntImm) else 0
+    return total
+
+
 def where_fixed_places_are_needed(
     axes: Sequence[IterVar],
     provided: Mapping[Buffer, list[BufferRegion]],
@@ -133,12 +194,10 @@ def _solve_affine(
     analyzer: Analyzer,
 ) -> bool:
     """Solve at once where the indices are a bijective affine map of the axes they mention."""
-    point = [r.min for r in regions[0].region]
-    single = len(regions) == 1 and all(is_const_int(r.extent, 1) for r in regions[0].region)
-    if not single or not all(d.is_bounded for d in box):
+    found = _point(regions, box, ranges)
+    if found is None:
         return False
-    used = {v for index in point for v in collect_vars(index)}
-    domain = {var: r for var, r in ranges.items() if var in used}
+    point, domain = found
     if _are_axes(point, domain):
         for index, need, extent in zip(point, box, buffer.shape, strict=True):
             assert isinstance(index, Var)
@@ -152,8 +211,8 @@ def _solve_affine(
                 wanted = exists = IntervalSet.point(domain[index].min)
             domains[index].widen(wanted, exists, analyzer)
         return True
-    result = detect_iter_map(point, domain, TRUE, IterMapLevel.BIJECTIVE, True)
-    if not result.indices:
+    pieces = detect_iter_map(point, domain, TRUE, IterMapLevel.BIJECTIVE, True).indices
+    if not pieces:
         return False
     corners = [
         [d.min_value for d in box],
@@ -163,10 +222,10 @@ def _solve_affine(
     ]
     linearizer = analyzer.linearizer
     low, high, first, last = (
-        inverse_affine_iter_map(result.indices, corner, linearizer) for corner in corners
+        inverse_affine_iter_map(pieces, corner, linearizer) for corner in corners
     )
     places = [Var(f"axis{k}", n.dtype) for k, n in enumerate(buffer.shape)]
-    solved = inverse_affine_iter_map(result.indices, places, linearizer)
+    solved = inverse_affine_iter_map(pieces, places, linearizer)
     for var in domain:
         if var not in low:
             only = IntervalSet.point(ranges[var].min)
@@ -185,6 +244,18 @@ def _solve_affine(
             exists = _including(exists, eval_set(solved[var], whole, analyzer), analyzer)
         domains[var].widen(wanted, exists, analyzer)
     return True
+
+
+def _point(
+    regions: list[BufferRegion], box: Box, ranges: Mapping[Var, Range]
+) -> tuple[list[PrimExpr], dict[Var, Range]] | None:
+    """Return the one element that an instance touches, and the axes that it depends on."""
+    point = [r.min for r in regions[0].region]
+    single = len(regions) == 1 and all(is_const_int(r.extent, 1) for r in regions[0].region)
+    if not single or not all(d.is_bounded for d in box):
+        return None
+    used = {v for index in point for v in collect_vars(index)}
+    return point, {var: r for var, r in ranges.items() if var in used}
 
 
 def _including(found: IntervalSet, safe: IntervalSet, analyzer: Analyzer) -> IntervalSet:

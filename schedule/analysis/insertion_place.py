@@ -24,6 +24,7 @@ LOOP_ABOVE = Problem(
 ONLY_LEAF = Problem(
     "OnlyLeafError",
     "cannot remove {0}, because it is the only leaf of {1}, which would become empty",
+    "name another block; without it nothing would be left to compute in the scope",
 )
 NOT_VISITED = Problem(
     "NotAllRequiredBlocksAreVisitedError",
@@ -34,6 +35,7 @@ NO_PLACE = Problem(
     "InsertionPointNotFoundError",
     "there is no insertion point for {0} under {1}, because its last producer there comes after "
     "its first consumer",
+    "choose a loop around all of the last producer's consumers, or move that producer first",
 )
 WRONG_INDEX = Problem(
     "InvalidInsertionIndexError",

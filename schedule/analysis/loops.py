@@ -17,7 +17,8 @@ from tensorir.rewriting.fresh_copy import fresh_thread
 NOT_FROM_ZERO = Problem(
     "LoopNotStartWithZeroError",
     "the primitive only supports loops that start with 0, but {0} starts at {start}",
-    "",
+    "use the primitive before loop_partition; a loop from another start can be written with the "
+    "start added to its variable",
 )
 ANNOTATED = Problem(
     "HasAnnotationOrThreadBindingError",

@@ -12,7 +12,7 @@ from schedule.operands.buffers import regions_of
 from schedule.operands.object_dump import read_index_map
 from schedule.operands.operand import Call, Operand, Parameter
 from tensorir.indices.index_map import IndexMap
-from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.dtype import FLOAT32, INT64, DataType
 from tensorir.nodes.expr import FloatImm, IntImm, PrimExpr, Var
 from tensorir.nodes.ops import as_expr, const
 from tensorir.nodes.stmt import Block
@@ -72,16 +72,24 @@ class PadValueOperand(IndexMapOperand):
         dtype = regions_of(block, side)[index].buffer.dtype
         ndim = len(call.accepted["index_map"].final_indices)
         if callable(value):
+            index_dtype = _index_dtype(block)
             try:
-                index_map = IndexMap.from_func(value, ndim=ndim, index_dtype=_index_dtype(block))
+                index_map = IndexMap.from_func(value, ndim=ndim, index_dtype=index_dtype)
             except ValueError as error:
                 call.reject(path, f"is not a function of the new indices: {error}")
-            final = [_as_element(f, dtype) for f in index_map.final_indices]
+            # The types that Python's numbers have by now.
+            plain = {IntImm: index_dtype, FloatImm: FLOAT32}
+            final = [
+                _as_element(f.value, f, dtype)  # type: ignore[attr-defined]
+                if plain.get(type(f)) is f.dtype
+                else f
+                for f in index_map.final_indices
+            ]
             return IndexMap(index_map.initial_indices, final)
         if not isinstance(value, (bool, int, float, PrimExpr)):
             call.refuse(path, "a number, an IndexMap or a function of the new indices", value)
         indices = [Var(f"axis{k}", _index_dtype(block)) for k in range(ndim)]
-        return IndexMap(indices, [_as_element(as_expr(value), dtype)])
+        return IndexMap(indices, [_as_element(value, as_expr(value), dtype)])
 
 
 class RangesOperand(IndexMapOperand):
@@ -155,10 +163,12 @@ def _index_dtype(block: Block) -> DataType:
     return regions[0].region[0].min.dtype if regions and regions[0].region else INT64
 
 
-def _as_element(value: PrimExpr, dtype: DataType) -> PrimExpr:
-    """Return a constant in the type of a buffer, where both are integers or both floats."""
-    if isinstance(value, IntImm) and dtype.is_integral and value.dtype.is_bool is dtype.is_bool:
-        return const(value.value, dtype)
-    if isinstance(value, FloatImm) and dtype.is_float:
-        return const(value.value, dtype)
-    return value
+def _as_element(value: Any, written: PrimExpr, dtype: DataType) -> PrimExpr:
+    """Return a Python number in the type of a buffer, where both are integers or both floats.
+
+    What has a type of its own keeps it, and is refused if it is another one.
+    """
+    whole = type(value) is int and dtype.is_integral and not dtype.is_bool
+    if whole or (type(value) is bool and dtype.is_bool):
+        return const(value, dtype)
+    return const(value, dtype) if type(value) is float and dtype.is_float else written

@@ -29,7 +29,9 @@ NOT_ONE_CHILD = Problem(
     "blockize a loop further in, or give the blocks as a list",
 )
 NO_BLOCKS = Problem(
-    "NoBlockError", "blockize takes a loop or at least one block, the list is empty"
+    "NoBlockError",
+    "blockize takes a loop or at least one block, the list is empty",
+    "pass a LoopRV, or a list of BlockRV with at least one in it",
 )
 NOT_SIBLINGS = Problem(
     "BlocksNotSiblingsError",
@@ -40,6 +42,7 @@ OTHER_AXES = Problem(
     "OuterAxesMismatchError",
     "the blocks cannot share an outer block, because {0} would have the outer axes {first} there, "
     "and {1} {second}",
+    "split and reorder the loops of the blocks alike, so that the outer loops drive the same axes",
 )
 REDUCES = Problem(
     "OuterReductionError",

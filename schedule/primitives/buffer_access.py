@@ -27,6 +27,7 @@ from tensorir.rewriting.visit import substitute
 BAD_SIDE = Problem(
     "BufTypeError",
     "a buffer is accessed by {side!r}, which is neither 'read' nor 'write'",
+    "pass 'read' or 'write'",
 )
 BAD_INDEX = Problem(
     "InvalidIndexError",
@@ -37,6 +38,8 @@ BAD_RANGES = Problem(
     "RegionRankError",
     "the function of {given} axes gives {ends} begins and ends, but {0} has {axes} axes and "
     "{buffer} has {ndim} dimension(s)",
+    "take one parameter for each axis of the block and return one index or (begin, end) for each "
+    "dimension",
 )
 
 _EXPLICIT = {"read": "explicit_read_region", "write": "explicit_write_region"}

@@ -24,6 +24,7 @@ from tensorir.nodes.stmt import BufferStore, Stmt
 INVALID_FACTOR = Problem(
     "StorageAlignInvalidFactorError",
     "the alignment factor must be positive, but it is {factor}",
+    "pass a factor of at least 1",
 )
 AXIS_OUT_OF_RANGE = Problem(
     "StorageAlignAxisOutOfRangeError",
@@ -38,6 +39,7 @@ NOT_ALLOCATED = Problem(
 INVALID_ANNOTATION = Problem(
     "StorageAlignInvalidAnnotationError",
     "the annotation buffer_dim_align of {0} is no list of [buffer, axis, factor, offset]",
+    "unannotate it with the key 'buffer_dim_align' and call storage_align again",
 )
 
 WRONG_SEPARATORS = Problem(

@@ -36,6 +36,7 @@ NOT_COVERED = Problem(
     "NotRegionCoverError",
     "the scope {0} has {1}, whose region cover does not hold: it reads more of {buffer} than is "
     "written before",
+    "fill the buffer before it is read, or cache it at the block that writes it with cache_write",
 )
 NOT_READ_WRITE = Problem(
     "NotReadWriteError",

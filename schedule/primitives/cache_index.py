@@ -17,9 +17,9 @@ from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.nodes.buffer import decl_buffer
 from tensorir.nodes.expr import (
-    Broadcast,
     BufferLoad,
     Call,
+    Cast,
     Div,
     FloorDiv,
     FloorMod,
@@ -27,7 +27,7 @@ from tensorir.nodes.expr import (
     Let,
     Mod,
     PrimExpr,
-    Ramp,
+    Select,
     Var,
 )
 from tensorir.nodes.intrin import Effect, Op
@@ -46,14 +46,15 @@ NEGATIVE = Problem(
 def cache_index(
     state: ScheduleState, block: BlockArg, storage_scope: str, cse_thresh: int = 0
 ) -> NewBlocks:
-    """Compute the integer expressions of a block's stores ahead, and let the block look them up.
+    """Compute expressions of a block's axes ahead, and let the block look them up.
 
     Before: for i, k: C[i] = A[i * 2 + k]
     After:  for i, k: index_var_0[i, k] = i * 2 + k;  for i, k: C[i] = A[index_var_0[i, k]]
 
-    Taken are the largest expressions of the block's axes that occur at least `cse_thresh` times (0:
-    all), in whatever form; the results are the blocks that fill the tables, which stand before the
-    block's loops.
+    Taken are the largest expressions in the block's stores that occur at least `cse_thresh` times
+    (0: all) and depend on nothing but the axes: indices, conditions, and weights, as an
+    interpolation has them. Integers may be written in different forms. The results are the blocks
+    that fill the tables, the largest expression first; they stand before the block's loops.
 
     As in TVM, the block does not declare that it reads the tables. Other primitives know all the
     same that it depends on the blocks that fill them.
@@ -113,7 +114,9 @@ class _Expressions:
         """Say whether two expressions have one type, and one value whatever their axes are."""
         if a.dtype is not b.dtype:
             return False
-        return expr_deep_equal(a, b) or self._analyzer.can_prove_equal(a, b)
+        return expr_deep_equal(a, b) or (
+            not a.dtype.is_floating and self._analyzer.can_prove_equal(a, b)
+        )
 
     def chosen(self, threshold: int) -> list[PrimExpr]:
         """Return the expressions that occur often enough, store by store, the largest first."""
@@ -122,16 +125,21 @@ class _Expressions:
             found: list[list[PrimExpr]] = []
             for part in (store.value, *store.indices):
                 self._collect(part, found)
-            for same in sorted(self._frequent(found, threshold), key=lambda e: -len([*walk(e)])):
+            for same in sorted(self._frequent(found, threshold), key=lambda e: -_symbols(e)):
                 if not any(self.equal(same, known) for known in result):
                     result.append(same)
         return result
 
     def _frequent(self, found: list[list[PrimExpr]], threshold: int) -> list[PrimExpr]:
-        """Return those with enough occurrences; the others give way to what they are made of."""
+        """Return those with enough occurrences; the others give way to what they are made of.
+
+        The largest go first, so that all the occurrences of an expression are counted when it is
+        its turn.
+        """
         frequent: list[PrimExpr] = []
         while found:
-            same = found.pop(0)
+            same = max(found, key=lambda same: len([*walk(same[0])]))
+            found.remove(same)
             if len(same) >= threshold:
                 frequent.append(same[0])
                 continue
@@ -154,8 +162,9 @@ class _Expressions:
 
     def _is_eligible(self, expr: PrimExpr) -> bool:
         """Say whether an expression is worth a table and has the same value ahead of the block."""
-        integer = (expr.dtype.is_integral or expr.dtype.is_bool) and expr.dtype.lanes == 1
-        if not integer or not children(expr) or isinstance(expr, (Ramp, Broadcast)):
+        dtype = expr.dtype
+        number = dtype.is_integral or dtype.is_bool or dtype.is_floating
+        if not number or dtype.lanes != 1 or _symbols(expr) <= 1:
             return False
         uses_axis = False
         for node in walk(expr):
@@ -168,12 +177,18 @@ class _Expressions:
         return uses_axis
 
 
+def _symbols(expr: PrimExpr) -> int:
+    """Return the size of an expression as TVM counts it: a conversion or call adds nothing."""
+    return sum(not isinstance(node, (Cast, Call, Select)) for node in walk(expr))
+
+
 def _is_harmless(node: Node) -> bool:
     """Say whether a node may be evaluated where the block would not, and gives the same there."""
     if isinstance(node, (BufferLoad, Let)):
         return False
     if isinstance(node, (Div, Mod, FloorDiv, FloorMod)):
-        return isinstance(node.b, IntImm) and node.b.value != 0
+        divisor = node.b
+        return divisor.dtype.is_floating or (isinstance(divisor, IntImm) and divisor.value != 0)
     if isinstance(node, Call):
         return isinstance(node.op, Op) and node.op.effect is Effect.PURE
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.bindings import knowing, loop_domain
@@ -15,8 +16,10 @@ from schedule.analysis.block_kind import (
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import (
     AxisDomain,
+    Places,
     is_always_solvable,
     solve_axis_domains,
+    solve_places,
     where_fixed_places_are_needed,
 )
 from schedule.analysis.insertion_place import check_place
@@ -47,12 +50,13 @@ from schedule.sref import (
 from schedule.staging.old_values import reads_old_values
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
-from tensorir.arith import Analyzer
+from tensorir.arith import Analyzer, IntervalSet
 from tensorir.errors import IRValueError
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import TRUE, add, is_const_int, logical_and
-from tensorir.nodes.stmt import Block, BlockRealize, ForKind, Stmt
+from tensorir.nodes.stmt import BlockRealize, ForKind, Stmt
+from tensorir.rewriting.visit import substitute
 
 READS_AHEAD = Problem(
     "NotRegionCoverError",
@@ -102,7 +106,10 @@ UNDECLARED = Problem(
     "move {0} before loop_partition or cache_index leave accesses undeclared",
 )
 UNSOLVABLE = Problem(
-    "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
+    "DomainNotSolvableError",
+    "the instances of {0} that {1} needs cannot be found: {reason}",
+    "choose a loop further out, or write each index as a product, quotient or remainder of one "
+    "axis",
 )
 
 
@@ -206,10 +213,10 @@ def plan_move(
         _check_declared(graph, block, loop, required)
     analyzer = knowing(loop_domain([*loops_above(loop), loop]))
     try:
-        domains, predicate = _axis_domains(graph, block, loop, required, analyzer, to_consumers)
+        needed = _needed(graph, block, loop, required, analyzer, to_consumers)
     except IRValueError as error:
         fail(UNSOLVABLE, block, loop, reason=error)
-    nest = _nest(block, domains, predicate, preserve_unit_loops, analyzer)
+    nest = _nest(block, needed, preserve_unit_loops, analyzer)
     if state.enable_check:
         _check_concurrent(block, loop, nest)
         _check_follows(block, loop, nest)
@@ -309,15 +316,27 @@ def _check_all_run(block: StmtSRef, loop: StmtSRef, *, to_consumers: bool) -> No
         fail(LEFT_OUT, block, loop, axis=axis.var.name)
 
 
-def _axis_domains(
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """The instances of a block that a loop needs."""
+
+    domains: list[AxisDomain]
+    """The values of each axis."""
+    places: Places | None = None
+    """The axes that do not take all of their values together, and what they follow from."""
+    predicate: PrimExpr = TRUE
+    """The condition under which any instance is needed."""
+
+
+def _needed(
     graph: BlockScope,
     block: StmtSRef,
     loop: StmtSRef,
     required: list[StmtSRef],
     analyzer: Analyzer,
     to_consumers: bool,
-) -> tuple[list[AxisDomain], PrimExpr]:
-    """Return the values of each axis that are needed, and the condition under which they are."""
+) -> _Needed:
+    """Return the instances that the blocks `required` below a loop need."""
     node = block.block
     provided: dict[Buffer, list[BufferRegion]] = {}
     for region in node.writes if to_consumers else node.reads:
@@ -344,36 +363,46 @@ def _axis_domains(
     axes = node.iter_vars
     domains = solve_axis_domains(axes, provided, needed, analyzer, must_cover=to_consumers)
     if to_consumers:
-        return domains, TRUE
-    return domains, where_fixed_places_are_needed(axes, provided, needed, analyzer)
+        return _Needed(domains)
+    places = solve_places(axes, domains, provided, needed, analyzer)
+    fixed = where_fixed_places_are_needed(axes, provided, needed, analyzer)
+    return _Needed(domains, places, fixed)
 
 
 def _nest(
     block: StmtSRef,
-    domains: list[AxisDomain],
-    predicate: PrimExpr,
+    needed: _Needed,
     preserve_unit_loops: bool,
     analyzer: Analyzer,
 ) -> Stmt:
     """Return the loops over the needed instances, with the block inside."""
-    node: Block = block.block
     loops: list[tuple[Var, Range]] = []
     bindings: list[PrimExpr] = []
     steps: list[tuple[Var, Range]] = []
     of_steps: list[PrimExpr] = []
-    for axis, domain in zip(node.iter_vars, domains, strict=True):
-        low = domain.dom.min_value
-        extent = analyzer.simplify(domain.dom.max_value - low + 1)
-        value = low
+    predicate = needed.predicate
+
+    def value_in(values: IntervalSet, reduces: bool = False) -> PrimExpr:
+        low: PrimExpr = values.min_value
+        extent = analyzer.simplify(values.max_value - low + 1)
+        if is_const_int(extent, 1) and not preserve_unit_loops:
+            return low
+        var = Var(f"ax{len(loops)}", extent.dtype)
+        loops.append((var, Range(extent)))
+        if reduces:
+            steps.append(loops[-1])
+        else:
+            analyzer.bind(var, Range(extent))
+        return add(low, var)
+
+    follow: dict[Var, PrimExpr] = {}
+    if needed.places is not None:
+        index = {place: value_in(values) for place, values in needed.places.needed.items()}
+        for var, value in needed.places.axes.items():
+            follow[var] = analyzer.simplify(substitute(value, index))
+    for axis, domain in zip(block.block.iter_vars, needed.domains, strict=True):
         reduces = axis.iter_type == IterVar.COMM_REDUCE
-        if preserve_unit_loops or not is_const_int(extent, 1):
-            var = Var(f"ax{len(loops)}", extent.dtype)
-            loops.append((var, Range(extent)))
-            if reduces:
-                steps.append(loops[-1])
-            else:
-                analyzer.bind(var, Range(extent))
-            value = add(low, var)
+        value = follow[axis.var] if axis.var in follow else value_in(domain.dom, reduces)
         bindings.append(value.astype(axis.var.dtype))
         if domain.bound is not None:
             limits = value >= domain.bound.min_value, value < domain.bound.max_value + 1
@@ -387,5 +416,4 @@ def _nest(
         analyzer.bind(var, values)
     for limit in of_steps:
         predicate = logical_and(predicate, analyzer.simplify(limit))
-    nest = BlockRealize(bindings, predicate, node)
-    return nest_of_loops(loops, nest)
+    return nest_of_loops(loops, BlockRealize(bindings, predicate, block.block))

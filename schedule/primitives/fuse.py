@@ -32,7 +32,7 @@ NOT_ONLY_CHILD = Problem(
 DEPENDENT = Problem(
     "DependentLoopError",
     "the range of {0} is dependent on the loop variable {var} of a loop to be fused with it",
-    "",
+    "fuse only loops whose ranges do not depend on one another",
 )
 
 

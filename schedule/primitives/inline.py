@@ -34,10 +34,15 @@ from tensorir.nodes.ops import TRUE, is_const_int
 from tensorir.nodes.stmt import Block, BufferStore, Stmt
 from tensorir.rewriting.visit import substitute
 
-HAS_INIT = Problem("HasInitBlock", "{0} has an init statement, so it cannot be inlined")
+HAS_INIT = Problem(
+    "HasInitBlock",
+    "{0} has an init statement, so it cannot be inlined",
+    "a reduction cannot be inlined; compute_at moves it to its consumers",
+)
 NOT_ONE_BUFFER = Problem(
     "NotSingleReadWriteBuffer",
     "{0} is expected to have a single buffer region that it {verb}, but it has {count}",
+    "name a block with one such region; several buffers need several blocks",
 )
 BODY = Problem(
     "BodyAnalysisError",
@@ -46,7 +51,9 @@ BODY = Problem(
     "can be inverted",
 )
 ONLY_LEAF = Problem(
-    "OnlyLeafError", "cannot remove {0}, because it is the only leaf of {1}, which would be empty"
+    "OnlyLeafError",
+    "cannot remove {0}, because it is the only leaf of {1}, which would be empty",
+    "name another block; without it nothing would be left to compute in the scope",
 )
 
 
@@ -66,9 +73,11 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     RootBlockError.
     """
     scope, store, places, inverse = check_compute_inline(state, block)
+    # Consumers touch what the block does from now on, maybe as the only ones.
+    inliner = Inliner(
+        store.buffer, substitute(store.value, inverse), places, visible_buffers(state, scope)
+    )
     state.replace(block, None)
-    value = substitute(store.value, inverse)
-    inliner = Inliner(store.buffer, value, places, visible_buffers(state, scope))
     old = scope.block
     new = without_buffer(old.with_body(inliner.inlined(old.body)), store.buffer)
     state.replace(scope, new, {**inliner.reuse, old: new})

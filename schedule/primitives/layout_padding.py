@@ -128,8 +128,12 @@ class LayoutPadding:
         In the steps of a reduction, the padding is stored again.
         """
         sweep, block, ndim = self._sweep(), writer.block, len(self._old.shape)
-        places = sweep.places
-        axes = [axis.var for axis in block.iter_vars]
+        loops = loops_above(writer)
+        if not block.iter_vars:
+            # The loops are what a block without axes counts by.
+            sweep = Sweep(sweep.loops, (), ())
+        places = sweep.places or [var for var, _ in sweep.loops]
+        axes = [axis.var for axis in block.iter_vars] or [loop.loop.loop_var for loop in loops]
         back = self._layout.inverse.map_indices(places, self._analyzer)
         there = dict(zip(axes, back, strict=False))
         padded, is_padding = self._padded(places), self._is_padding(places)
@@ -142,7 +146,7 @@ class LayoutPadding:
             value = padded if same else if_then_else(is_padding, padded, stored)
             return BufferStore(self._new, value, places)
 
-        inner = loops_above(writer)[ndim:]
+        inner = loops[ndim:]
         sweep = Sweep(
             [*sweep.loops, *((sref.loop.loop_var, loop_range(sref.loop)) for sref in inner)],
             [*sweep.axes, *block.iter_vars[ndim:]],
@@ -180,16 +184,23 @@ class LayoutPadding:
         spatial, reducing = block.iter_vars[:ndim], block.iter_vars[ndim:]
         bodies: list[Stmt] = [*loops, realize]
         moving = [*realize.iter_values[ndim:], *(loop.extent for loop in inner)]
-        if not (len(outer) == len(spatial) == len(store.indices) == ndim) or bodies[0] not in parts:
+        if not (len(outer) == len(store.indices) == ndim) or bodies[0] not in parts:
+            return None
+        if block.iter_vars:
+            counted = [axis.var for axis in spatial]
+            values = realize.iter_values[:ndim]
+            parallel = all(axis.iter_type == IterVar.DATA_PAR for axis in spatial)
+        else:
+            counted = [loop.loop_var for loop in outer]
+            values = tuple(counted)
+            parallel = not inner
+        if not parallel or len(counted) != ndim:
             return None
         first = [lp.loop_var for lp in outer]
-        dims = zip(outer, realize.iter_values, spatial, store.indices, old.shape, strict=False)
+        dims = zip(outer, values, counted, store.indices, old.shape, strict=True)
         in_order = all(
-            value is lp.loop_var
-            and index is axis.var
-            and axis.iter_type == IterVar.DATA_PAR
-            and self._analyzer.can_prove_equal(lp.extent, n)
-            for lp, value, axis, index, n in dims
+            value is lp.loop_var and index is var and self._analyzer.can_prove_equal(lp.extent, n)
+            for lp, value, var, index, n in dims
         ) and all(
             lp.body is body
             and lp.kind is ForKind.SERIAL

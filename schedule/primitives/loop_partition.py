@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from schedule.analysis.bindings import axis_domain, knowing
@@ -15,6 +15,7 @@ from schedule.primitives.split import NOT_POSITIVE, SEVERAL_INFERRED
 from schedule.sref import loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
+from tensorir.memory.access import get_block_access_region
 from tensorir.memory.empty_reductions import around_init
 from tensorir.nodes.buffer import BufferRegion, Range
 from tensorir.nodes.expr import NE, IntImm, IterVar, Var
@@ -33,7 +34,9 @@ WRONG_SUM = Problem(
     "the sum of factors, {total}, is not smaller than the extent {extent} of {0}",
     "the factors are the lengths of the pieces; leave some iterations for the last one",
 )
-NO_BLOCK = Problem("NoBlockError", "there is no block below {0}")
+NO_BLOCK = Problem(
+    "NoBlockError", "there is no block below {0}", "put the statements of the loop into a block"
+)
 
 
 @primitive("LoopPartition")
@@ -52,8 +55,8 @@ def loop_partition(
     `preserve_unit_iters` is recorded for compatibility and has no effect.
 
     Pieces that cannot hold the first step of a reduction go on with what those before them have
-    accumulated, without its init. (In TVM each piece starts anew.) What a copied block is said to
-    touch is widened to all of the piece only where the loop holds a single block.
+    accumulated, without its init. (In TVM each piece starts anew.) Where the loop holds a single
+    block, what it is said to touch becomes all that its axes lead to in the piece.
 
     Raises ScheduleError: SymbolicShapeError, NotSingleInferFactorError, NonPositiveFactorError,
     WrongFactorError, HasAnnotationOrThreadBindingError, NoBlockError.
@@ -126,7 +129,6 @@ class _Piece(FreshCopy):
         self._suffix = suffix
         self._widen = widen
         self._driven: set[Var] = set()
-        self._depth = 0
         self._analyzer = analyzer
 
     def block_name(self, block: Block) -> str:
@@ -166,21 +168,30 @@ class _Piece(FreshCopy):
         )
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        self._depth += 1
+        inside = self._widen
+        self._widen = inside and not node.iter_vars
         new = super().rewrite_Block(node)
-        self._depth -= 1
-        if self._depth or not self._widen:
-            return new
-        domains = axis_domain(new.iter_vars)
-        return new.with_(reads=_widened(new.reads, domains), writes=_widened(new.writes, domains))
+        self._widen = inside
+        return _widened(new) if inside and new.iter_vars else new
 
 
-def _widened(regions: Sequence[BufferRegion], domains: Mapping[Var, Range]) -> list[BufferRegion]:
-    """Return regions that plain axes index, with the domains of the axes in their place."""
-    result = []
-    for region in regions:
-        ranges = [domains.get(dim.min) if type(dim.min) is Var else None for dim in region.region]
-        points = [r for r in ranges if r is not None]
-        whole = len(points) == len(ranges) and all(map(is_point, region.region))
-        result.append(BufferRegion(region.buffer, points) if whole else region)
-    return result
+def _widened(block: Block) -> Block:
+    """Return a block that declares all that its axes lead to in buffers that they index."""
+    domains = axis_domain(block.iter_vars)
+    declared = {r.buffer.data: r.buffer for r in (*block.reads, *block.writes)}
+    reads, writes, opaque = get_block_access_region(block, declared)
+    kept = {region.buffer for region in opaque}
+
+    def widened(
+        regions: Sequence[BufferRegion], found: Sequence[BufferRegion]
+    ) -> Iterator[BufferRegion]:
+        touched = {region.buffer: region for region in found if region.buffer not in kept}
+        for region in regions:
+            dims = touched.get(region.buffer, region).region
+            axes = [dim.min for dim in dims if is_point(dim)]
+            ranges = [domains[axis] for axis in axes if type(axis) is Var and axis in domains]
+            yield BufferRegion(region.buffer, ranges) if len(ranges) == len(dims) else region
+
+    return block.with_(
+        reads=list(widened(block.reads, reads)), writes=list(widened(block.writes, writes))
+    )

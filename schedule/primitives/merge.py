@@ -29,7 +29,11 @@ NOT_SIBLINGS = Problem(
     "{0} and {1} are not in separate statements directly below their common ancestor",
     "give one loop of each nest, none around another and none below a condition of its own",
 )
-OTHER_SCOPE = Problem("NotInSameScopeError", "{0} and {1} are not in the same block scope")
+OTHER_SCOPE = Problem(
+    "NotInSameScopeError",
+    "{0} and {1} are not in the same block scope",
+    "give loops of one block; get_loops of its child blocks returns them",
+)
 OTHER_DEPTH = Problem(
     "DifferentDepthError",
     "{0} is at depth {first} below the common ancestor, {1} at depth {other}",

@@ -25,6 +25,7 @@ NOT_PLAIN = Problem(
     "NonEinsumError",
     "{0} is no Einstein summation that can be padded: there is a condition or a binding in its "
     "loop nest",
+    "write the condition as T.where of the block and the binding into its value",
 )
 
 

@@ -42,10 +42,16 @@ from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block, BufferStore
 from tensorir.rewriting.visit import collect_vars, substitute, walk
 
-NOT_LEAF = Problem("NotLeafBlockError", "{0} is not a leaf block: it has blocks in it")
+NOT_LEAF = Problem(
+    "NotLeafBlockError",
+    "{0} is not a leaf block: it has blocks in it",
+    "name a block inside it, which get_child_blocks returns",
+)
 BAD_ACCESS = Problem(
     "InvalidBufferAccessError",
     "{0} does not load or store exactly one element of {buffer} in each instance: {reason}",
+    "name a buffer that the block accesses at one place only, or use cache_read, which allows "
+    "several",
 )
 NOT_A_CHAIN = Problem(
     "NotSingleChildChainError",
@@ -60,6 +66,7 @@ NOT_A_POINT = Problem(
 WRONG_ARITY = Problem(
     "IndexMapNotApplicableToBlockIterError",
     "the index map takes {given} indices, but {0} has {count} axes",
+    "take one parameter for each axis of the block",
 )
 OTHER_AXES = Problem(
     "ReindexCacheReadWriteNotMatchError",
@@ -67,7 +74,9 @@ OTHER_AXES = Problem(
     "the indices of the copy must use the axes that the indices of {buffer} use, and no other",
 )
 BELOW_ZERO = Problem(
-    "NegativeIndexError", "the index map {index_map} may give indices of the copy below 0"
+    "NegativeIndexError",
+    "the index map {index_map} may give indices of the copy below 0",
+    "add an offset to the indices, so that the least one is 0",
 )
 
 

@@ -20,7 +20,9 @@ from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import For, Stmt
 from tensorir.rewriting.visit import collect_vars, uses_var
 
-REPEATED = Problem("LoopMultiAppearanceError", "{0} appears in the input multiple times")
+REPEATED = Problem(
+    "LoopMultiAppearanceError", "{0} appears in the input multiple times", "name each loop once"
+)
 NOT_A_CHAIN = Problem(
     "LoopsNotAChainError",
     "the loops are not in a chain, because {0} and {1} are not under the same scope",
@@ -34,14 +36,18 @@ BRANCHES = Problem(
 AXIS_KIND = Problem(
     "BlockPropertyError",
     "{0} has the block iter type other than data-parallel and reduce on axis {axis}",
+    "name loops that do not drive this axis; scan and opaque axes keep their order",
 )
 NOT_AFFINE = Problem(
     "NotAffineBindingError",
     "{0} is required to have a partial affine binding under {var}",
+    "reorder before the loops are fused, so that each axis is a sum of loop variables times "
+    "constants",
 )
 DEPENDENT = Problem(
     "DependentLoopError",
     "the range of {0} is dependent on the loop variable {var}, which would come to lie inside it",
+    "keep the loop {0} inside of the loop {var}",
 )
 
 DISORDER = Problem(

@@ -47,6 +47,8 @@ from tensorir.rewriting.visit import substitute, walk
 SEVERAL_PRODUCERS = Problem(
     "NonSingleProducerError",
     "{0} does not have a single producer of {buffer} that is a complete block",
+    "call decompose_reduction or compute_inline on its producers first, so that one block "
+    "without an init writes {buffer}",
 )
 
 SEVERAL_CONSUMERS = Problem(

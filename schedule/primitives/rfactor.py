@@ -29,17 +29,25 @@ from tensorir.nodes.stmt import Block, BlockRealize, BufferStore, For, ForKind, 
 from tensorir.rewriting.visit import collect_vars, rewrite, substitute
 
 NOT_ONE_CHILD = Problem(
-    "NonSingleChildBlockError", "{0} should have one block below it, but has {count}"
+    "NonSingleChildBlockError",
+    "{0} should have one block below it, but has {count}",
+    "call rfactor before compute_at or reverse_compute_at moves other blocks below the loop",
 )
 NOT_SERIAL = Problem(
     "NotSerialLoopKindError",
     "only a serial loop can be factored, but {0} is {kind}",
     "factor it before it becomes parallel, vectorized or unrolled",
 )
-LOOPS = Problem("LoopPropertyError", "{0} cannot be factored over {1}: {reason}")
+LOOPS = Problem(
+    "LoopPropertyError",
+    "{0} cannot be factored over {1}: {reason}",
+    "call rfactor before compute_at, reverse_compute_at, fuse and reorder, on a loop from 0 that "
+    "drives nothing but a reduction axis",
+)
 AXIS_RANGE = Problem(
     "FactorAxisOutOfRangeError",
     "factor_axis {axis} is not in [{low}, {high}]: the result of {0} has {ndim} dimensions",
+    "0 is the first dimension of the partial results, -1 the last one",
 )
 
 

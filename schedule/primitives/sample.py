@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from schedule.decisions.domain import Decision, DecisionDomain, NoDecision
 from schedule.decisions.tiles import (
@@ -18,6 +20,8 @@ from schedule.random_state import RandomState
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.nodes.expr import IntImm
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,9 @@ def sample_categorical(
 
     The decision is the index of the chosen candidate.
     Raises ArgumentError unless there are as many probabilities as candidates, at least one, the
-    candidates are of int32, the probabilities are finite, not negative and not all 0 (their sum may
-    be another than 1), and the decision is an index of the candidates.
+    candidates are of int32, the probabilities are finite, not negative and not all 0, and the
+    decision is an index of the candidates. Probabilities with another sum than 1 are weights, as in
+    TVM, whose traces have rounded ones: each is divided by the sum, and a warning is logged.
     """
     if len(candidates) != len(probs) or not candidates:
         reason = f"has {len(candidates)} candidates but there are {len(probs)} probabilities"
@@ -90,10 +95,25 @@ def sample_categorical(
         if not 0 <= weight < math.inf:
             reason = f"is {weight}; give a finite number of at least 0"
             raise NoDecision(f"probs[{position}]", reason)
-    if not 0 < sum(probs) < math.inf:
-        reason = f"has the sum {sum(probs)}; give at least one candidate a chance"
+    total = sum(probs)
+    if not 0 < total < math.inf:
+        reason = f"has the sum {total}; give at least one candidate a chance"
         raise NoDecision("probs", reason)
+    if abs(total - 1) > _ROUNDING:
+        _warn_of_sum(tuple(probs))
     return CategoricalDomain(tuple(candidates), tuple(probs))
+
+
+_ROUNDING: Final = 1e-6
+"""How far from 1 the sum of probabilities that were computed in float32 may be."""
+
+
+@lru_cache(256)
+def _warn_of_sum(probs: tuple[float, ...]) -> None:
+    """Log that probabilities are divided by their sum, once for a search that replays them."""
+    total = sum(probs)
+    text = "sample_categorical: probs %s has the sum %.6g, not 1; each is divided by that"
+    _LOG.warning(text, list(probs), total)
 
 
 @primitive("SamplePerfectTile", pure=True)

@@ -33,6 +33,7 @@ NOT_ALONE = Problem(
 WRONG_ARITY = Problem(
     "IndexMapNotApplicableToBlockIterError",
     "the index map takes {given} indices, but {0} has {count} axes",
+    "take one parameter for each axis of the block",
 )
 DEPENDENT = Problem(
     "DependentLoopError",
@@ -47,6 +48,8 @@ MIXED = Problem(
 NOT_BIJECTIVE = Problem(
     "NotBijectiveAffineIndexMapError",
     "the index map {index_map} is no bijective affine map of the axes of {0}: {reason}",
+    "use sums of products, quotients and remainders that give each instance of the block one "
+    "place, without gaps",
 )
 
 

@@ -30,6 +30,7 @@ from tensorir.rewriting.visit import walk
 WRONG_ARITY = Problem(
     "IndexMapArityError",
     "the index map takes {given} indices, but {buffer} has {ndim} dimension(s)",
+    "take one parameter for each dimension of the buffer",
 )
 NOT_INJECTIVE = Problem(
     "TransformationNotInjectiveError",
@@ -47,6 +48,7 @@ PAD_FORM = Problem(
     "TransformationPaddingIndexMapError",
     "the padding of {buffer} must be one value, as a function of the {ndim} new indices, but "
     "`{value}` is not",
+    "pass a number, or a function of {ndim} indices that returns one value",
 )
 PAD_TYPE = Problem(
     "TransformationPaddingTypeError",
@@ -76,13 +78,14 @@ def transform_layout(
     After:  B[i // 4, i % 4] = A[i]
 
     Every access is rewritten, and what goes through views by match_buffer goes to the buffer
-    itself. A parameter changes its shape, so callers must pass it in the new
-    layout. Where `IndexMap.AXIS_SEPARATOR` stands in the map, a physical dimension begins
-    (`set_axis_separator`). A map under which the new shape has places that hold no element needs
-    `pad_value` for these: a number, or a function of the new indices. The padding of a buffer that
-    nothing writes is assumed to hold it; otherwise it is stored, by the block that fills the buffer
-    in order, element by element or reducing to each, or by a block of its own after the last
-    writer. A divisor in the map may be symbolic where an extent shows that it is positive.
+    itself, unless the map leaves all elements where they are. A parameter changes its shape, so
+    callers must pass it in the new layout. Where `IndexMap.AXIS_SEPARATOR` stands in the map, a
+    physical dimension begins (`set_axis_separator`). A map under which the new shape has places
+    that hold no element needs `pad_value` for these: a number, or a function of the new indices.
+    The padding of a buffer that nothing writes is assumed to hold it; otherwise it is stored, by
+    the block that fills the buffer in order, element by element or reducing to each, or by a block
+    of its own after the last writer. A divisor in the map may be symbolic where an extent shows
+    that it is positive.
 
     `assume_injective_transform` takes the caller's word that no two elements get one place and that
     the padding does not matter.
@@ -99,14 +102,17 @@ def transform_layout(
     ndim = len(old.shape)
     given = len(index_map.initial_indices)
     check(given == ndim, WRONG_ARITY, block, given=given, ndim=ndim, buffer=old.name)
+    index_map = index_map.retyped([n.dtype for n in old.shape])
+    if pad_value is not None:
+        _check_padding_value(block, old, index_map, pad_value)
+    stays = tuple(index_map.final_indices) == tuple(index_map.initial_indices)
+    if stays and not (old.axis_separators or old.strides):
+        return
     views = InlineViews(old)
     viewed = any(realize.block.match_buffers for realize in blocks_in(site.block.body))
     direct = views(site.block) if viewed else site.block
     check(views.is_complete(direct), OPAQUE, site, buffer=old.name)
     check_no_opaque(site, old, direct)
-    index_map = index_map.retyped([n.dtype for n in old.shape])
-    if pad_value is not None:
-        _check_padding_value(block, old, index_map, pad_value)
     trusted = assume_injective_transform and pad_value is None
     try:
         layout = analyze_layout(index_map, [Range(n) for n in old.shape], trusted=trusted)

@@ -24,6 +24,8 @@ SEVERAL_WRITERS = Problem(
     "NotSingleWriteBlock",
     "the buffer {buffer} is expected to be written by a single block in the scope, but {count} "
     "write it",
+    "name a block that reads the buffer from outside, or one buffer for each writer; "
+    "decompose_reduction comes after caching",
 )
 NO_CONSUMER = Problem(
     "NotConsumerError",
@@ -38,6 +40,7 @@ OTHER_VALUES = Problem(
 NO_PLACE = Problem(
     "InsertionPointNotFoundError",
     "there is no place for a copy of {buffer} between {0} and {1}: {reason}",
+    "cache the buffer before these blocks are moved below conditions or loops",
 )
 
 
@@ -121,7 +124,7 @@ def place_to_write(
     for reader in wanted:
         late = reader not in readers or order[reader] > order[block]
         check(late, OTHER_VALUES, block, reader, block, buffer=buffer.name)
-    location, end = scope, StmtCursor.below(scope)
+    location, end = scope, StmtCursor.of_scope(scope)
     end = end.span(end.position(block), len(end.parts))
     rest = [r for r in readers if r not in wanted]
     after = next((r for r in rest if order[r] > order[block]), None)
@@ -144,7 +147,7 @@ def place_to_write(
 
 def _first_place(scope: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer) -> StmtCursor:
     """Return the first place in a scope at which a buffer is defined."""
-    whole = StmtCursor.below(scope)
+    whole = StmtCursor.of_scope(scope)
     cursor: StmtCursor | None = whole.around(*users)
     while cursor is not None and cursor.outer is not None:
         wrapper = cursor.outer.stmt

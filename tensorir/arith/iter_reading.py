@@ -286,6 +286,12 @@ class IterReader:
             return IterSumExpr((split,), base) if quotient else IterSumExpr((), ZERO)
         left = 0
         if not self._divides(divisor, base):
+            start = self._divide_base(base, divisor, False).base
+            if self._linear.bound(start.plus(linear_of(split.extent - divisor), 1))[1] <= 0:
+                # No value reaches the next multiple of the divisor.
+                if quotient:
+                    return self._divide_base(base, divisor, True)
+                return IterSumExpr((split.scaled(outer),), times_size(start, outer))
             if type(divisor) is not int or not self._divides(divisor, Linear(base.terms, 0)):
                 raise NoIterMapError("the offset of a divided iterator is not known")
             left = base.const % divisor

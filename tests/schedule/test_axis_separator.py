@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tensorir import IndexMap, assert_structural_equal
 from tests.schedule.transformation import apply, refused
 
 BEFORE = """\
@@ -104,3 +105,12 @@ def test_what_a_padded_buffer_stands_for_is_divided_as_before():
     sch = apply(before, lambda s: s.pad_einsum("B", [1, 4]))
     buffers = {b.name: b.axis_separators for b in sch.get(sch.get_block("root")).alloc_buffers}
     assert buffers == {"B": (), "A_pad": (1,), "B_pad": ()}
+
+
+def test_a_layout_that_only_divides_the_buffer_keeps_its_views():
+    def call(sch):
+        sch.transform_layout("C", "B", lambda i, j, k: (i, IndexMap.AXIS_SEPARATOR, j, k))
+
+    sch = apply(VIEWS, call)
+    divided = apply(VIEWS, lambda s: s.set_axis_separator("C", "B", [1]))
+    assert_structural_equal(sch.mod, divided.mod)

@@ -821,12 +821,12 @@ def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
 def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
     B_global = T.alloc_buffer((4,))
     A_global = T.alloc_buffer((4,))
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    B = T.decl_buffer((4,), data=data)
     for ax0 in range(4):
         with T.block("A_global"):
             v0 = T.axis.spatial(4, ax0)
             A_global[v0] = A[v0]
-    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
-    B = T.decl_buffer((4,), data=data)
     for ax0 in range(4):
         with T.block("B_global"):
             v0 = T.axis.spatial(4, ax0)

@@ -797,3 +797,32 @@ def test_what_a_block_reads_before_it_stores_is_filled_first(old, new):
     sch = apply(before.replace(old, new), lambda s: s.cache_write("both", 0, "local"))
     names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
     assert names == ["A_local", "both", "A_local", "C"]
+
+
+def test_the_copy_of_a_result_stays_with_the_constants_of_the_scope():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    B = T.decl_buffer((4,), data=data)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = A[vi] + B[vi]
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
+    C_global = T.alloc_buffer((4,))
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    B = T.decl_buffer((4,), data=data)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C_global[vi] = A[vi] + B[vi]
+    for ax0 in range(4):
+        with T.block("C_global"):
+            v0 = T.axis.spatial(4, ax0)
+            C[v0] = C_global[v0]
+"""
+    apply(before, lambda sch: sch.cache_write("C", 0, "global"), after)

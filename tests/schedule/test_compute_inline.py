@@ -778,3 +778,34 @@ def test_blocks_without_axes_stay_in_the_loops_that_they_use():
     refused(NO_AXES, call, "OpaqueBlockError", words, ["block B", "loop i"])
     call = lambda sch: sch.reverse_compute_inline("C")  # noqa: E731
     refused(NO_AXES, call, "OpaqueBlockError", words, ["block C", "loop j"])
+
+
+def test_a_consumer_reads_the_constant_of_its_producer():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((4, 4)), C: T.Buffer((4, 4))):
+    B = T.alloc_buffer((4, 4))
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    K = T.decl_buffer((4,), data=data)
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * K[vj]
+    for i, j in T.grid(4, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vj, vi] + T.float32(1)
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((4, 4)), C: T.Buffer((4, 4))):
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    K = T.decl_buffer((4,), data=data)
+    for i, j in T.grid(4, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[vj, vi], K[vi])
+            T.writes(C[vi, vj])
+            C[vi, vj] = A[vj, vi] * K[vi] + T.float32(1)
+"""
+    apply(before, inline("B"), after)

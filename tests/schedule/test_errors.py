@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
 import pytest
 
+import schedule
 from schedule import Schedule, ScheduleError, Trace
+from schedule.errors import Problem
 from tensorir import parse
 
 MATMUL = """\
@@ -151,3 +156,40 @@ def test_truncated_trace_file_names_file_and_line(matmul, tmp_path):
 def test_foreign_json_is_refused(text, words):
     with pytest.raises((ValueError, RuntimeError), match=words):
         Trace.from_json(text)
+
+
+def declared_problems() -> dict[str, Problem]:
+    """Return what any module of the package declares, by module and name."""
+    modules = pkgutil.walk_packages(schedule.__path__, "schedule.")
+    return {
+        f"{found.name}.{name}": value
+        for found in modules
+        for name, value in vars(importlib.import_module(found.name)).items()
+        if isinstance(value, Problem)
+    }
+
+
+def test_every_problem_has_a_remedy():
+    problems = declared_problems()
+    assert len(problems) > 150
+    for name, problem in problems.items():
+        assert problem.hint.strip(), f"{name} says what is wrong, but not what to do"
+        assert not problem.hint.endswith("."), name
+
+
+def test_an_error_ends_with_its_remedy(matmul):
+    sch, _, loops = matmul
+    with pytest.raises(ScheduleError) as caught:
+        sch.reorder(loops[0], loops[0])
+    assert "\nHint: name each loop once\n" in str(caught.value)
+    sch.reorder(loops[2], loops[0])
+    sch.fuse(*sch.get_loops("C")[1:])
+    with pytest.raises(ScheduleError) as caught:
+        sch.rfactor(sch.get_loops("C")[1], 0)
+    assert "Hint: call rfactor before compute_at," in str(caught.value)
+
+
+def test_a_wrong_argument_names_the_help_on_it(matmul):
+    sch, _, loops = matmul
+    with pytest.raises(TypeError, match=r"Hint: help\(Schedule\.split\) shows its parameters"):
+        sch.split(loops[0], ["4", 4])

@@ -309,3 +309,70 @@ def test_a_consumer_of_more_than_the_pieces_write_is_not_moved():
         sch.compute_at("D", sch.get_loops("C")[0])
 
     refused(before, call, "NotStagePipelineError", "reads more than its producers write")
+
+
+def regions(sch, name):
+    block = sch.get(sch.get_block(name))
+    return [str(region) for region in (*block.reads, *block.writes)]
+
+
+COPY = """\
+@T.prim_func
+def main(A: T.Buffer((16, 128)), B: T.Buffer((16, 128))):
+    for i, j in T.grid(16, 128):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+
+
+def test_a_piece_of_a_piece_declares_what_it_touches():
+    def call(sch):
+        sch.loop_partition(sch.get_loops("B")[0], [2, None])
+        assert regions(sch, "B_i0") == ["A[0:2, 0:128]", "B[0:2, 0:128]"]
+        sch.loop_partition(sch.get_loops("B_i0")[1], [4, None])
+
+    sch = apply(COPY, call)
+    assert regions(sch, "B_i0_j0") == ["A[0:2, 0:4]", "B[0:2, 0:4]"]
+    assert regions(sch, "B_i0_j1") == ["A[0:2, 4:128]", "B[0:2, 4:128]"]
+
+
+def test_a_piece_declares_less_than_its_block_where_elements_are_touched():
+    before = COPY.replace(
+        "            B[vi",
+        "            T.reads(A[0:16, 0:128])\n            T.writes(B[vi, vj])\n            B[vi",
+    )
+    sch = apply(before, partition("B", 1, [8]))
+    assert regions(sch, "B_j0") == ["A[0:16, 0:8]", "B[0:16, 0:8]"]
+
+
+def test_a_block_in_one_without_axes_declares_all_of_its_piece():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
+    for i in range(16):
+        with T.block("around"):
+            T.reads(A[i])
+            T.writes(B[i])
+            with T.block("B"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = A[vi] * T.float32(2)
+"""
+    sch = apply(before, partition("around", 0, [None, 4]))
+    assert regions(sch, "around_i0") == ["A[i0]", "B[i0]"]
+    assert regions(sch, "B_i0") == ["A[0:12]", "B[0:12]"]
+
+
+def test_what_a_pointer_touches_stays_as_declared():
+    before = """\
+@T.prim_func
+def main(B: T.Buffer((16, 16))):
+    for i, j in T.grid(16, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads()
+            T.writes(B[0:16, 0:16])
+            T.evaluate(T.call_extern("int32", "fill", B.data, vi * 16 + vj))
+"""
+    sch = scheduled(before, partition("B", 1, [12]))
+    assert regions(sch, "B_j0") == ["B[0:16, 0:16]"]

@@ -291,7 +291,9 @@ def main(a: T.handle, D: T.Buffer((4,))):
 
 
 @pytest.mark.parametrize("where", ["i < n * 4", "i * 2 + r < 4", "r < 5", "T.bool(True)"])
-@pytest.mark.parametrize("start", ["T.float32(0)", "T.if_then_else(0 < n, T.float32(1), T.float32(2))"])
+@pytest.mark.parametrize(
+    "start", ["T.float32(0)", "T.if_then_else(0 < n, T.float32(1), T.float32(2))"]
+)
 def test_simplification_keeps_the_conditions_of_inits(where, start):
     func = parse(GUARDED.format(where=where, start=start))
     simpler = simplify(func)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from schedule import LoopRV, Schedule, ScheduleError
@@ -972,3 +974,128 @@ def main(A: T.Buffer((8, 4)), D: T.Buffer((4,))):
 """
     apply(before.format(0), at("D", "B", 0))
     refused(before.format(1), at("D", "B", 0), "NotRegionCoverError")
+
+
+# ------------------------------------------------------------------- tiles, quotients, remainders
+
+IN_TILES = """\
+@T.prim_func
+def main(A: T.Buffer((16, 16)), C: T.Buffer((4, 64))):
+    B = T.alloc_buffer((16, 16))
+    for i_0, j_0, i_1, j_1 in T.grid(4, 4, 4, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i_0 * 4 + i_1)
+            vj = T.axis.spatial(16, j_0 * 4 + j_1)
+            B[vi, vj] = A[vj, vi] * T.float32(2)
+    for x, y in T.grid(4, 64):
+        with T.block("C"):
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vx * 4 + vy // 16, vy % 16]
+"""
+
+
+def test_instances_that_read_a_tile_lie_apart():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((16, 16)), C: T.Buffer((4, 64))):
+    B = T.alloc_buffer((16, 16))
+    for i_0, j_0 in T.grid(4, 4):
+        for i_1, j_1 in T.grid(4, 4):
+            with T.block("B"):
+                vi = T.axis.spatial(16, i_0 * 4 + i_1)
+                vj = T.axis.spatial(16, j_0 * 4 + j_1)
+                B[vi, vj] = A[vj, vi] * T.float32(2)
+        for ax0, ax1 in T.grid(4, 4):
+            with T.block("C"):
+                vx = T.axis.spatial(4, i_0)
+                vy = T.axis.spatial(64, j_0 * 4 + ax1 + ax0 * 16)
+                C[vx, vy] = B[vx * 4 + vy // 16, vy % 16]
+"""
+    apply(IN_TILES, at("C", "B", 1), after)
+
+
+def test_loops_of_extent_1_of_instances_that_lie_apart():
+    def a_row_of_a_tile(sch):
+        sch.reorder(*[sch.get_loops("B")[k] for k in (0, 2, 1, 3)])
+        sch.reverse_compute_at("C", sch.get_loops("B")[2], preserve_unit_loops=True)
+
+    sch = apply(IN_TILES, a_row_of_a_tile)
+    assert [int(sch.get(loop).extent) for loop in sch.get_loops("C")] == [4, 4, 4, 1, 4]
+
+
+def test_a_producer_that_fills_a_part_of_a_row_by_its_quotient_and_remainder():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((256,)), C: T.Buffer((256,))):
+    B = T.alloc_buffer((16, 16))
+    for f_0, f_1, f_2 in T.grid(4, 8, 8):
+        with T.block("B"):
+            vi = T.axis.spatial(16, (f_0 * 64 + f_1 * 8 + f_2) // 16)
+            vj = T.axis.spatial(16, (f_0 * 64 + f_1 * 8 + f_2) % 16)
+            B[vi, vj] = A[vj * 16 + vi] * T.float32(2)
+    for x in range(256):
+        with T.block("C"):
+            vx = T.axis.spatial(256, x)
+            C[vx] = B[vx // 16, vx % 16]
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((256,)), C: T.Buffer((256,))):
+    B = T.alloc_buffer((16, 16))
+    for f_0, f_1 in T.grid(4, 8):
+        for f_2 in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(16, (f_0 * 64 + f_1 * 8 + f_2) // 16)
+                vj = T.axis.spatial(16, (f_0 * 64 + f_1 * 8 + f_2) % 16)
+                B[vi, vj] = A[vj * 16 + vi] * T.float32(2)
+        for ax0 in range(8):
+            with T.block("C"):
+                vx = T.axis.spatial(256, f_0 * 64 + f_1 * 8 + ax0)
+                C[vx] = B[vx // 16, vx % 16]
+"""
+    apply(before, at("C", "B", 1), after)
+
+
+PACKED = """\
+@T.prim_func
+def main(A: T.Buffer((32, 8)), C: T.Buffer((32, 8))):
+    B = T.alloc_buffer((8, 2, 4, 4))
+    for i, j, k, l in T.grid(8, 2, 4, 4):
+        with T.block("B"):
+            va, vb, vc, vd = T.axis.remap("SSSS", [i, j, k, l])
+            B[va, vb, vc, vd] = A[va * 4 + vc, vb * 4 + vd] * T.float32(2)
+    for x, y in T.grid(32, 8):
+        with T.block("C"):
+            vx, vy = T.axis.remap("SS", [x, y])
+            C[vx, vy] = B[vx // 4, vy // 4, vx % 4, vy % 4]
+"""
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1), (3, 2, 1, 0), (1, 3, 0, 2)])
+@pytest.mark.parametrize("depth", range(4))
+def test_packed_tiles_are_unpacked_below_any_loop(order, depth):
+    def reordered_and_moved(sch):
+        sch.reorder(*[sch.get_loops("B")[k] for k in order])
+        sch.reverse_compute_at("C", sch.get_loops("B")[depth])
+
+    sch = apply(PACKED, reordered_and_moved)
+    runs = [math.prod(int(sch.get(loop).extent) for loop in sch.get_loops(block)) for block in "BC"]
+    assert runs[0] == runs[1], "an instance runs once for each element"
+
+
+def test_tiles_of_a_part_of_a_row_that_quotients_cut_differently_are_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((24,))):
+    B = T.alloc_buffer((4, 6))
+    for f_0, f_1 in T.grid(6, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, (f_0 * 4 + f_1) // 6)
+            vj = T.axis.spatial(6, (f_0 * 4 + f_1) % 6)
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for x in range(24):
+        with T.block("C"):
+            vx = T.axis.spatial(24, x)
+            C[vx] = B[vx // 6, vx % 6]
+"""
+    refused(before, at("C", "B", 0), "NotRegionCoverError")

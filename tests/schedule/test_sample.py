@@ -244,6 +244,24 @@ def test_candidates_come_up_in_proportion_to_their_weights():
     assert 150 < count[4] < 250
 
 
+def test_weights_become_probabilities_with_a_word(caplog):
+    weights = [0.17, 0.17, 0.17, 0.17, 0.17, 0.17]
+    sch = Schedule(parse(VECTOR))
+    for _ in range(3):
+        sch.sample_categorical([1, 2, 3, 4, 5, 6], weights)
+    (record,) = caplog.records
+    assert "has the sum 1.02, not 1" in record.getMessage()
+    again = Schedule(parse(VECTOR))
+    Trace.from_json(sch.trace.as_json()).apply_to_schedule(again, remove_postproc=False)
+    assert again.trace.as_json() == sch.trace.as_json()
+
+
+@pytest.mark.parametrize("weights", [[0.25] * 4, [1 / 6] * 6, [float(np.float32(1 / 3))] * 3])
+def test_rounded_probabilities_need_no_word(weights, caplog):
+    Schedule(parse(VECTOR)).sample_categorical(list(range(len(weights))), weights)
+    assert not caplog.records
+
+
 def test_one_candidate_is_not_drawn():
     sch = vector(8, seed=42)
     assert category(sch, [5], [1.0]) == 5

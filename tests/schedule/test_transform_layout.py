@@ -9,6 +9,7 @@ from schedule import Schedule
 from tensorir import assert_structural_equal, parse
 from tensorir.indices.index_map import IndexMap
 from tensorir.interp import interpret
+from tensorir.nodes.expr import IntImm
 from tests.schedule.transformation import apply, refused, scheduled
 
 STAGES = """\
@@ -523,3 +524,64 @@ def test_index_that_no_region_has():
     with pytest.raises(ValueError, match="followed by 1 write"):
         sch.transform_layout("B", 2, tile)
     assert not sch.trace.insts
+
+
+def test_a_block_without_axes_fills_the_padding_as_it_goes():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
+    B = T.alloc_buffer((14,), "int32")
+    for i in range(14):
+        with T.block("B"):
+            T.reads(A[i])
+            T.writes(B[i])
+            B[i] = A[i] * 2
+    for i in range(14):
+        with T.block("C"):
+            vi = T.axis.spatial(14, i)
+            C[vi] = B[vi] + 1
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
+    B = T.alloc_buffer((4, 4), "int32")
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            T.reads(A[i * 4 + j])
+            T.writes(B[i, j])
+            B[i, j] = T.if_then_else(14 <= i * 4 + j, 42, A[i * 4 + j] * 2)
+    for i in range(14):
+        with T.block("C"):
+            vi = T.axis.spatial(14, i)
+            C[vi] = B[vi // 4, vi % 4] + 1
+"""
+    apply(before, transform("B", "B", lambda i: (i // 4, i % 4), pad_value=42), after)
+
+
+def test_a_block_without_axes_that_goes_several_times_over_the_buffer_is_followed_by_the_padding():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((14, 2), "int32"), B: T.Buffer((14,), "int32")):
+    for i in range(14):
+        for j in range(2):
+            with T.block("B"):
+                T.reads(A[i, j])
+                T.writes(B[i])
+                B[i] = A[i, j]
+"""
+    sch = scheduled(before, transform("B", "B", lambda i: (i // 4, i % 4), pad_value=42))
+    assert sch.get_block("buffer_B_padding")
+
+
+@pytest.mark.parametrize("value", [IntImm("int8", 7), lambda i, j: IntImm("int8", 7)])
+def test_a_padding_of_another_type_is_refused_though_it_is_constant(value):
+    words = "B holds int32, but the padding is int8"
+    call = transform("B", "B", lambda i: (i // 4, i % 4), pad_value=value)
+    refused(COPY, call, "TransformationPaddingTypeError", words)
+
+
+def test_a_number_that_a_function_gives_is_one_in_the_type_of_the_buffer():
+    before = COPY.replace("int32", "float16").replace("* 2", "* T.float16(2)")
+    sch = Schedule(parse(before))
+    sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=lambda i, j: 0.5)
+    assert "T.float16(0.5)" in sch.mod.script()

@@ -223,6 +223,14 @@ def test_regions(region, domain, low, high):
         assert (str(other[0].min_value), str(other[0].max_value)) == (low, high)
 
 
+def test_a_part_of_a_row_starts_from_the_remainder_of_its_offset():
+    first = N * 4 + X
+    indices = [first // 8, first % 8]
+    assert found(indices, {"x": 4}, level=BIJECTIVE) == [("n // 2", "1"), ("x + n % 2 * 4", "4")]
+    with pytest.raises(AssertionError):
+        found(indices, {"x": 5})
+
+
 def test_a_region_with_gaps_has_no_strict_bound():
     assert estimate_region_strict_bound([Range.from_min_extent(X * 16, 8)], ranges(x=N)) is None
 
