@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
+from tensorir.frontend.torch.operators.shapes import in_shape
 from tensorir.frontend.torch.table import aten
 from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
@@ -24,8 +25,8 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, eps: float, axes: lis
     value = (input - mean) * op.rsqrt(variance + as_tensor(eps, dtype_of(input)))
     shape = [1, (tensor_info(input).shape or ())[1], *[1] * (tensor_info(input).ndim - 2)]
     if weight is not None:
-        value = value * op.reshape(weight, shape)
-    return value if bias is None else value + op.reshape(bias, shape)
+        value = value * in_shape(weight, shape)
+    return value if bias is None else value + in_shape(bias, shape)
 
 
 @aten("_native_batch_norm_legit_no_training.default")
