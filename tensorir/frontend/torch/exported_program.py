@@ -74,14 +74,19 @@ def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedP
 
     Only the other operators are decomposed, because what is one operator has one good kernel.
     Operators that change their operands have no converters, so that these programs are decomposed,
-    which gives functional ones.
+    which gives functional ones. Nor have regions of autocast, which a decomposition writes out as
+    casts, and calls of `torch.vmap`, which it writes out as operators of the whole.
     """
-    if unsupported(_operators(program.graph_module)) is not None:
+    error = unsupported(_operators(program.graph_module))
+    if error is not None:
         table = torch.export.default_decompositions()
         for overload in list(table):
             if str(overload) in TABLE:
                 table.pop(overload)
-        program = program.run_decompositions(table)
+        try:
+            program = program.run_decompositions(table)
+        except RuntimeError as problem:  # what torch.func.grad leaves cannot be decomposed
+            raise error from problem
     error = unsupported(_operators(program.graph_module))
     if error is not None:
         raise error
@@ -92,24 +97,38 @@ def _operators(module: torch.fx.GraphModule) -> Iterator[tuple[str, str]]:
     """Yield the names of operators and the nodes that call them, submodules' included."""
     for node in module.graph.nodes:
         if node.op == "call_function" and not _is_python(node) and str(node.target) not in _INLINED:
-            yield str(node.target), node.name
+            yield _name_of(node.target), node.name
     for child in module.children():
         if isinstance(child, torch.fx.GraphModule):
             yield from _operators(child)
 
 
-_INLINED: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
+_INLINED: Final = {"wrap_with_set_grad_enabled": 1}
 """Operators that call a graph with gradients on or off, and the place of the graph among the
 arguments; the inputs of the graph are behind it."""
+_SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default"}
+_SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def _is_python(node: torch.fx.Node) -> bool:
-    """Say whether a node computes with sizes, or takes a field of a tuple."""
-    return not isinstance(node.target, torch._ops.OperatorBase) or str(node.target) in _SIZES
+    """Say whether a node computes with sizes, or takes a field of a tuple.
+
+    Functions of tensors that are no operators, such as those that `torch.vmap` begins and ends
+    with, are gone after a decomposition.
+    """
+    if isinstance(node.target, torch._ops.OperatorBase):
+        return str(node.target) in _SIZES
+    is_size = isinstance(node.meta.get("val"), (*_SYMBOLIC, bool, int, float))
+    return node.target is operator.getitem or is_size
 
 
-_SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default"}
-_SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
+def _name_of(target: Any) -> str:
+    """Return the name of an operator, or the path of a function."""
+    if isinstance(target, torch._ops.OperatorBase):
+        return str(target)
+    return f"{target.__module__}.{target.__qualname__}"
+
+
 _UPDATES: Final = {
     OutputKind.BUFFER_MUTATION: "buffer",
     OutputKind.PARAMETER_MUTATION: "parameter",

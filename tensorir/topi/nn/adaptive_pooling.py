@@ -27,7 +27,7 @@ def _adaptive(
     name: str,
     reduce: Callable[..., Any],
 ) -> tuple[Any, Callable[[Sequence[PrimExpr]], PrimExpr]]:
-    """Return the reduction, or reductions, of windows that share an axis out, and the size of a window.
+    """Return the reductions of windows that share an axis out, and the size of a window.
 
     Window `o` of `m` goes from `o * n // m` to `ceil((o + 1) * n / m)` of an axis of `n`.
     """

@@ -221,9 +221,96 @@ def test_dtypes(dtype: str) -> None:
 
     mod = imported(Net(), (torch.ones(2, 4, dtype=kind),))
     assert f'dtype="{dtype}"' in str(mod["main"].params[0].struct_info)
-    if dtype != "bfloat16":
-        result = built(mod)["main"](torch.ones(2, 4, dtype=kind))[0].numpy()
-        np.testing.assert_array_equal(result, (torch.ones(2, 4).to(kind) * weight).numpy())
+    result = torch.from_dlpack(built(mod)["main"](torch.ones(2, 4, dtype=kind))[0])
+    assert torch.equal(result, torch.ones(2, 4).to(kind) * weight)
+
+
+def close(result: Any, expected: Any, rtol: float = 0.02) -> None:
+    for array, tensor in zip(result, expected, strict=True):
+        own = torch.from_dlpack(array)
+        assert own.dtype is tensor.dtype
+        torch.testing.assert_close(own, tensor, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_layers_of_16_bits_are_computed_as_in_torch(kind: torch.dtype) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.norm, self.wide = nn.BatchNorm2d(3).to(kind), nn.BatchNorm2d(3)
+            self.block = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU()).to(kind)
+            for norm in (self.norm, self.wide, self.block[1]):
+                norm.running_mean.normal_()
+                norm.running_var.uniform_(0.5, 2)
+            self.root = nn.RMSNorm(6).to(kind)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            small = x * 0.01
+            return self.norm(x), self.wide(x), self.block(x), self.root(small), x.max(-1).values
+
+    net, x = Net().eval(), torch.randn(2, 3, 6, 6).to(kind)
+    with torch.no_grad():
+        close(built(imported(net, (x,)))["main"](x), net(x))
+
+
+def test_regions_of_autocast_have_its_casts() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 5)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = self.linear(x)
+                with torch.autocast("cpu", enabled=False):
+                    z = self.linear(x)
+            return y, y + x.sum(), z
+
+    net = Net().eval()
+    with torch.no_grad():
+        close(built(imported(net, (X,)))["main"](X), net(X), 0.05)
+
+
+def test_functions_over_a_batch_are_operators_of_the_whole() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+            return torch.vmap(torch.dot)(x, y), torch.vmap(lambda a: a.sum() * 2, in_dims=1)(x)
+
+    check(Net(), (X, X + 1))
+
+
+def test_negations_that_torch_puts_off_are_made() -> None:
+    constant = torch._neg_view(torch.ones(4))
+
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch._neg_view(x) + constant, x.conj().resolve_conj().resolve_neg()
+
+    check(Net(), (X,), (torch._neg_view(X),))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda x: x.to(memory_format=torch.channels_last),
+        lambda x: x.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+        lambda x: x.repeat_interleave(2, 3)[..., ::2],
+        lambda x: x.clone().requires_grad_(),
+        lambda x: x[:1].expand(2, 3, 4, 5),
+        lambda x: x.tolist(),
+    ],
+    ids=["channels_last", "permuted", "every second", "differentiated", "stretched", "lists"],
+)
+def test_tensors_of_any_layout_are_taken(given: Any) -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x * 2
+
+    x = torch.randn(2, 3, 4, 5)
+    value = given(x)
+    result = built(imported(Net(), (x,)))["main"](value)[0]
+    assert torch.equal(torch.from_dlpack(result), torch.as_tensor(value) * 2)
 
 
 # ---------------------------------------------------------------------------------------- refused
@@ -241,6 +328,18 @@ def test_all_unsupported_operators_are_in_one_error() -> None:
         "  aten._linalg_eigh.default: 2 (_linalg_eigh, _linalg_eigh_1)",
         "  aten.lgamma.default: 1 (lgamma)",
     ]
+
+
+def test_what_torch_cannot_decompose_is_in_that_error() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.func.grad(lambda a: (a * a).sum())(x) + torch.lgamma(x)
+
+    with pytest.raises(
+        IRValueError, match=r"are not supported:(?s:.)*\.predispatch\._\w+: "
+    ) as e:
+        imported(Net(), (X,))
+    assert "aten.lgamma.default: 1 (lgamma)" in str(e.value)
 
 
 def test_a_converter_of_ones_own() -> None:

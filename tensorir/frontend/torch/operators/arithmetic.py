@@ -306,7 +306,7 @@ def sign(self: Any) -> Any:
     return op.where(op.isnan(self), as_tensor(0, dtype), value) if _is_float(dtype) else value
 
 
-@aten("neg.default")
+@aten("neg.default", "_neg_view.default")
 def neg(self: Any) -> Any:
     """`-self`."""
     return -self

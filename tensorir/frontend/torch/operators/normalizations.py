@@ -10,8 +10,10 @@ import numpy as np
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
 from tensorir.frontend.torch.operators.shapes import in_shape
 from tensorir.frontend.torch.table import aten
+from tensorir.nodes.dtype import DataType
 from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.topi.accumulation import sum_dtype
 
 
 def _batch_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
@@ -125,5 +127,7 @@ def native_group_norm(input: Any, weight: Any, bias: Any, group: int, eps: float
 @aten("rms_norm.default")
 def rms_norm(input: Any, normalized_shape: Sequence[Any], weight: Any, eps: float | None) -> Any:
     """Elements divided by the root of their mean square along the last axes."""
-    least = float(np.finfo(dtype_of(input)).eps) if eps is None else eps
-    return op.nn.rms_norm(input, weight, _last_axes(input, normalized_shape), least)
+    if eps is None:
+        # That of the dtype in which torch adds up squares.
+        eps = float(np.finfo(str(sum_dtype(DataType(dtype_of(input))))).eps)
+    return op.nn.rms_norm(input, weight, _last_axes(input, normalized_shape), eps)

@@ -32,8 +32,9 @@ def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def in_shape(x: Any, extents: Sequence[Any]) -> Any:
-    """Return the elements in another shape, in which 0 is an extent."""
+def in_shape(x: Any, extents: Sequence[Any] | None) -> Any:
+    """Return the elements in another shape, which is known, and in which 0 is an extent."""
+    assert extents is not None
     return op.reshape(x, ShapeExpr(extents))
 
 
