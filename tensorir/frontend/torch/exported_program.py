@@ -44,10 +44,10 @@ def from_exported_program(
     Parameters of `main` are the inputs of the model, in order, as flat tensors; its result is the
     tuple of the model's outputs, as flat tensors, too. `unwrap_unit_return_tuple` gives one output
     without a tuple, `no_bind_return_tuple` a tuple that is not bound to a variable first. Weights,
-    buffers and constants are part of the program, without a copy, so they must not be changed as
-    long as the module is used. With `keep_params_as_input`, weights are parameters behind the
-    inputs: `num_input` of `main` says how many inputs there are, and its attribute `params` has the
-    weights as constants.
+    buffers and constants are read when the module is built: they must not change between the import
+    and the end of the build, and what changes later has no effect. With `keep_params_as_input`,
+    weights are parameters behind the inputs: `num_input` of `main` says how many inputs there are,
+    and its attribute `params` has the weights as constants.
 
     Dynamic dimensions are symbolic sizes. What the export has found out of them is checked when the
     function is called: that some are equal, multiples of a number, within a range. (As torch does,

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="models of torch need the extra `tor
 from torch import nn
 from torch.export import Dim, export
 
+import codegen
 from tensorir import IRTypeError, IRValueError, frontend
 from tensorir.frontend.torch.table import TABLE, converter
 from tensorir.relax.expr import Constant
@@ -64,6 +65,41 @@ def test_weights_buffers_and_constants_are_part_of_the_program() -> None:
     held = [a.data for b in mod["main"].body.bindings for a in getattr(b.value, "args", ())
             if isinstance(a, Constant)]  # fmt: skip
     assert any(np.shares_memory(a, module.weight.detach().numpy()) for a in held)
+
+
+class Weighted(nn.Module):
+    """Weights of every kind, each large or small, that are read as they are or in other layouts."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.embedding, self.linear = nn.Embedding(n, 32), nn.Linear(32, n)
+        self.conv, self.norm = nn.Conv1d(32, n, 3), nn.BatchNorm1d(n)
+        self.grouped = nn.Conv1d(n, n, 3, groups=n)
+        self.free = nn.Parameter(torch.randn(6, n))
+        self.turned = nn.Parameter(torch.randn(1, n))
+        self.register_buffer("kept", torch.randn(6, n))
+        self.constant = torch.randn(6, n)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.embedding(x)
+        z = self.norm(self.conv(y.mT))
+        added = self.linear(y) + self.free + self.kept + self.constant
+        return y, added, z, self.grouped(z), added * self.turned.T.reshape(-1), self.turned.T
+
+
+@pytest.mark.parametrize("n", [4, 64])
+@pytest.mark.parametrize(
+    "build", [built, lambda mod: codegen.VirtualMachine(codegen.vm_build(mod))]
+)
+def test_weights_are_read_when_the_model_is_built(n: int, build: Any) -> None:
+    net, x = Weighted(n).eval(), torch.arange(12).reshape(2, 6) % 4
+    mod = imported(net, (x,))
+    vm = build(mod)
+    with torch.no_grad():
+        expected = [tensor.clone() for tensor in net(x)]
+        for tensor in (*net.parameters(), *net.buffers(), net.constant):
+            tensor.fill_(1)
+    close(vm["main"](x), expected, 1e-4)
 
 
 def test_a_program_that_was_saved_and_loaded(tmp_path: Path) -> None:
@@ -335,9 +371,7 @@ def test_what_torch_cannot_decompose_is_in_that_error() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.func.grad(lambda a: (a * a).sum())(x) + torch.lgamma(x)
 
-    with pytest.raises(
-        IRValueError, match=r"are not supported:(?s:.)*\.predispatch\._\w+: "
-    ) as e:
+    with pytest.raises(IRValueError, match=r"are not supported:(?s:.)*\.predispatch\._\w+: ") as e:
         imported(Net(), (X,))
     assert "aten.lgamma.default: 1 (lgamma)" in str(e.value)
 
