@@ -41,13 +41,15 @@ def from_exported_program(
 ) -> IRModule:
     """Return the module of a `torch.export.ExportedProgram`, with the graph function `main`.
 
-    Parameters of `main` are the inputs of the model, in order, as flat tensors; its result is the
-    tuple of the model's outputs, as flat tensors, too. `unwrap_unit_return_tuple` gives one output
-    without a tuple, `no_bind_return_tuple` a tuple that is not bound to a variable first. Weights,
-    buffers and constants are read when the module is built: they must not change between the import
-    and the end of the build, and what changes later has no effect. With `keep_params_as_input`,
-    weights are parameters behind the inputs: `num_input` of `main` says how many inputs there are,
-    and its attribute `params` has the weights as constants.
+    Parameters of `main` are the inputs of the model, in order, as flat tensors. A model that
+    returns one tensor gives one, as a model of ONNX with one output does; any other result is a
+    tuple of flat tensors. `unwrap_unit_return_tuple` gives the one of a tuple of one,
+    `no_bind_return_tuple` a tuple that is not bound to a variable first.
+
+    Weights, buffers and constants are read when the module is built: they must not change between
+    the import and the end of the build, and what changes later has no effect. With
+    `keep_params_as_input`, weights are parameters behind the inputs: `num_input` of `main` says how
+    many inputs there are, and its attribute `params` has the weights as constants.
 
     Dynamic dimensions are symbolic sizes. What the export has found out of them is checked when the
     function is called: that some are equal, multiples of a number, within a range. (As torch does,
@@ -65,7 +67,7 @@ def from_exported_program(
         )
     program = _decomposed(exported_program)
     return _Import(program, keep_params_as_input).module(
-        unwrap_unit_return_tuple, no_bind_return_tuple
+        unwrap_unit_return_tuple or program.call_spec.out_spec.is_leaf(), no_bind_return_tuple
     )
 
 
@@ -367,7 +369,10 @@ def _shape(example: Any) -> Sequence[Any]:
 
 
 def constant_of(tensor: torch.Tensor, name: str) -> Constant:
-    """Return a tensor as a constant, which shares its memory where it is contiguous."""
+    """Return a tensor as a constant, which shares its memory where it is contiguous.
+
+    A build copies it, because the memory is torch's.
+    """
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise IRTypeError(f"the tensor {name} is not dense; only dense tensors are supported")
     dtype = dtype_name(tensor.dtype)
