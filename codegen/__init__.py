@@ -33,6 +33,7 @@ from codegen.library_functions import (
     remove_global_func,
 )
 from codegen.lower import PASSES, lower
+from codegen.runtime.bfloat16_array import BFloat16Array
 from codegen.runtime.device import Device, cpu
 from codegen.runtime.function import Function, PreparedCall
 from codegen.runtime.host_features import why_not_here
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PASSES",
     "AssertionFailedError",
+    "BFloat16Array",
     "BenchmarkResult",
     "CodegenError",
     "Device",

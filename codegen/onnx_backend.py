@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from codegen.errors import CodegenError
+from codegen.runtime.array_view import NAMES_OF_ML_DTYPES
 from codegen.runtime.device import cpu
 from codegen.vm.build import vm_build
 from codegen.vm.machine import VirtualMachine
@@ -88,7 +89,9 @@ def _argument(value: Any) -> Any:
         return array.astype(array.dtype.name[:-1] + "8")
     if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1:
         return array
-    return array.view(DataType(_NAMES.get(array.dtype.name, array.dtype.name)).to_numpy())
+    return array.view(
+        DataType(NAMES_OF_ML_DTYPES.get(array.dtype.name, array.dtype.name)).to_numpy()
+    )
 
 
 def _array(value: Any, info: StructInfo) -> Any:
@@ -98,7 +101,7 @@ def _array(value: Any, info: StructInfo) -> Any:
         return [_array(v, i) for v, i in zip(value, infos, strict=True)]
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     dtype = info.dtype if isinstance(info, TensorStructInfo) else None
-    name = next((n for n, known in _NAMES.items() if known == dtype), None)
+    name = next((n for n, known in NAMES_OF_ML_DTYPES.items() if known == dtype), None)
     return array if name is None else array.view(getattr(import_module("ml_dtypes"), name))
 
 
@@ -106,11 +109,3 @@ def _narrow_name(info: Any) -> str | None:
     """Return the name of the integers of fewer than 8 bits that an output has, None for others."""
     narrow = narrow_integer(info.type.tensor_type.elem_type)
     return None if narrow is None else narrow.name
-
-
-_NAMES = {
-    "bfloat16": "bfloat16",
-    "float8_e4m3fn": "e4m3_float8",
-    "float8_e5m2": "e5m2_float8",
-}
-"""The names of dtypes that NumPy gets from the package `ml_dtypes`."""

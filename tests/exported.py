@@ -40,8 +40,10 @@ def built(mod: IRModule) -> codegen.VirtualMachine:
 
 
 def compare(result: Any, expected: Any, rtol: float, atol: float) -> None:
-    """Compare flat results with what a module of torch gives, shapes and dtypes included."""
+    """Compare a result, flat if it is a tuple, with what a module of torch gives, shapes and dtypes included."""
     wanted = [leaf for leaf in tree_leaves(expected) if leaf is not None]
+    if isinstance(expected, torch.Tensor):
+        result = [result]
     assert len(result) == len(wanted)
     for array, leaf in zip(result, wanted, strict=True):
         tensor = leaf.detach().numpy() if isinstance(leaf, torch.Tensor) else np.asarray(leaf)

@@ -15,14 +15,16 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from codegen.runtime.array_view import ArrayView, view_of
+from codegen.runtime.array_view import ArrayView, is_negated, remedy_for, view_of
+from codegen.runtime.ndarray import address_of, array_over
+from codegen.runtime.ndarray import array as copy_of
 from codegen.signature import Dim, Parameter, Signature, dim_text, evaluate_dim
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import integer_limits
 from tensorir.semantics import rounding, to_bits
+from tensorir.semantics.storage import stored
 
-_SAME_BITS: Final = {"bfloat16": ("uint16",), "e4m3_float8": ("uint8",), "e5m2_float8": ("uint8",)}
-"""Dtypes that NumPy lacks, and what holds their bits instead."""
 NUMBER: Final = (int, float, np.integer, np.floating)
 """The classes of what is taken for a number."""
 
@@ -104,6 +106,10 @@ class ArgumentChecker:
     # ------------------------------------------------------------------------------------- arrays
 
     def _view(self, parameter: Parameter, arg: Any) -> ArrayView:
+        if not parameter.written and is_negated(arg):
+            arg = arg.resolve_neg()
+        elif not parameter.written and isinstance(arg, (bool, int, float, list, tuple)):
+            return self._of_numbers(parameter, arg)
         try:
             view = view_of(arg)
         except IRTypeError as problem:
@@ -115,14 +121,22 @@ class ArgumentChecker:
                 f"array or anything with __dlpack__ or __array_interface__",
             )
         expected = parameter.dtype.element
-        if view.dtype is not expected and view.dtype not in _SAME_BITS.get(str(expected), ()):
+        if view.dtype is not expected and view.dtype != expected.to_numpy().name:
             self._fail_type(
                 parameter,
-                f"expected an array of {expected}, got {view.dtype}; convert it with "
-                f".astype({_SAME_BITS.get(str(expected), (str(expected),))[0]!r})",
+                f"expected an array of {expected}, got {view.dtype}; {remedy_for(expected)}",
             )
         self._check_writable(parameter, view)
-        return view
+        if parameter.written or parameter.strides or _is_compact(view):
+            return view
+        return _view_of_copy(array_over(view), view.dtype)
+
+    def _of_numbers(self, parameter: Parameter, numbers: Any) -> ArrayView:
+        dtype = parameter.dtype.element
+        try:
+            return _view_of_copy(stored(numbers, dtype), dtype)
+        except (IRTypeError, IRValueError) as problem:
+            raise type(problem)(f"{self._place(parameter)}: {problem}") from None
 
     def _check_writable(self, parameter: Parameter, view: ArrayView) -> None:
         if view.read_only and parameter.written:
@@ -137,11 +151,13 @@ class ArgumentChecker:
             self._match_shape(parameter, shape, values)
         if parameter.strides:
             self._match_strides(parameter, view, shape, values)
-        elif view.strides is not None and not _is_compact(view):
+        elif not _is_compact(view):
             self._fail_value(
                 parameter,
-                f"the array of shape {view.shape} has byte strides {view.strides}, the function "
-                f"needs it contiguous in row-major order; use numpy.ascontiguousarray",
+                f"the function writes to it, but the array of shape {view.shape} has byte strides "
+                f"{view.strides}, and it has to be contiguous in row-major order; pass a "
+                f"contiguous array, such as codegen.empty({view.shape}, {str(view.dtype)!r}), and "
+                f"copy the result from that",
             )
         if isinstance(parameter.elem_offset, str):
             values.setdefault(parameter.elem_offset, 0)
@@ -312,10 +328,15 @@ def _compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def _view_of_copy(values: Any, dtype: DataType) -> ArrayView:
+    """Return a copy of elements, contiguous and aligned, as a view that keeps it alive."""
+    copy = copy_of(values)
+    return ArrayView(address_of(copy), dtype, copy.shape, None, False, copy)
+
+
 def _is_compact(view: ArrayView) -> bool:
-    if 0 in view.shape:
+    if view.strides is None or 0 in view.shape:
         return True
-    assert view.strides is not None
     wanted = _compact_strides(view.shape, view.dtype.nbytes)
     return all(
         n == 1 or actual == expected

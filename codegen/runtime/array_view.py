@@ -20,9 +20,18 @@ _TYPES: Final = {
     **{f"i{n}": f"int{8 * n}" for n in (1, 2, 4, 8)},
     **{f"u{n}": f"uint{8 * n}" for n in (1, 2, 4, 8)},
 }  # fmt: skip
-_DLPACK_CODES: Final = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+BFLOAT_CODE: Final = 4
+_DLPACK_CODES: Final = {0: "int", 1: "uint", 2: "float", BFLOAT_CODE: "bfloat", 6: "bool"}
 _DLPACK_CPU: Final = (1, 3)
 _DLPACK_READ_ONLY: Final = 1
+
+
+NAMES_OF_ML_DTYPES: Final = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3fn": "e4m3_float8",
+    "float8_e5m2": "e5m2_float8",
+}
+"""Dtypes that the package `ml_dtypes` adds to NumPy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ def view_of(value: Any) -> ArrayView | None:
     """Return `value` as an ArrayView, None if it is no array.
 
     Raises IRTypeError for an array that compiled code cannot use: of a foreign byte order, on
-    another device, of a dtype without an equivalent.
+    another device, of a dtype without an equivalent, with a negation that torch has put off.
     """
     interface = getattr(value, "__array_interface__", None)
     if interface is not None:
@@ -72,8 +81,32 @@ def view_of(value: Any) -> ArrayView | None:
             (value, interface),  # a NumPy scalar's memory is a copy that only the interface holds
         )
     if hasattr(value, "__dlpack__"):
+        if is_negated(value):
+            raise IRTypeError(
+                "its memory holds the negated elements (torch.Tensor.is_neg); pass x.resolve_neg()"
+            )
         return _from_dlpack(value)
     return None
+
+
+def narrow_dtype(dtype: DataType) -> DataType | None:
+    """Return a dtype that NumPy lacks, None for others."""
+    return dtype if dtype in NAMES_OF_ML_DTYPES.values() else None
+
+
+def remedy_for(dtype: DataType) -> str:
+    """Return how an array of another dtype becomes one of `dtype`."""
+    held = str(dtype.to_numpy())
+    for name, known in NAMES_OF_ML_DTYPES.items():
+        if known == dtype:
+            return f"pass a tensor of torch.{name}, an array of ml_dtypes.{name}, or bits as {held}"
+    return f"convert it with .astype({held!r})"
+
+
+def is_negated(value: Any) -> bool:
+    """Say whether a tensor of torch is the negation of its memory, which DLPack does not tell."""
+    asked = getattr(value, "is_neg", None)
+    return asked is not None and bool(asked())
 
 
 def _dtype_of(typestr: str, value: Any) -> DataType:
@@ -81,8 +114,9 @@ def _dtype_of(typestr: str, value: Any) -> DataType:
     order = "<" if sys.byteorder == "little" else ">"
     if name is not None and typestr[0] in ("|", order):
         return DataType(name)
-    if typestr[1:] == "V2" and str(getattr(value, "dtype", "")) == "bfloat16":
-        return DataType("bfloat16")
+    named = NAMES_OF_ML_DTYPES.get(str(getattr(value, "dtype", "")))
+    if named is not None:
+        return DataType(named)
     kind = getattr(value, "dtype", typestr)
     raise IRTypeError(f"arrays of {kind} ({typestr}) cannot be passed to compiled code")
 
@@ -125,6 +159,8 @@ _capsule_name.argtypes = (ctypes.py_object,)
 
 
 def _capsule_of(value: Any) -> Any:
+    if getattr(value, "requires_grad", False):
+        value = value.detach()  # the same memory; torch shares none of what it differentiates
     try:
         return value.__dlpack__(max_version=(1, 0))
     except TypeError:  # of a release that knows no versions
@@ -139,15 +175,7 @@ def _from_dlpack(value: Any) -> ArrayView:
             f"its {type(value).__name__} does not share its memory with the CPU ({problem}); copy "
             f"it to a NumPy array first"
         ) from problem
-    name = _capsule_name(capsule)
-    pointer = _capsule_pointer(capsule, name)
-    read_only = False
-    if name == b"dltensor_versioned":
-        versioned = _VersionedTensor.from_address(pointer)
-        tensor = versioned.tensor
-        read_only = bool(versioned.flags & _DLPACK_READ_ONLY)
-    else:
-        tensor = _DLTensor.from_address(pointer)
+    tensor, flags = _content(capsule)
     if tensor.device_type not in _DLPACK_CPU:
         raise IRTypeError(
             f"an array on DLPack device {tensor.device_type} cannot be passed to CPU code; copy it "
@@ -166,5 +194,25 @@ def _from_dlpack(value: Any) -> ArrayView:
         strides = tuple(n * dtype.nbytes for n in tensor.strides[: tensor.ndim])
     # The capsule stays unconsumed: its owner is freed with it, after the call.
     return ArrayView(
-        (tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, read_only, (value, capsule)
+        (tensor.data or 0) + tensor.byte_offset,
+        dtype,
+        shape,
+        strides,
+        bool(flags & _DLPACK_READ_ONLY),
+        (value, capsule),
     )
+
+
+def tensor_in(capsule: Any) -> Any:
+    """Return the structure of a capsule that nobody has taken yet, which may be changed."""
+    return _content(capsule)[0]
+
+
+def _content(capsule: Any) -> tuple[Any, int]:
+    """Return the tensor of a capsule and its flags."""
+    name = _capsule_name(capsule)
+    pointer = _capsule_pointer(capsule, name)
+    if name != b"dltensor_versioned":
+        return _DLTensor.from_address(pointer), 0
+    versioned = _VersionedTensor.from_address(pointer)
+    return versioned.tensor, versioned.flags

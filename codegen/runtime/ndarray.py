@@ -158,8 +158,9 @@ def from_dlpack(value: Any) -> NDArray:
     """Return the memory of another library's array as an NDArray of the same layout.
 
     Nothing is copied, and writing to one writes to the other unless the other is marked read-only.
-    `value` has `__dlpack__` or `__array_interface__`; bfloat16 is held as its bits. Raises
-    IRTypeError for anything else, and for arrays that are not in the memory of the CPU.
+    `value` has `__dlpack__` or `__array_interface__`; bfloat16 is held as its bits, which
+    `codegen.BFloat16Array` makes an array of bfloat16. Raises IRTypeError for anything else, and
+    for arrays that are not in the memory of the CPU.
     """
     view = view_of(value)
     if view is None:

@@ -1,9 +1,10 @@
 """The constants of an executable: one block of memory for small ones, and arrays that stay put.
 
 Machine code reaches constants from one address, that of the block. A small constant is copied into
-it, at a multiple of 64 bytes. A large one is not copied: in the block are eight bytes with the
-distance from the block to its array. In a library on the disk arrays follow the block, and the
-distances say so, so that machine code is the same for both.
+it, at a multiple of 64 bytes. A large one is not copied, unless it is the memory of another
+library, whose users may write to it: in the block are eight bytes with the distance from the block
+to its array. In a library on the disk arrays follow the block, and the distances say so, so that
+machine code is the same for both.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tensorir.relax.deferred_array import DeferredArray
 from tensorir.relax.expr import Constant
 
 LARGE: Final = 4096
-"""Bytes from which on a constant is not copied."""
+"""Bytes from which on a constant has an array of its own."""
 DISTANCE: Final = np.dtype("<i8")
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -92,7 +93,8 @@ class ConstantPool:
             key = (data.nbytes, hashlib.blake2b(_bytes(data), digest_size=16).digest())
             held = self._places.get(key)
             if held is None:
-                held = self._places[key] = self._added(data), data
+                own = data.copy() if _is_lent(data) else data
+                held = self._places[key] = self._added(own), own
             found = held[0]
             if isinstance(source, DeferredArray):
                 # The executable has the elements from here on: what they are made from may go.
@@ -125,6 +127,13 @@ class ConstantPool:
             block[offset : offset + data.nbytes] = _bytes(data)
         distances, arrays = zip(*self._large, strict=True) if self._large else ((), ())
         return Constants.of(block, arrays, distances)
+
+
+def _is_lent(data: Array) -> bool:
+    """Say whether an array is a view of another library's, such as a weight of a torch module."""
+    while isinstance(data.base, np.ndarray):
+        data = data.base
+    return hasattr(data.base, "__dlpack__")
 
 
 def _write_distance(block: Array, at: int, distance: int) -> None:

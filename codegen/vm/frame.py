@@ -38,6 +38,7 @@ class Frame:
         "address",
         "arena",
         "caller",
+        "copies",
         "depth",
         "is_quick",
         "lent",
@@ -60,6 +61,8 @@ class Frame:
         """The sizes of parameters that temporaries and prepared registers are made for."""
         self.is_quick = False
         """True if the arguments are used as they came, so that no register holds them."""
+        self.copies: list[NDArray] = []
+        """Arrays that were made of values of other layouts for this call."""
         self.depth = 0
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []

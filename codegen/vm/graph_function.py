@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from codegen.runtime.array_view import view_of
+from codegen.runtime.array_view import is_negated, view_of
+from codegen.runtime.bfloat16_array import BFloat16Array
 from codegen.runtime.ndarray import NDArray, address_of, aligned_array
 from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
@@ -27,9 +28,12 @@ class GraphFunction:
     """A graph function of a virtual machine: `vm["main"](x)`.
 
     Arguments are arrays (NumPy's, or anything with `__dlpack__` or `__array_interface__`), tuples
-    of them, shapes and numbers, as the parameters say. The result is fresh memory: an `NDArray`, or
-    nested tuples of them. Any number of threads may call it, and library functions that it calls
-    may call it again: each call has a frame of its own, which later calls use again.
+    of them, shapes and numbers, as the parameters say; nested lists of numbers and single ones
+    become arrays of the parameter's dtype. An array that is not contiguous, or whose negation torch
+    has put off, is copied, unless the function writes to it: that is an error. The result is fresh
+    memory: an `NDArray`, a `BFloat16Array` for bfloat16, or nested tuples of them. Any number of
+    threads may call it, and library functions that it calls may call it again: each call has a
+    frame of its own, which later calls use again.
     """
 
     def __init__(
@@ -76,7 +80,7 @@ class GraphFunction:
         """
         if kwargs:
             args = self.positional(args, kwargs)
-        return self.finished(self.run(self.entered(args, None)))
+        return self._for_reader(self.finished(self.run(self.entered(args, None))))
 
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return all arguments in the order of the parameters.
@@ -194,7 +198,7 @@ class GraphFunction:
                 f"got {len(args)}"
             )
         sizes: dict[str, int] = {}
-        matcher = Matcher("", frame.slots, frame.registers, sizes)
+        matcher = Matcher("", frame.slots, frame.registers, sizes, frame.copies)
         for k, (pattern, arg) in enumerate(zip(program.parameters, args, strict=True)):
             matcher.place = f"{self.name}: argument {k + 1} "
             matcher.match(pattern, self._guarded(arg) if self._guard_pages else arg)
@@ -208,7 +212,7 @@ class GraphFunction:
     def _guarded(self, arg: Any) -> Any:
         if isinstance(arg, (tuple, list)):
             return tuple(self._guarded(part) for part in arg)
-        if isinstance(arg, (np.generic, int, float)):
+        if isinstance(arg, (np.generic, int, float)) or is_negated(arg):
             return arg
         array = as_array(arg)
         if array is None or not array.flags.carray:
@@ -252,12 +256,19 @@ class GraphFunction:
         for register in self._often_transient if frame.is_quick else self._transient:
             registers[register] = None
         frame.caller = None
+        if frame.copies:
+            frame.copies.clear()
         if not (frame.lent and frame.is_held()):
             self._free.append(frame)
 
     def result_of(self, frame: Frame) -> Any:
         """Return a copy of the result that a frame holds."""
-        return copied(frame.evaluate(self.program.result, frame.sizes))
+        return self._for_reader(copied(frame.evaluate(self.program.result, frame.sizes)))
+
+    def _for_reader(self, value: Any) -> Any:
+        """Return the result of a call from outside, in which the VM's bits are bfloat16."""
+        kinds = self.program.bfloat16
+        return value if kinds is False else _as_bfloat16(value, kinds)
 
     def held_bytes(self) -> int:
         """Return the bytes of arenas and temporaries that are kept for later calls."""
@@ -348,6 +359,12 @@ def _quick_checks(program: p.Program, used: set[int]) -> list[_Quick] | None:
         dtype = DataType(pattern.dtype).to_numpy()
         checks.append((pattern.shape, dtype, pattern.slot, register))  # type: ignore[arg-type]
     return checks
+
+
+def _as_bfloat16(value: Any, kinds: p.Kinds) -> Any:
+    if isinstance(kinds, tuple):
+        return tuple(_as_bfloat16(part, kind) for part, kind in zip(value, kinds, strict=True))
+    return BFloat16Array(value) if kinds else value
 
 
 def _registers_read(program: p.Program) -> set[int]:

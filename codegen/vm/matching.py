@@ -14,13 +14,22 @@ from typing import Any, NoReturn
 import numpy as np
 
 from codegen.runtime.arguments import NUMBER, integer_of
-from codegen.runtime.array_view import view_of
+from codegen.runtime.array_view import (
+    NAMES_OF_ML_DTYPES,
+    is_negated,
+    narrow_dtype,
+    remedy_for,
+    view_of,
+)
+from codegen.runtime.bfloat16_array import BFloat16Array
 from codegen.runtime.ndarray import NDArray, address_of, array_over
+from codegen.runtime.ndarray import array as copy_of
 from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import integer_limits
+from tensorir.semantics.storage import stored
 
 
 @dataclass(slots=True)
@@ -31,6 +40,8 @@ class Matcher:
     slots: Any
     registers: list[Any]
     sizes: dict[str, int]
+    copies: list[NDArray]
+    """Gains the arrays that are made of values which are no arrays, or of another layout."""
     _waiting: list[tuple[str, str, Dim, int, str]] = field(default_factory=list)
 
     def match(self, pattern: p.Pattern, value: Any) -> None:
@@ -68,19 +79,7 @@ class Matcher:
             self.registers[register] = value
 
     def _tensor(self, pattern: p.TensorPattern, value: Any) -> None:
-        array = as_array(value)
-        if array is None:
-            remedy = _how_to_make(value, pattern.dtype)
-            self._wrong_kind(
-                pattern.name, f"an array of {pattern.dtype or 'numbers'}", value, remedy
-            )
-        if pattern.dtype is not None:
-            expected = DataType(pattern.dtype).to_numpy()
-            if array.dtype != expected:
-                raise IRTypeError(
-                    f"{self._where(pattern.name)}: expected an array of {pattern.dtype}, got "
-                    f"{array.dtype}; convert it with .astype({str(expected)!r})"
-                )
+        array = self._array(pattern, value)
         if pattern.shape is not None:
             self._extents(pattern.name, pattern.shape, array.shape, "dimension")
         elif pattern.ndim not in (-1, array.ndim):
@@ -91,19 +90,47 @@ class Matcher:
         if pattern.written and not array.flags.writeable:
             self._fail(pattern.name, "the function writes to it, but the array is read-only")
         if pattern.slot != p.NONE:
-            if not array.flags.c_contiguous:
-                self._fail(
-                    pattern.name,
-                    f"the array of shape {array.shape} has byte strides {array.strides}; it has to "
-                    f"be contiguous in row-major order: use numpy.ascontiguousarray",
-                )
-            if not array.flags.aligned:
-                self._fail(
-                    pattern.name,
-                    f"the data are not aligned to their {array.itemsize}-byte elements; copy them",
-                )
+            if not (array.flags.c_contiguous and array.flags.aligned):
+                if pattern.written:
+                    self._fail(
+                        pattern.name,
+                        f"the function writes to it, but the array of shape {array.shape} has byte "
+                        f"strides {array.strides}; it has to be contiguous in row-major order and "
+                        "aligned: pass a contiguous copy and read the result from that",
+                    )
+                array = self._copy(array)
             self.slots[pattern.slot] = address_of(array)
         self._keep(pattern.register, array)
+
+    def _array(self, pattern: p.TensorPattern, value: Any) -> NDArray:
+        """Return an argument as an array of the dtype that is expected, if one is."""
+        expected = None if pattern.dtype is None else DataType(pattern.dtype)
+        if is_negated(value) and not pattern.written:
+            value = value.resolve_neg()
+        if isinstance(value, (bool, int, float, list, tuple)) and expected and not pattern.written:
+            try:
+                return self._copy(stored(value, expected))
+            except (IRTypeError, IRValueError) as problem:
+                raise type(problem)(f"{self._where(pattern.name)}: {problem}") from None
+        found = _typed_array(value)
+        if found is None:
+            remedy = _how_to_make(value, pattern.dtype)
+            self._wrong_kind(
+                pattern.name, f"an array of {pattern.dtype or 'numbers'}", value, remedy
+            )
+        array, narrow = found
+        if expected is None:
+            return array
+        if array.dtype != expected.to_numpy() or narrow not in (None, expected):
+            raise IRTypeError(
+                f"{self._where(pattern.name)}: expected an array of {expected}, got "
+                f"{narrow or array.dtype}; {remedy_for(expected)}"
+            )
+        return array
+
+    def _copy(self, array: Any) -> NDArray:
+        self.copies.append(copy_of(array))
+        return self.copies[-1]
 
     def _extents(
         self, name: str, dims: tuple[Dim, ...], actual: tuple[int, ...], what: str
@@ -180,16 +207,32 @@ def _how_to_make(value: Any, dtype: str | None) -> str:
 
 
 def as_array(value: Any) -> NDArray | None:
-    """Return an array-like as an NDArray over the same memory; None for what is no array."""
+    """Return an array-like as an NDArray over the same memory; None for what is no array.
+
+    What NumPy lacks is held as its bits.
+    """
+    found = _typed_array(value)
+    return None if found is None else found[0]
+
+
+def _typed_array(value: Any) -> tuple[NDArray, DataType | None] | None:
+    """Return an array-like as an NDArray over the same memory, and its dtype if NumPy lacks it."""
     kind = type(value)
     if kind is NDArray:
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, np.ndarray):
-        if value.dtype.isnative:
-            return value.view(NDArray)
-        raise IRTypeError(f"an array of {value.dtype} has a foreign byte order; convert it")
-    view = view_of(value)
-    return None if view is None else array_over(view)
+        return value, None
+    if kind is BFloat16Array:
+        return value.bits, value.dtype
+    if not isinstance(value, np.ndarray):
+        view = view_of(value)
+        return None if view is None else (array_over(view), narrow_dtype(view.dtype))
+    if value.dtype.isbuiltin != 1:
+        named = NAMES_OF_ML_DTYPES.get(value.dtype.name)
+        if named is not None:
+            narrow = DataType(named)
+            return value.view(narrow.to_numpy()).view(NDArray), narrow
+        if not value.dtype.isnative:
+            raise IRTypeError(f"an array of {value.dtype} has a foreign byte order; convert it")
+    return value.view(NDArray), None
 
 
 def as_value(value: Any) -> Any:

@@ -81,6 +81,8 @@ class Pack:
     elements: tuple[Operand, ...]
 
 
+Kinds: TypeAlias = "bool | tuple[Kinds, ...]"
+"""An answer for a value: one for each element of a tuple, one for anything else or all of it."""
 Operand: TypeAlias = Register | CopyOf | View | Literal | Shape | Size | Pack
 
 
@@ -260,6 +262,8 @@ class Program:
     arena_bytes: int
     constants_slot: int
     is_native: bool
+    bfloat16: Kinds = False
+    """Which parts of the result are of bfloat16."""
 
     def all_steps(self) -> Iterator[Step]:
         """Yield the steps, also those of branches."""

@@ -84,7 +84,7 @@ def _entering(
 
     def enter(frame: Frame, value: Any) -> None:
         place = f"{binding}: value of "
-        matcher = Matcher(place, frame.slots, frame.registers, frame.sizes)
+        matcher = Matcher(place, frame.slots, frame.registers, frame.sizes, frame.copies)
         matcher.match(pattern, value)
         matcher.finish(slots)
 

@@ -122,6 +122,7 @@ class Translation(SuiteWriter):
             self._arena_bytes + self._callee_bytes,
             self._layout.constants.slot,
             is_native,
+            _bfloat16(func.ret_struct_info),
         )
 
     def functions(self, constant_bytes: int) -> dict[str, PrimFunc]:
@@ -472,6 +473,14 @@ class Translation(SuiteWriter):
             self._suite = suite
             self._step(p.Assemble(register, p.CopyOf(self._hold(value))))
         return Held(register, info)
+
+
+def _bfloat16(info: si.StructInfo) -> p.Kinds:
+    """Return which parts of a value are of bfloat16."""
+    if isinstance(info, si.TupleStructInfo):
+        parts = tuple(map(_bfloat16, info.elements))
+        return parts if any(parts) else False
+    return isinstance(info, si.TensorStructInfo) and info.dtype == "bfloat16"
 
 
 def _computed_results(func: Function, roots: Mapping[Path, Root]) -> dict[g.GraphExpr, Root]:

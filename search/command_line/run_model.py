@@ -76,4 +76,6 @@ def run_model(
 def _arrays_in(result: Any) -> list[NDArray[Any]]:
     if isinstance(result, (tuple, list)):
         return [array for part in result for array in _arrays_in(part)]
+    if isinstance(result, codegen.BFloat16Array):
+        return [result.astype(np.float32)]  # a file of NumPy's has no bfloat16
     return [np.asarray(result)]

@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,8 @@ _OF_A_CALL: Final = 1e-3
 _MOST_ROUNDS: Final = 4
 """How often the next best records are tried, before all of a function are given up."""
 
-Call = Callable[[Sequence[NDArray[Any]]], list[NDArray[Any]]]
+Typed: TypeAlias = tuple[NDArray[Any], DataType]
+Call: TypeAlias = Callable[[Sequence[NDArray[Any]]], list[Typed]]
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,8 @@ def _expected(mod: IRModule, target: Target, entry: Entry) -> list[Expected]:
     function = _built(mod, target, OnlySome(_NOTHING, ()), entry.name)
     first, second = function(entry.arguments), function(entry.nudged)
     return [
-        Expected.of(array, other, _dtype(array), _rounding(array), is_exact=False)
-        for array, other in zip(first, second, strict=True)
+        Expected.of(array, other, dtype, _rounding(dtype), is_exact=False)
+        for (array, dtype), (other, _) in zip(first, second, strict=True)
     ]
 
 
@@ -227,8 +228,8 @@ def _why_wrong(
             results = calls[entry.name](entry.arguments)
         except TensorIRError as error:
             return f"which cannot run: {error}"
-        for place, (array, one) in enumerate(zip(results, wanted, strict=True)):
-            wrong = difference(array, _dtype(array), one)
+        for place, ((array, dtype), one) in enumerate(zip(results, wanted, strict=True)):
+            wrong = difference(array, dtype, one)
             if wrong is not None:
                 return f"result {place} of {entry.name} is {wrong}"
     return None
@@ -239,18 +240,18 @@ def _built(mod: IRModule, target: Target, database: Schedules, name: str) -> Cal
     return lambda arguments: list(_arrays_in(function(*arguments)))
 
 
-def _arrays_in(result: Any) -> Sequence[NDArray[Any]]:
+def _arrays_in(result: Any) -> Sequence[Typed]:
+    """Return the arrays of a result as NumPy holds them, each with its dtype."""
     if isinstance(result, (tuple, list)):
         return [array for part in result for array in _arrays_in(part)]
-    return [np.asarray(result)]
+    if isinstance(result, codegen.BFloat16Array):
+        return [(np.asarray(result.bits), result.dtype)]
+    array = np.asarray(result)
+    return [(array, DataType(str(array.dtype)))]
 
 
-def _dtype(array: NDArray[Any]) -> DataType:
-    return DataType(str(array.dtype))
-
-
-def _rounding(array: NDArray[Any]) -> float:
-    return _ROUNDING.get(str(array.dtype), _ROUNDING_OF_OTHERS)
+def _rounding(dtype: DataType) -> float:
+    return _ROUNDING.get(str(dtype), _ROUNDING_OF_OTHERS)
 
 
 class _Nothing:

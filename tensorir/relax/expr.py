@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensorir.errors import IRTypeError, IRValueError
+from tensorir.errors import IRTypeError
 from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.nodes.node import Node, as_attrs, body, definition, label, part, parts, value
@@ -36,6 +36,7 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
     as_shape,
 )
+from tensorir.semantics.storage import stored
 
 
 class GraphExpr(Node):
@@ -478,19 +479,11 @@ def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
     """Return a constant as `R.const` makes it.
 
     Without a dtype, Python ints are int32, floats float32, bools bool, and NumPy's 64-bit defaults
-    are narrowed to 32 bits; other arrays keep their dtype.
+    are narrowed to 32 bits; other arrays keep their dtype. With one, numbers are converted as
+    `tensorir.semantics.storage.stored` says.
     """
     array = np.asarray(value)
     if dtype is not None:
-        kind = DataType(dtype)
-        if kind.to_numpy() != array.dtype and str(kind.to_numpy()) != str(kind):
-            raise IRValueError(
-                f"a constant of {kind} is made from its bits: Constant(bits, {kind!r})"
-            )
-        with np.errstate(invalid="ignore"):
-            converted = array.astype(kind.to_numpy())
-        if kind.is_integral and not np.array_equal(converted, array):
-            raise IRValueError(f"{kind} cannot represent every value of {array.tolist()}")
-        return Constant(converted, kind)
+        return Constant(stored(array, DataType(dtype)), dtype)
     narrow = {"int64": "int32", "float64": "float32"}.get(str(array.dtype))
     return Constant(array if narrow is None else array.astype(narrow))

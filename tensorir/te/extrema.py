@@ -13,11 +13,13 @@ from tensorir.nodes.ops import compare, const, logical_and, logical_or, max_, mi
 from tensorir.te.reduction import Reducer, comm_reducer
 
 
-def _lowest(dtype: str) -> PrimExpr:
+def lowest(dtype: str) -> PrimExpr:
+    """Return the value that no value is below: minus infinity, or the least integer."""
     return -infinity(dtype) if DataType(dtype).is_floating else min_value(dtype)
 
 
-def _highest(dtype: str) -> PrimExpr:
+def highest(dtype: str) -> PrimExpr:
+    """Return the value that no value is above: infinity, or the greatest integer."""
     return infinity(dtype) if DataType(dtype).is_floating else max_value(dtype)
 
 
@@ -44,10 +46,10 @@ def _or_nan(better: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., P
     return combine
 
 
-largest: Final = comm_reducer(_or_nan(_greater), _lowest, "max")
+largest: Final = comm_reducer(_or_nan(_greater), lowest, "max")
 """The largest value, NaN if there is one."""
 
-smallest: Final = comm_reducer(_or_nan(_less), _highest, "min")
+smallest: Final = comm_reducer(_or_nan(_less), highest, "min")
 """The smallest value, NaN if there is one."""
 
 
@@ -73,6 +75,6 @@ def place_of_best(of_largest: bool, last: bool) -> Reducer:
     def identity(index: str, value: str) -> tuple[PrimExpr, PrimExpr]:
         # No index is farther, so that it loses against every pair.
         farthest = const(-1, index) if last else max_value(index)
-        return farthest, (_lowest if of_largest else _highest)(value)
+        return farthest, (lowest if of_largest else highest)(value)
 
     return comm_reducer(combine, identity, "argmax" if of_largest else "argmin")

@@ -7,8 +7,8 @@ from typing import Final
 
 from tensorir import te
 from tensorir.errors import IRTypeError
-from tensorir.nodes.expr import FloatImm, PrimExpr
-from tensorir.nodes.ops import const, logical_and, select
+from tensorir.nodes.expr import EQ, FloatImm, PrimExpr
+from tensorir.nodes.ops import compare, const, logical_and, select
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import Value, elementwise, same_dtype
@@ -55,9 +55,25 @@ def divide(x1: Value, x2: Value) -> Tensor:
 
 @operator("floor_divide")
 def floor_divide(x1: Value, x2: Value) -> Tensor:
-    """Return `x1 / x2` rounded toward minus infinity."""
+    """Return `x1 / x2` rounded toward minus infinity; of floats the quotient of `floor_mod`."""
     _numbers("floor_divide", x1, x2)
-    return binary("floor_divide", te.floordiv, x1, x2)
+
+    def quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        if a.dtype.is_integral:
+            return te.floordiv(a, b)
+        # `floor(a / b)` is 1 too large where the quotient is rounded up to an integer.
+        rest = te.truncmod(a, b)
+        toward_zero = te.round((a - rest) / b)
+        below = select(_is_beside(rest, b), toward_zero - const(1, a.dtype), toward_zero)
+        return select(compare(EQ, b, const(0, a.dtype)), a / b, below)
+
+    return binary("floor_divide", quotient, x1, x2)
+
+
+def _is_beside(rest: PrimExpr, divisor: PrimExpr) -> PrimExpr:
+    """Return whether a remainder toward zero differs from the one toward minus infinity."""
+    zero = const(0, rest.dtype)
+    return logical_and(rest != zero, (rest < zero) != (divisor < zero))
 
 
 @operator("mod")
@@ -76,9 +92,8 @@ def floor_mod(x1: Value, x2: Value) -> Tensor:
         if a.dtype.is_integral:
             return te.floormod(a, b)
         # `a - floor(a / b) * b` would lose what the quotient was rounded by.
-        zero, rest = const(0, a.dtype), te.truncmod(a, b)
-        beside = logical_and(rest != zero, (rest < zero) != (b < zero))
-        return select(beside, rest + b, rest)
+        rest = te.truncmod(a, b)
+        return select(_is_beside(rest, b), rest + b, rest)
 
     return binary("floor_mod", remainder, x1, x2)
 

@@ -43,7 +43,9 @@ def sign(x: Tensor) -> Tensor:
 
     def function(v: PrimExpr) -> PrimExpr:
         zero, one = const(0, v.dtype), const(1, v.dtype)
-        below = v if v.dtype.is_uint else select(v < zero, const(-1, v.dtype), v)
+        # Adding 0 makes 0 of -0.0, and leaves NaN.
+        neither = v + zero if v.dtype.is_floating else v
+        below = neither if v.dtype.is_uint else select(v < zero, const(-1, v.dtype), neither)
         return select(v > zero, one, below)
 
     return map_elements("T_sign", function, x)

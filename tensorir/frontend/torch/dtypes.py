@@ -79,6 +79,4 @@ def as_tensor(value: Any, dtype: str) -> GraphExpr:
     if isinstance(value, PrimExpr):
         size = op.reshape(op.shape_to_tensor([value]), ())
         return size if dtype == "int64" else op.astype(size, dtype)
-    if dtype == "bfloat16":
-        return op.astype(const_of(value, "float32"), dtype)
     return const_of(value, dtype)

@@ -41,13 +41,15 @@ def from_exported_program(
 ) -> IRModule:
     """Return the module of a `torch.export.ExportedProgram`, with the graph function `main`.
 
-    Parameters of `main` are the inputs of the model, in order, as flat tensors; its result is the
-    tuple of the model's outputs, as flat tensors, too. `unwrap_unit_return_tuple` gives one output
-    without a tuple, `no_bind_return_tuple` a tuple that is not bound to a variable first. Weights,
-    buffers and constants are part of the program, without a copy, so they must not be changed as
-    long as the module is used. With `keep_params_as_input`, weights are parameters behind the
-    inputs: `num_input` of `main` says how many inputs there are, and its attribute `params` has the
-    weights as constants.
+    Parameters of `main` are the inputs of the model, in order, as flat tensors. A model that
+    returns one tensor gives one, as a model of ONNX with one output does; any other result is a
+    tuple of flat tensors. `unwrap_unit_return_tuple` gives the one of a tuple of one,
+    `no_bind_return_tuple` a tuple that is not bound to a variable first.
+
+    Weights, buffers and constants are read when the module is built: they must not change between
+    the import and the end of the build, and what changes later has no effect. With
+    `keep_params_as_input`, weights are parameters behind the inputs: `num_input` of `main` says how
+    many inputs there are, and its attribute `params` has the weights as constants.
 
     Dynamic dimensions are symbolic sizes. What the export has found out of them is checked when the
     function is called: that some are equal, multiples of a number, within a range. (As torch does,
@@ -65,7 +67,7 @@ def from_exported_program(
         )
     program = _decomposed(exported_program)
     return _Import(program, keep_params_as_input).module(
-        unwrap_unit_return_tuple, no_bind_return_tuple
+        unwrap_unit_return_tuple or program.call_spec.out_spec.is_leaf(), no_bind_return_tuple
     )
 
 
@@ -74,14 +76,19 @@ def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedP
 
     Only the other operators are decomposed, because what is one operator has one good kernel.
     Operators that change their operands have no converters, so that these programs are decomposed,
-    which gives functional ones.
+    which gives functional ones. Nor have regions of autocast, which a decomposition writes out as
+    casts, and calls of `torch.vmap`, which it writes out as operators of the whole.
     """
-    if unsupported(_operators(program.graph_module)) is not None:
+    error = unsupported(_operators(program.graph_module))
+    if error is not None:
         table = torch.export.default_decompositions()
         for overload in list(table):
             if str(overload) in TABLE:
                 table.pop(overload)
-        program = program.run_decompositions(table)
+        try:
+            program = program.run_decompositions(table)
+        except RuntimeError as problem:  # what torch.func.grad leaves cannot be decomposed
+            raise error from problem
     error = unsupported(_operators(program.graph_module))
     if error is not None:
         raise error
@@ -92,24 +99,38 @@ def _operators(module: torch.fx.GraphModule) -> Iterator[tuple[str, str]]:
     """Yield the names of operators and the nodes that call them, submodules' included."""
     for node in module.graph.nodes:
         if node.op == "call_function" and not _is_python(node) and str(node.target) not in _INLINED:
-            yield str(node.target), node.name
+            yield _name_of(node.target), node.name
     for child in module.children():
         if isinstance(child, torch.fx.GraphModule):
             yield from _operators(child)
 
 
-_INLINED: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
+_INLINED: Final = {"wrap_with_set_grad_enabled": 1}
 """Operators that call a graph with gradients on or off, and the place of the graph among the
 arguments; the inputs of the graph are behind it."""
+_SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default"}
+_SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def _is_python(node: torch.fx.Node) -> bool:
-    """Say whether a node computes with sizes, or takes a field of a tuple."""
-    return not isinstance(node.target, torch._ops.OperatorBase) or str(node.target) in _SIZES
+    """Say whether a node computes with sizes, or takes a field of a tuple.
+
+    Functions of tensors that are no operators, such as those that `torch.vmap` begins and ends
+    with, are gone after a decomposition.
+    """
+    if isinstance(node.target, torch._ops.OperatorBase):
+        return str(node.target) in _SIZES
+    is_size = isinstance(node.meta.get("val"), (*_SYMBOLIC, bool, int, float))
+    return node.target is operator.getitem or is_size
 
 
-_SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default"}
-_SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
+def _name_of(target: Any) -> str:
+    """Return the name of an operator, or the path of a function."""
+    if isinstance(target, torch._ops.OperatorBase):
+        return str(target)
+    return f"{target.__module__}.{target.__qualname__}"
+
+
 _UPDATES: Final = {
     OutputKind.BUFFER_MUTATION: "buffer",
     OutputKind.PARAMETER_MUTATION: "parameter",
@@ -348,7 +369,10 @@ def _shape(example: Any) -> Sequence[Any]:
 
 
 def constant_of(tensor: torch.Tensor, name: str) -> Constant:
-    """Return a tensor as a constant, which shares its memory where it is contiguous."""
+    """Return a tensor as a constant, which shares its memory where it is contiguous.
+
+    A build copies it, because the memory is torch's.
+    """
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise IRTypeError(f"the tensor {name} is not dense; only dense tensors are supported")
     dtype = dtype_name(tensor.dtype)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tensorir.errors import IRValueError
+from tensorir.nodes.dtype import DataType
 from tensorir.relax import op
 from tensorir.relax.composites.operand_shapes import dtype_of, rank_of
 from tensorir.relax.declaration import composite
 from tensorir.relax.expr import GraphExpr, Tuple, const_of
+from tensorir.topi.accumulation import sum_dtype
 
 
 @composite("nn.batch_norm")
@@ -27,7 +29,8 @@ def batch_norm(
 
     Statistics and weights have a number for each place along an axis. In `training` they are those
     of the data, and the moving ones, of which a share `momentum` is replaced, are returned.
-    Otherwise what is constant comes together as one factor and one summand for each channel.
+    Otherwise what is constant comes together as one factor and one summand for each channel. It is
+    computed in the dtype of the mean, for float16 and bfloat16 in float32.
     """
     rank = rank_of(data)
     if not -rank <= axis < rank:
@@ -39,23 +42,23 @@ def batch_norm(
         mean, variance = op.mean(data, others), op.variance(data, others)
         moving_mean = _moved(moving_mean, mean, momentum)
         moving_var = _moved(moving_var, variance, momentum)
-    dtype = dtype_of(mean)
-    factor = op.rsqrt(op.add(variance, const_of(epsilon, dtype)))
+    dtype = sum_dtype(dtype_of(mean))
+    factor = op.rsqrt(op.add(_in(variance, dtype), const_of(epsilon, dtype)))
     if scale and gamma is not None:
-        factor = op.multiply(gamma, factor)
-    summand = op.negative(op.multiply(mean, factor))
+        factor = op.multiply(_in(gamma, dtype), factor)
+    summand = op.negative(op.multiply(_in(mean, dtype), factor))
     if center and beta is not None:
-        summand = op.add(beta, summand)
+        summand = op.add(_in(beta, dtype), summand)
     behind = list(range(1, rank - along))
     if behind:
         factor, summand = op.expand_dims(factor, axis=behind), op.expand_dims(summand, axis=behind)
-    kind = dtype_of(data)
-    if kind is not dtype:
-        wide = op.astype(data, dtype=dtype)
-        result = op.astype(op.add(op.multiply(wide, factor), summand), dtype=kind)
-    else:
-        result = op.add(op.multiply(data, factor), summand)
-    return Tuple([result, moving_mean, moving_var])
+    result = op.add(op.multiply(_in(data, dtype), factor), summand)
+    return Tuple([_in(result, dtype_of(data)), moving_mean, moving_var])
+
+
+def _in(value: GraphExpr, dtype: DataType) -> GraphExpr:
+    """Return a value in a dtype: itself if it has that."""
+    return value if dtype_of(value) is dtype else op.astype(value, dtype=dtype)
 
 
 def _moved(old: GraphExpr, new: GraphExpr, momentum: float) -> GraphExpr:

@@ -102,7 +102,7 @@ def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
 
 def _elu(v: PrimExpr, alpha: float) -> PrimExpr:
     zero = const(0, v.dtype)
-    result: PrimExpr = te.Select(v > zero, v, const(alpha, v.dtype) * _expm1(te.min(v, zero)))
+    result: PrimExpr = te.Select(v > zero, v, const(alpha, v.dtype) * _expm1(te.min(zero, v)))
     return result
 
 
@@ -118,7 +118,7 @@ def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
 
     def formula(v: PrimExpr) -> PrimExpr:
         zero = const(0, v.dtype)
-        inner = _expm1(te.min(v, zero) / const(alpha, v.dtype))
+        inner = _expm1(te.min(zero, v) / const(alpha, v.dtype))
         result: PrimExpr = te.Select(v > zero, v, const(alpha, v.dtype) * inner)
         return result
 
@@ -185,7 +185,12 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 @operator("nn.log_sigmoid")
 def log_sigmoid(x: Tensor) -> Tensor:
     """Return the logarithm of `sigmoid(x)`."""
-    return _of_floats("log_sigmoid", lambda v: -_softplus(-v), x)
+
+    def formula(v: PrimExpr) -> PrimExpr:
+        result: PrimExpr = te.min(const(0, v.dtype), v) - te.log1p(te.exp(-te.abs(v)))
+        return result
+
+    return _of_floats("log_sigmoid", formula, x)
 
 
 @operator("nn.softsign")
@@ -232,10 +237,10 @@ def thresholded_relu(x: Tensor, alpha: float = 1.0) -> Tensor:
 
 @operator("nn.threshold")
 def threshold(x: Tensor, bound: float, value: float) -> Tensor:
-    """Return `x` where it is above a bound, elsewhere `value`."""
+    """Return `value` where `x` is at most a bound, elsewhere `x`; NaN stays."""
     return _of_floats(
         "threshold",
-        lambda v: te.Select(v > const(bound, v.dtype), v, const(value, v.dtype)),
+        lambda v: te.Select(v <= const(bound, v.dtype), const(value, v.dtype), v),
         x,
     )
 
@@ -256,10 +261,10 @@ def shrink(x: Tensor, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
 
 @operator("nn.hardshrink")
 def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
-    """Return `x` where its absolute value is above `lambd`, elsewhere 0."""
+    """Return 0 where the absolute value of `x` is at most `lambd`, elsewhere `x`; NaN stays."""
 
     def formula(v: PrimExpr) -> PrimExpr:
-        result: PrimExpr = te.Select(te.abs(v) > const(lambd, v.dtype), v, const(0, v.dtype))
+        result: PrimExpr = te.Select(te.abs(v) <= const(lambd, v.dtype), const(0, v.dtype), v)
         return result
 
     return _of_floats("hardshrink", formula, x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tensorir import te
 from tensorir.errors import IRValueError
@@ -12,6 +13,7 @@ from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import check_floats, product, simplified
+from tensorir.topi.nn.largest import largest_of, reduced_to_largest
 from tensorir.topi.nn.pooling import AXES, LAYOUTS, order_of_pooling
 from tensorir.topi.nn.spatial import SPATIAL, Layout, per_axis
 
@@ -23,9 +25,9 @@ def _adaptive(
     layout: str | None,
     out_layout: str | None,
     name: str,
-    reduce: Callable[..., PrimExpr],
-) -> tuple[Tensor, Callable[[Sequence[PrimExpr]], PrimExpr]]:
-    """Return the reduction of windows that share an axis out, and the size of a window.
+    reduce: Callable[..., Any],
+) -> tuple[Any, Callable[[Sequence[PrimExpr]], PrimExpr]]:
+    """Return the reductions of windows that share an axis out, and the size of a window.
 
     Window `o` of `m` goes from `o * n // m` to `ceil((o + 1) * n / m)` of an axis of `n`.
     """
@@ -49,7 +51,7 @@ def _adaptive(
 
     axes = {x: te.reduce_axis((0, _longest(size[x], count[x])), f"r{x.lower()}") for x in letters}
 
-    def element(*indices: PrimExpr) -> PrimExpr:
+    def element(*indices: PrimExpr) -> Any:
         at = places.named(indices)
         inside = []
         for x in letters:
@@ -111,10 +113,11 @@ def _adaptive_max(
     layout: str | None,
     out_layout: str | None,
 ) -> Tensor:
-    return _adaptive(
-        rank, data, output_size, layout, out_layout, "adaptive_pool_max",
-        lambda v, axis, where: te.max(v, axis=axis, where=where),
-    )[0]  # fmt: skip
+    name = "adaptive_pool_max"
+    reduced, _ = _adaptive(
+        rank, data, output_size, layout, out_layout, name, reduced_to_largest
+    )  # fmt: skip
+    return largest_of(reduced)
 
 
 def _declare(rank: int, name: str, what: str, pool: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -7,13 +7,15 @@ from typing import Any, Final, TypeVar
 
 from tensorir import te
 from tensorir.errors import IRValueError
-from tensorir.nodes.expr import EQ, IntImm, IterVar, PrimExpr
-from tensorir.nodes.ops import cast, compare, const, div, min_value
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr
+from tensorir.nodes.ops import cast, const, div
 from tensorir.relax.declaration import operator
 from tensorir.relax.expr import GraphCall
+from tensorir.te.extrema import lowest, place_of_best
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import check_floats, simplified
+from tensorir.topi.nn.largest import largest_of, reduced_to_largest
 from tensorir.topi.nn.spatial import SPATIAL, Layout, Window, margins, padded, per_axis
 
 LAYOUTS: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -78,12 +80,12 @@ class _Pooled:
         return padded(self.data, amounts, value)
 
     def reduced(
-        self, name: str, source: Tensor, reduce: Callable[[PrimExpr, list[IterVar]], PrimExpr]
-    ) -> Tensor:
-        """Return the tensor of `reduce(element, axes)` over each window."""
+        self, name: str, source: Tensor, reduce: Callable[[PrimExpr, list[IterVar]], Any]
+    ) -> Any:
+        """Return the tensor of `reduce(element, axes)` over each window, or several of them."""
         axes = {x: te.reduce_axis((0, w.taps), f"r{x.lower()}") for x, w in self.windows.items()}
 
-        def element(*indices: PrimExpr) -> PrimExpr:
+        def element(*indices: PrimExpr) -> Any:
             places = [
                 self.windows[x].tap(i, axes[x].var) if x in axes else i
                 for x, i in zip(self.layout.text, indices, strict=True)
@@ -94,8 +96,8 @@ class _Pooled:
 
 
 def _max_pool(pooled: _Pooled) -> Tensor:
-    source = pooled.padded(min_value(pooled.data.dtype))
-    return pooled.reduced("pool_max", source, lambda v, axes: te.max(v, axis=axes))
+    source = pooled.padded(lowest(pooled.data.dtype))
+    return largest_of(pooled.reduced("pool_max", source, reduced_to_largest))
 
 
 def _avg_pool(pooled: _Pooled, count_include_pad: bool) -> Tensor:
@@ -167,28 +169,12 @@ def _max_pool_with_argmax(pooled: _Pooled) -> tuple[Tensor, Tensor]:
             inside += [at[x] >= 0, at[x] < w.size] if w.is_padded else []
         where = te.all(*inside) if inside else None
         value = data[pooled.layout.ordered(at)]
-        return argmax_reducer((flat, value), axis=list(axes.values()), where=where)
+        return place_of_best(True, False)((flat, value), axis=list(axes.values()), where=where)
 
     index, value = te.compute(
         pooled.shape, element, name="pool_argmax", varargs_names=pooled.names
     )  # fmt: skip
     return value, index
-
-
-def _later_or_larger(
-    x: Sequence[PrimExpr], y: Sequence[PrimExpr]
-) -> tuple[PrimExpr, PrimExpr]:  # fmt: skip
-    """Combine pairs of index and value: the larger value, or the smaller index of equal ones."""
-    takes_first = te.any(
-        x[1] > y[1], te.all(compare(EQ, x[1], y[1]), te.any(x[0] < y[0], y[0] < 0), x[0] >= 0)
-    )
-    return te.Select(takes_first, x[0], y[0]), te.Select(takes_first, x[1], y[1])
-
-
-argmax_reducer: Final = te.comm_reducer(
-    _later_or_larger, lambda index, value: (te.const(-1, index), te.min_value(value)), "argmax"
-)
-"""The index and the value of the largest element; the first of several."""
 
 
 # ------------------------------------------------------------------------------------ declarations
@@ -227,7 +213,7 @@ def _declare_max_pool(rank: int) -> Callable[..., Tensor]:
         )
         return _max_pool(pooled)
 
-    text = "Return the largest element of each window along #; padding is ignored."
+    text = "Return the largest element of each window along #, NaN if there is one; no padding."
     return _named("max_pool#d", rank, text, function)
 
 

@@ -50,7 +50,7 @@ def activation(name: str, alpha: float | None, beta: float | None, dtype: DataTy
     table: dict[str, Activation] = {
         "sigmoid": te.sigmoid,
         "tanh": te.tanh,
-        "relu": lambda x: te.max(x, zero),
+        "relu": lambda x: te.max(zero, x),
         "affine": lambda x: a * x + b,
         "leakyrelu": lambda x: te.if_then_else(compare(LT, x, zero), a * x, x),
         "thresholdedrelu": lambda x: te.if_then_else(compare(LT, x, a), zero, x),
@@ -95,8 +95,9 @@ class _Gates:
 
     def __call__(self, which: int, x: PrimExpr) -> PrimExpr:
         if self.clip is not None:
-            limit = const(self.clip, self.dtype)
-            x = te.max(te.min(x, limit), const(-self.clip, self.dtype))
+            high, low = const(self.clip, self.dtype), const(-self.clip, self.dtype)
+            # A comparison with NaN is false, which takes the second operand: NaN stays.
+            x = te.max(low, te.min(high, x))
         return self.functions[which](x)
 
 

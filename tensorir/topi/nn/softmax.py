@@ -9,10 +9,10 @@ from tensorir.nodes.expr import EQ, IterVar, PrimExpr
 from tensorir.nodes.ops import cast, compare, const
 from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
+from tensorir.te.extrema import place_of_best
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import axis_of, check_floats
-from tensorir.topi.nn.pooling import argmax_reducer
 
 
 class _Along:
@@ -92,7 +92,7 @@ def hardmax(x: Tensor, axis: int = -1) -> Tensor:
 
     def element(*indices: PrimExpr) -> tuple[PrimExpr, ...]:
         place = (*indices[: along.axis], k.var, *indices[along.axis :])
-        return argmax_reducer((cast("int64", k.var), x[place]), axis=k)
+        return place_of_best(True, False)((cast("int64", k.var), x[place]), axis=k)
 
     index, _ = te.compute(along.rest, element, name="T_argmax")
     one, zero = const(1, x.dtype), const(0, x.dtype)

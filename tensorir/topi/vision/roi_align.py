@@ -10,6 +10,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.ops import as_expr, cast, const, div, floordiv
 from tensorir.relax.declaration import operator
+from tensorir.te.extrema import largest
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import check_equal, check_floats, check_rank
@@ -109,12 +110,11 @@ def roi_align(
             value = corners[0] + corners[1] + corners[2] + corners[3]
             total: PrimExpr = te.sum(value, axis=axes, where=te.all(*counted, *inside))
             return total
-        value = te.max(te.max(corners[0], corners[1]), te.max(corners[2], corners[3]))
+        value = largest(*corners)
         # A sample outside is 0.
         sample = te.if_then_else(te.all(*inside), value, zero)
         where = te.all(*counted) if counted else None
-        largest: PrimExpr = te.max(sample, axis=axes, where=where)
-        return largest
+        return largest(sample, axis=axes, where=where)
 
     shape: list[PrimExpr | int] = [count, channels, *bins]
     total = te.compute(shape, element, name="roi_align")

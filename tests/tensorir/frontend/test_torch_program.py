@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="models of torch need the extra `tor
 from torch import nn
 from torch.export import Dim, export
 
+import codegen
 from tensorir import IRTypeError, IRValueError, frontend
 from tensorir.frontend.torch.table import TABLE, converter
 from tensorir.relax.expr import Constant
@@ -46,12 +47,12 @@ def test_a_program_becomes_a_graph_function() -> None:
         == """@I.ir_module
 class Module:
     @R.function
-    def main(x: R.Tensor((2, 4), dtype="float32"), y: R.Tensor((2, 4), dtype="float32")) -> R.Tuple(R.Tensor((2, 4), dtype="float32")):
+    def main(x: R.Tensor((2, 4), dtype="float32"), y: R.Tensor((2, 4), dtype="float32")) -> R.Tensor((2, 4), dtype="float32"):
         with R.dataflow():
             add: R.Tensor((2, 4), dtype="float32") = R.add(x, y)
             relu: R.Tensor((2, 4), dtype="float32") = R.nn.relu(add)
             mul: R.Tensor((2, 4), dtype="float32") = R.multiply(relu, R.const(2.0, "float32"))
-            gv: R.Tuple(R.Tensor((2, 4), dtype="float32")) = (mul,)
+            gv: R.Tensor((2, 4), dtype="float32") = mul
             R.output(gv)
         return gv"""
     )
@@ -64,6 +65,32 @@ def test_weights_buffers_and_constants_are_part_of_the_program() -> None:
     held = [a.data for b in mod["main"].body.bindings for a in getattr(b.value, "args", ())
             if isinstance(a, Constant)]  # fmt: skip
     assert any(np.shares_memory(a, module.weight.detach().numpy()) for a in held)
+
+
+class Weighted(nn.Module):
+    """Weights that are read as they are or transposed, large and small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.linear = nn.Embedding(64, 32), nn.Linear(32, 64)
+        self.conv = nn.Conv1d(32, 64, 1)
+        self.free = nn.Parameter(torch.randn(64, 64))
+        self.register_buffer("kept", torch.randn(64))
+        self.constant = torch.randn(1, 64)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.embedding(x)
+        return y, self.linear(y) @ self.free, self.conv(y.mT).mT + self.kept + self.constant
+
+
+def test_weights_are_read_when_the_model_is_built() -> None:
+    net, x = Weighted().eval(), torch.tensor([[0, 63, 5]])
+    vm = codegen.VirtualMachine(codegen.vm_build(imported(net, (x,))))
+    with torch.no_grad():
+        expected = [tensor.clone() for tensor in net(x)]
+        for tensor in (*net.parameters(), *net.buffers(), net.constant):
+            tensor.fill_(1)
+    close(vm["main"](x), expected, 1e-4)
 
 
 def test_a_program_that_was_saved_and_loaded(tmp_path: Path) -> None:
@@ -80,7 +107,7 @@ def test_a_program_that_was_saved_and_loaded(tmp_path: Path) -> None:
     for n in (4, 7):
         x = torch.rand(n, 4)
         result = built(mod)["main"](x)
-        np.testing.assert_allclose(result[0].numpy(), module(x).detach().numpy(), rtol=1e-6)
+        np.testing.assert_allclose(result.numpy(), module(x).detach().numpy(), rtol=1e-6)
 
 
 def test_weights_as_parameters() -> None:
@@ -92,7 +119,7 @@ def test_weights_as_parameters() -> None:
     (weight,) = main.attrs["params"].elements
     result = built(mod)["main"](X, 2 * weight.data)
     expected = (X * 2 * module.weight + 2.5).detach().numpy()
-    np.testing.assert_allclose(result[0].numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------ sizes
@@ -130,7 +157,7 @@ def test_a_size_that_is_a_multiple_is_checked() -> None:
     mod = imported(Net(), (torch.rand(6, 3),), {"x": {0: 2 * half}})
     main = built(mod)["main"]
     x = torch.rand(10, 3)
-    np.testing.assert_allclose(main(x)[0].numpy(), Net()(x).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(main(x).numpy(), Net()(x).numpy(), rtol=1e-6)
     with pytest.raises(IRValueError, match="dimension 0 is 5, expected 4"):
         main(torch.rand(5, 3))
 
@@ -181,8 +208,24 @@ def test_inputs_and_results_are_flat() -> None:
     np.testing.assert_array_equal(same.numpy(), X.numpy())
 
 
+def test_a_model_that_returns_one_tensor_gives_one_array() -> None:
+    class OfOne(Scaled):
+        def forward(self, x: torch.Tensor) -> Any:
+            return {"y": super().forward(x)}
+
+    one, (also_one,) = (
+        built(imported(Scaled(), (X,)))["main"](X),
+        built(imported(OfOne(), (X,)))["main"](X),
+    )
+    assert one.shape == also_one.shape == (2, 4)
+
+
 def test_forms_of_the_result() -> None:
-    exported = export(Scaled(), (X,))
+    class OfOne(Scaled):
+        def forward(self, x: torch.Tensor) -> Any:
+            return (super().forward(x),)
+
+    exported = export(OfOne(), (X,))
     plain = frontend.from_exported_program(exported, unwrap_unit_return_tuple=True)
     assert built(plain)["main"](X).numpy().shape == (2, 4)
     unbound = frontend.from_exported_program(exported, no_bind_return_tuple=True)
@@ -221,9 +264,96 @@ def test_dtypes(dtype: str) -> None:
 
     mod = imported(Net(), (torch.ones(2, 4, dtype=kind),))
     assert f'dtype="{dtype}"' in str(mod["main"].params[0].struct_info)
-    if dtype != "bfloat16":
-        result = built(mod)["main"](torch.ones(2, 4, dtype=kind))[0].numpy()
-        np.testing.assert_array_equal(result, (torch.ones(2, 4).to(kind) * weight).numpy())
+    result = torch.from_dlpack(built(mod)["main"](torch.ones(2, 4, dtype=kind)))
+    assert torch.equal(result, torch.ones(2, 4).to(kind) * weight)
+
+
+def close(result: Any, expected: Any, rtol: float = 0.02) -> None:
+    for array, tensor in zip(result, expected, strict=True):
+        own = torch.from_dlpack(array)
+        assert own.dtype is tensor.dtype
+        torch.testing.assert_close(own, tensor, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_layers_of_16_bits_are_computed_as_in_torch(kind: torch.dtype) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.norm, self.wide = nn.BatchNorm2d(3).to(kind), nn.BatchNorm2d(3)
+            self.block = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU()).to(kind)
+            for norm in (self.norm, self.wide, self.block[1]):
+                norm.running_mean.normal_()
+                norm.running_var.uniform_(0.5, 2)
+            self.root = nn.RMSNorm(6).to(kind)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            small = x * 0.01
+            return self.norm(x), self.wide(x), self.block(x), self.root(small), x.max(-1).values
+
+    net, x = Net().eval(), torch.randn(2, 3, 6, 6).to(kind)
+    with torch.no_grad():
+        close(built(imported(net, (x,)))["main"](x), net(x))
+
+
+def test_regions_of_autocast_have_its_casts() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 5)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = self.linear(x)
+                with torch.autocast("cpu", enabled=False):
+                    z = self.linear(x)
+            return y, y + x.sum(), z
+
+    net = Net().eval()
+    with torch.no_grad():
+        close(built(imported(net, (X,)))["main"](X), net(X), 0.05)
+
+
+def test_functions_over_a_batch_are_operators_of_the_whole() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+            return torch.vmap(torch.dot)(x, y), torch.vmap(lambda a: a.sum() * 2, in_dims=1)(x)
+
+    check(Net(), (X, X + 1))
+
+
+def test_negations_that_torch_puts_off_are_made() -> None:
+    constant = torch._neg_view(torch.ones(4))
+
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch._neg_view(x) + constant, x.conj().resolve_conj().resolve_neg()
+
+    check(Net(), (X,), (torch._neg_view(X),))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda x: x.to(memory_format=torch.channels_last),
+        lambda x: x.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+        lambda x: x.repeat_interleave(2, 3)[..., ::2],
+        lambda x: x.clone().requires_grad_(),
+        lambda x: x[:1].expand(2, 3, 4, 5),
+        lambda x: x.tolist(),
+    ],
+    ids=["channels_last", "permuted", "every second", "differentiated", "stretched", "lists"],
+)
+def test_tensors_of_any_layout_are_taken(given: Any) -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x * 2
+
+    x = torch.randn(2, 3, 4, 5)
+    value = given(x)
+    result = built(imported(Net(), (x,)))["main"](value)
+    assert torch.equal(torch.from_dlpack(result), torch.as_tensor(value) * 2)
 
 
 # ---------------------------------------------------------------------------------------- refused
@@ -243,6 +373,16 @@ def test_all_unsupported_operators_are_in_one_error() -> None:
     ]
 
 
+def test_what_torch_cannot_decompose_is_in_that_error() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.func.grad(lambda a: (a * a).sum())(x) + torch.lgamma(x)
+
+    with pytest.raises(IRValueError, match=r"are not supported:(?s:.)*\.predispatch\._\w+: ") as e:
+        imported(Net(), (X,))
+    assert "aten.lgamma.default: 1 (lgamma)" in str(e.value)
+
+
 def test_a_converter_of_ones_own() -> None:
     class Net(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -254,7 +394,7 @@ def test_a_converter_of_ones_own() -> None:
 
     try:
         result = built(imported(Net(), (X,)))["main"](X)
-        np.testing.assert_array_equal(result[0].numpy(), -X.numpy())
+        np.testing.assert_array_equal(result.numpy(), -X.numpy())
         with pytest.raises(IRValueError, match=r"a converter of aten\.lgamma\.default already"):
             converter("aten.lgamma.default")(negated)
     finally:

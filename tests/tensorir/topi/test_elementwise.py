@@ -67,7 +67,7 @@ def test_arithmetic() -> None:
             Case("stretched", lambda x, y: x * y + 1, lambda x, y: x * y + 1, INTS, ROW),
             Case("column and row", lambda x, y: x - y, np.subtract, INTS[:, :1], ROW),
             Case("any n", lambda x, y: x - y, np.subtract, INTS, ROW, shapes=[("n", 3), (3,)]),
-            Case("floor_divide floats", lambda x: x // 2.0, lambda x: np.floor(x / 2), A),
+            Case("floor_divide floats", lambda x: x // 2.0, lambda x: x // 2, A),
             Case("power", named("power"), np.power, np.abs(A[2]), B[2]),
             Case("power uint8", named("power"), np.power, UNSIGNED, UNSIGNED % 3),
             Case("number first", lambda x: 1 / x, lambda x: np.float32(1) / x, A),

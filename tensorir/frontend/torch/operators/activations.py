@@ -94,7 +94,7 @@ def hardshrink(self: Any, lambd: Any) -> Any:
 @aten("softshrink.default")
 def softshrink(self: Any, lambd: Any) -> Any:
     """Elements nearer to 0 by a number, 0 in the place of those near it."""
-    return op.nn.shrink(self, float(lambd), float(lambd))
+    return self - op.clip(self, -float(lambd), float(lambd))
 
 
 @aten("threshold.default")

@@ -124,8 +124,8 @@ def power(self: Any, exponent: Any, result: TensorStructInfo) -> Any:
             return base
         if exponent in (2, 3):
             return base * base if exponent == 2 else base * base * base
-        if exponent == 0.5:
-            return op.sqrt(base)
+        if exponent in (0.5, -0.5):
+            return op.sqrt(base) if exponent > 0 else op.rsqrt(base)
     return op.power(as_tensor(self, dtype), as_tensor(exponent, dtype))
 
 
@@ -257,8 +257,6 @@ _OF_FLOATS: Final = (
 """Functions that give floating-point numbers for integers, too."""
 _OF_ANY: Final = {
     "abs": "abs",
-    "sign": "sign",
-    "sgn": "sign",
     "square": "square",
 }
 _ROUNDING: Final = ("ceil", "floor", "round", "trunc")
@@ -300,7 +298,15 @@ for _name in ("isnan", "isinf", "isfinite"):
     _declare_test(_name, _name == "isfinite")
 
 
-@aten("neg.default")
+@aten("sign.default", "sgn.default")
+def sign(self: Any) -> Any:
+    """1, 0 or -1; unlike in NumPy, 0 of NaN."""
+    dtype = dtype_of(self)
+    value = op.sign(self)
+    return op.where(op.isnan(self), as_tensor(0, dtype), value) if _is_float(dtype) else value
+
+
+@aten("neg.default", "_neg_view.default")
 def neg(self: Any) -> Any:
     """`-self`."""
     return -self

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tensorir.errors import IRTypeError
 from tensorir.frontend.torch.dtypes import tensor_info
 from tensorir.frontend.torch.operators.arithmetic import named
-from tensorir.frontend.torch.operators.shapes import listed
+from tensorir.frontend.torch.operators.shapes import in_shape, listed
 from tensorir.frontend.torch.table import aten
 from tensorir.nodes.expr import IntImm
 from tensorir.relax import op
@@ -28,7 +28,7 @@ def each_axis(values: Any, rank: int) -> list[int]:
 def _biased(value: Any, bias: Any, rank: int) -> Any:
     if bias is None:
         return value
-    return value + op.reshape(bias, [1, tensor_info(bias).shape[0], *[1] * rank])  # type: ignore[index]
+    return value + in_shape(bias, [1, tensor_info(bias).shape[0], *[1] * rank])  # type: ignore[index]
 
 
 @aten("convolution.default")

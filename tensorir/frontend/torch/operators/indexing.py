@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tensorir.errors import IRTypeError
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
-from tensorir.frontend.torch.operators.shapes import FAR, axis_of
+from tensorir.frontend.torch.operators.shapes import FAR, axis_of, in_shape
 from tensorir.frontend.torch.table import Match, aten
 from tensorir.nodes import ops
 from tensorir.nodes.expr import PrimExpr
@@ -134,7 +134,7 @@ def index_put(
     first = indices[0]
     if first is not None and dtype_of(first) == "bool" and tensor_info(values).ndim == 0:
         missing = tensor_info(self).ndim - tensor_info(first).ndim
-        mask = op.reshape(first, [*(tensor_info(first).shape or ()), *[1] * missing])
+        mask = in_shape(first, [*(tensor_info(first).shape or ()), *[1] * missing])
         return op.where(mask, self + values if accumulate else values, self)
     if any(i is not None and dtype_of(i) == "bool" for i in indices):
         raise IRTypeError("several values at an index of bools are not supported")
@@ -142,7 +142,7 @@ def index_put(
     updates = as_tensor(values, dtype_of(self))
     if places.order != sorted(places.order):
         missing = len(places.order) - tensor_info(values).ndim
-        full = op.reshape(updates, [*[1] * missing, *(tensor_info(values).shape or ())])
+        full = in_shape(updates, [*[1] * missing, *(tensor_info(values).shape or ())])
         updates = op.permute_dims(full, places.order)
     done = op.index_put(_turned(self, places.axes), places.indices, updates, bool(accumulate))
     return _back(done, places.axes)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of
+from tensorir.frontend.torch.operators.shapes import in_shape
 from tensorir.frontend.torch.table import aten
 from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
@@ -39,7 +40,7 @@ def mv(self: Any, vec: Any) -> Any:
 def dot(self: Any, result: TensorStructInfo, tensor: Any = None, other: Any = None) -> Any:
     """The product of two vectors."""
     right = other if tensor is None else tensor
-    return op.reshape(op.matmul(self, right), result.shape)
+    return in_shape(op.matmul(self, right), result.shape)
 
 
 @aten("outer.default")

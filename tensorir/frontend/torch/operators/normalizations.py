@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
+from tensorir.frontend.torch.operators.shapes import in_shape
 from tensorir.frontend.torch.table import aten
+from tensorir.nodes.dtype import DataType
 from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.topi.accumulation import sum_dtype
 
 
 def _batch_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
@@ -24,8 +27,8 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, eps: float, axes: lis
     value = (input - mean) * op.rsqrt(variance + as_tensor(eps, dtype_of(input)))
     shape = [1, (tensor_info(input).shape or ())[1], *[1] * (tensor_info(input).ndim - 2)]
     if weight is not None:
-        value = value * op.reshape(weight, shape)
-    return value if bias is None else value + op.reshape(bias, shape)
+        value = value * in_shape(weight, shape)
+    return value if bias is None else value + in_shape(bias, shape)
 
 
 @aten("_native_batch_norm_legit_no_training.default")
@@ -124,5 +127,7 @@ def native_group_norm(input: Any, weight: Any, bias: Any, group: int, eps: float
 @aten("rms_norm.default")
 def rms_norm(input: Any, normalized_shape: Sequence[Any], weight: Any, eps: float | None) -> Any:
     """Elements divided by the root of their mean square along the last axes."""
-    least = float(np.finfo(dtype_of(input)).eps) if eps is None else eps
-    return op.nn.rms_norm(input, weight, _last_axes(input, normalized_shape), least)
+    if eps is None:
+        # That of the dtype in which torch adds up squares.
+        eps = float(np.finfo(str(sum_dtype(DataType(dtype_of(input))))).eps)
+    return op.nn.rms_norm(input, weight, _last_axes(input, normalized_shape), eps)

@@ -23,6 +23,8 @@ from tensorir.relax import op
     "lift_fresh.default",
     "lift.default",
     "positive.default",
+    "resolve_neg.default",
+    "resolve_conj.default",
 )
 def same(self: Any) -> Any:
     """The operand."""

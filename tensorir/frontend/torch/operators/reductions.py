@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorir.frontend.torch.dtypes import as_tensor, dtype_of, tensor_info
 from tensorir.frontend.torch.operators.arithmetic import named
-from tensorir.frontend.torch.operators.shapes import axis_of, listed
+from tensorir.frontend.torch.operators.shapes import axis_of, in_shape, listed
 from tensorir.frontend.torch.table import aten
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
@@ -64,7 +64,7 @@ def _declare_arg(name: str) -> None:
     def reduction(self: Any, dim: int | None, keepdim: bool, result: TensorStructInfo) -> Any:
         if dim is None:
             index = named(name)(op.flatten(self), 0)
-            return op.reshape(index, result.shape) if keepdim else index
+            return in_shape(index, result.shape) if keepdim else index
         return named(name)(self, axis_of(dim, tensor_info(self).ndim), keepdims=keepdim)
 
 

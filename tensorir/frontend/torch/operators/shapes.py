@@ -13,6 +13,7 @@ from tensorir.frontend.torch.table import aten
 from tensorir.nodes import ops
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
+from tensorir.relax.expr import ShapeExpr
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tensorir.topi.extents import of_sizes
@@ -31,6 +32,12 @@ def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+def in_shape(x: Any, extents: Sequence[Any] | None) -> Any:
+    """Return the elements in another shape, which is known, and in which 0 is an extent."""
+    assert extents is not None
+    return op.reshape(x, ShapeExpr(extents))
+
+
 @aten(
     "view.default",
     "_unsafe_view.default",
@@ -46,7 +53,7 @@ def listed(value: Any) -> list[Any]:
 )
 def reshape(self: Any, result: TensorStructInfo, **_: Any) -> Any:
     """The elements in the shape of the result."""
-    return op.reshape(self, result.shape)
+    return in_shape(self, result.shape)
 
 
 @aten("expand.default", "expand_as.default", "broadcast_to.default")
@@ -239,7 +246,7 @@ def roll(self: Any, shifts: Any, dims: Any, result: TensorStructInfo) -> Any:
     """Slices moved along axes, those beyond the end to the beginning."""
     if not listed(dims):
         flat = op.roll(op.flatten(self), listed(shifts), [0])
-        return op.reshape(flat, result.shape)
+        return in_shape(flat, result.shape)
     axes = [axis_of(d, tensor_info(self).ndim) for d in listed(dims)]
     return op.roll(self, listed(shifts), axes)
 
@@ -299,6 +306,6 @@ def diagonal(self: Any, offset: int, dim1: int, dim2: int, result: TensorStructI
     index = op.arange(0, result.shape[-1], 1, "int64")
     rows = index + max(-offset, 0)
     columns = index + max(offset, 0)
-    flat = op.reshape(last, [*result.shape[:-1], ops.mul(info.shape[first], info.shape[second])])
+    flat = in_shape(last, [*result.shape[:-1], ops.mul(info.shape[first], info.shape[second])])
     width = as_tensor(info.shape[second], "int64")
     return op.take(flat, rows * width + columns, len(order))
