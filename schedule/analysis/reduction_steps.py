@@ -81,9 +81,7 @@ def instances_in_scope(block: StmtSRef) -> tuple[Instances, list[For]]:
     scope = scope_root(block)
     assert scope is not None
     outer = [sref.loop for sref in loops_seen_through(scope)]
-    fixed: dict[Var, PrimExpr] = {
-        lp.loop_var: lp.min for lp in outer if is_const_int(lp.extent, 1)
-    }
+    fixed: dict[Var, PrimExpr] = {lp.loop_var: lp.min for lp in outer if is_const_int(lp.extent, 1)}
     found = instances_of(block)
     if fixed:
         values = tuple(substitute(value, fixed) for value in found.values)

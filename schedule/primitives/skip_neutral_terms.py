@@ -78,8 +78,8 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
     maximum: anything but the lowest value, and so on) is `(a * r + rest) % m == c` with constants
     `a` and `m` that have no common divisor. Then `r % m` follows from the other axes, and the loop
     runs over `r // m`. Where `m` does not divide the extent, the last step gets a condition. The
-    terms that remain keep their order. Conditions that are tested before it guard its solution where
-    that loads or divides; they may not depend on `r` then.
+    terms that remain keep their order. Conditions that are tested before it guard its solution
+    where that loads or divides; they may not depend on `r` then.
 
     A zero times another number counts as zero, also where that is infinite or NaN, which makes the
     sum a NaN before, and not after.
