@@ -518,7 +518,7 @@ def main(a: T.handle, d: T.handle):
             T.writes(D[i, 0:5])
             for j in range(5):
                 with T.block("D"):
-                    T.reads(B[i, j], C[i])
+                    T.reads(B[i, 4 - j], C[i])
                     T.writes(D[i, j])
                     D[i, j] = B[i, 4 - j] + C[i]
 """,
@@ -564,13 +564,17 @@ def main(a: T.handle, d: T.handle):
             vh, vr = T.axis.remap("SR", [h, r])
             with T.init():
                 C[vh] = T.float32(0)
-            C[vh] += T.if_then_else(vh < 6 and (S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0)) * W[vr]
+            C[vh] += W[vr] * T.if_then_else(
+                vh < 6 and (S[vh] + vr) % 2 == 0, A[vh + vr], T.float32(0)
+            )
     for h, r in T.grid(16, 4):
         with T.block("D"):
             vh, vr = T.axis.remap("SR", [h, r])
             with T.init():
                 D[vh] = T.float32(0)
-            D[vh] += T.if_then_else(0 < vh and (30 // vh + vr) % 4 == 1, C[vh], T.float32(0)) * W[vr]
+            D[vh] += W[vr] * T.if_then_else(
+                0 < vh and (30 // vh + vr) % 4 == 1, C[vh], T.float32(0)
+            )
     for i in range(16):
         with T.block("E"):
             vi = T.axis.spatial(16, i)

@@ -18,7 +18,6 @@ from codegen.emit.integer import divide
 from codegen.emit.lanes import Formula
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
 from codegen.emit.loop import define_counter
-from tensorir.semantics.purity import is_pure
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import FLOAT32, INT64, DataType
@@ -26,6 +25,7 @@ from tensorir.nodes.expr import PrimExpr
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.intrin import Op
 from tensorir.rewriting.visit import walk
+from tensorir.semantics.purity import is_pure
 
 _INTEGER: Final[dict[type, str]] = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
 _FLOAT: Final[dict[type, str]] = {e.Add: "fadd", e.Sub: "fsub", e.Mul: "fmul", e.Div: "fdiv"}

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from codegen.lower.indices import as_ramp, split_constant
-from tensorir.semantics.purity import has_effects
 from tensorir.arith.opaque import expr_key
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, IntImm, Ramp, Var
 from tensorir.rewriting.visit import statements, walk_once
+from tensorir.semantics.purity import has_effects
 
 
 class Aliasing:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from codegen.lower.decided_branches import IF_THEN_ELSE
 from codegen.lower.indices import run_of
 from codegen.lower.nesting import Nest
-from tensorir.semantics.purity import is_pure
 from codegen.lower.scoped_facts import ScopedRewriter, condition_of, given
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.function import PrimFunc
@@ -32,6 +31,7 @@ from tensorir.nodes.expr import (
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, all_of, conjuncts, const, logical_not, sub
 from tensorir.rewriting.visit import collect_vars, substitute, uses_var
+from tensorir.semantics.purity import is_pure
 
 
 def carrying_loops(func: PrimFunc, buffers: Collection[Buffer]) -> dict[Buffer, set[s.For]]:

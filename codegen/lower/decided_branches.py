@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 from operator import is_
 from typing import Final
 
-from tensorir.semantics.purity import has_effects
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Broadcast, Call, IntImm, PrimExpr
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import logical_not
 from tensorir.rewriting.visit import Rewriter
+from tensorir.semantics.purity import has_effects
 
 IF_THEN_ELSE: Final = Op.get("if_then_else")
 NOTHING: Final = s.sequence([])

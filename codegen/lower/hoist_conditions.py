@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensorir.semantics.purity import may_run_anywhere
 from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import EQ, Add, IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.ops import all_of, conjuncts, const
 from tensorir.rewriting.visit import uses_var
+from tensorir.semantics.purity import may_run_anywhere
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tensorir.semantics.purity import may_run_anywhere
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.const_interval import EVERYTHING, Interval, exact_interval
 from tensorir.arith.opaque import expr_key
@@ -22,6 +21,7 @@ from tensorir.nodes.expr import LE, LT, Broadcast, CmpOp, IntImm, PrimExpr, Ramp
 from tensorir.nodes.index_arithmetic import holds_indices, is_index_arithmetic
 from tensorir.nodes.ops import FALSE, TRUE, add, const, mul
 from tensorir.rewriting.visit import collect_vars
+from tensorir.semantics.purity import may_run_anywhere
 
 Terms = dict[Any, int]
 """Factors of terms, by the variable or by the structural key of another expression."""

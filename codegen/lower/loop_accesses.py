@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.lower.indices import leading_lanes, run_of, split_constant
-from tensorir.semantics.purity import is_exit
 from tensorir.arith.opaque import expr_key
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
@@ -16,6 +15,7 @@ from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import all_of
 from tensorir.rewriting.visit import children, defined, walk_once
+from tensorir.semantics.purity import is_exit
 
 
 @dataclass(eq=False, frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from tensorir.semantics.purity import is_pure
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.memory.value_variables import value_variables
@@ -19,6 +18,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import const, logical_not
 from tensorir.rewriting.visit import Rewriter
+from tensorir.semantics.purity import is_pure
 
 Scope = AbstractContextManager[object]
 _NOTHING_KNOWN: Final[Scope] = nullcontext()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from codegen.lower.decided_branches import NOTHING, BranchDecider
-from tensorir.semantics.purity import has_effects, is_pure
 from codegen.lower.scoped_facts import Scope, ScopedRewriter, given, inside_loop
 from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.rewriting.visit import collect_vars, substitute
+from tensorir.semantics.purity import has_effects, is_pure
 
 
 def simplify_control(func: PrimFunc) -> PrimFunc:

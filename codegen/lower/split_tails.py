@@ -17,7 +17,6 @@ from typing import Final
 from codegen.lower.decided_branches import NOTHING, BranchDecider, branch, decided
 from codegen.lower.hoist_allocations import MAX_REGISTER_BYTES
 from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
-from tensorir.semantics.purity import is_pure
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.stack_memory import constant_bytes
 from codegen.lower.unroll import statement_count
@@ -31,6 +30,7 @@ from tensorir.nodes.ops import conjuncts, const
 from tensorir.nodes.stmt import ForKind
 from tensorir.rewriting.fresh_copy import FreshCopy
 from tensorir.rewriting.visit import children, statements, walk
+from tensorir.semantics.purity import is_pure
 
 MAX_ADDED: Final = 512
 """The most statements (unrolled loops written out) that versions for tails add to a function: LLVM

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from codegen.lower.annotations import LEFT_TO_BACKEND
 from codegen.lower.indices import rebuild_binary
-from tensorir.semantics.purity import is_pure
 from codegen.lower.remarks import stands_for
 from codegen.lower.rewriters import StatementRewriter
 from tensorir.function import PrimFunc
@@ -18,6 +17,7 @@ from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.nodes.node import EMPTY_ATTRS
 from tensorir.nodes.ops import cast, const
 from tensorir.rewriting.visit import Rewriter, children, defined, statements
+from tensorir.semantics.purity import is_pure
 
 MAX_STATEMENTS: Final = 2048
 """The most statements that an unrolled nest is written out as; a longer one is left to LLVM."""

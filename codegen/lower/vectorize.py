@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import PIECES
-from tensorir.semantics.purity import has_effects, is_exit, is_pure
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.rewriters import StatementRewriter
 from codegen.lower.widen import CannotWiden, Widener, may_load
@@ -24,6 +23,7 @@ from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, const, logical_and, logical_not, mul
 from tensorir.rewriting.visit import children, substitute, walk
+from tensorir.semantics.purity import has_effects, is_exit, is_pure
 
 MAX_PIECES = 32
 """The most pieces that a long vector is written out as; more of them are a loop."""

@@ -10,7 +10,9 @@ from schedule.operands.buffers import regions_of
 from schedule.sref import StmtSRef, path_up
 from schedule.state import ScheduleState
 from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Var
 from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import uses_var
 
 SUBREGION = Problem(
     "BufferIsSubregionError",
@@ -28,6 +30,13 @@ NO_SUCH_REGION = Problem(
     "BufferIndexOutOfRangeError",
     "the argument `buffer` is ({side!r}, {index}), but {0} has {count} {side} region(s)",
     "count from 0",
+)
+
+LOST_EXTENT = Problem(
+    "UndefinedExtentError",
+    "callers give the value of {size} by the shape of {buffer} only, and no dimension of the new "
+    "layout is {size} itself",
+    "choose a layout that keeps the dimension, or make {size} a parameter of the function",
 )
 
 
@@ -56,6 +65,11 @@ def defining_block(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> Stm
     return current
 
 
+def _needs(body: Block, params: Mapping[Var, Buffer], size: Var) -> bool:
+    layouts = (n for buffer in params.values() for n in buffer.layout)
+    return uses_var(body, size) or any(uses_var(n, size) for n in layouts)
+
+
 def replace_buffer(
     state: ScheduleState,
     site: StmtSRef,
@@ -68,7 +82,7 @@ def replace_buffer(
     """Rewrite the block in which a buffer lives, and the signature if it is a parameter.
 
     `start` is what is rewritten instead of the block as it is, `replaced` says which of the blocks
-    in it stand for ones of the program.
+    in it stand for ones of the program. Raises ScheduleError: UndefinedExtentError.
     """
     before = site.block
     after = rewriter(start or before)
@@ -81,4 +95,8 @@ def replace_buffer(
     name = state.func_name_of(site)
     func = state.func(name)
     params = {var: new if buffer is old else buffer for var, buffer in func.buffer_map.items()}
+    known = {*func.params, *(size for buffer in params.values() for size in buffer.layout)}
+    for size in old.layout:
+        needed = isinstance(size, Var) and size not in known and _needs(after, params, size)
+        check(not needed, LOST_EXTENT, site, buffer=old.name, size=size)
     state.replace_func(name, func.with_(buffer_map=params))

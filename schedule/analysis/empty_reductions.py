@@ -34,9 +34,15 @@ def own_loops(instances: Instances, loops: Sequence[For]) -> list[For]:
     return [lp for lp in loops if lp.loop_var in reduce and lp.loop_var not in spatial]
 
 
-def lacks_steps(instances: Instances, loops: Sequence[For]) -> str | None:
-    """Return why a reduction may have no step, None if there surely is one."""
-    own = own_loops(instances, loops)
+def lacks_steps(
+    instances: Instances, loops: Sequence[For], own: Sequence[For] | None = None
+) -> str | None:
+    """Return why a reduction may have no step, None if there surely is one.
+
+    `own` are the loops of the reduction, if they are not those that `own_loops` finds.
+    """
+    if own is None:
+        own = own_loops(instances, loops)
     analyzer = knowing({lp.loop_var: loop_range(lp) for lp in loops if lp not in own})
     for lp in own:
         if not analyzer.can_prove(lp.extent >= 1):
@@ -76,6 +82,10 @@ def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
         if ends or (kept and len(kept) < len(fused)):
             reason = lacks_steps(instances, loops)
             check(reason is None, EMPTY, chain[0], reason=reason, lost="not run")
+            # Each iteration of the fused loop is an instance, whose steps the other loops give.
+            rest = [lp for lp in own if lp not in kept]
+            reason = lacks_steps(instances, loops, rest)
+            check(reason is None, EMPTY, chain[0], reason=reason, lost="run again")
 
 
 def _may_move_reduction(block: StmtSRef, moved: Collection[Var]) -> bool:

@@ -138,7 +138,8 @@ def find_reduction(block: StmtSRef) -> Reduction:
     The buffers are in the order of the reducer's tuple, whichever the block stores to first.
     """
     node = block.block
-    assert node.init is not None
+    if node.init is None:
+        fail(FORM, block, reason="it has no init, so what its steps start from is not known")
     inits = _stores(block, node.init, "init")
     buffers = [store.buffer for store in inits]
     check(len(set(buffers)) == len(buffers), FORM, block, reason="init stores to a buffer twice")

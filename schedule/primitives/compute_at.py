@@ -281,14 +281,19 @@ def _check_follows(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
 
 
 def _check_runs(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
-    """Raise if a consumer would come below a loop that it does not follow, and that may not run."""
+    """Raise if a consumer would come below a loop that it does not follow, and that may not run.
+
+    Where data-parallel axes follow it together with a reduction, there may be instances even so:
+    those without a step.
+    """
     around = {above.loop for above in loops_above(block)}
     analyzer = Analyzer()
     for above in (*loops_above(loop), loop):
         extent = above.loop.extent
         if above.loop in around or isinstance(extent, IntImm):
             continue
-        follows = bool(driven_axes(nest, above.loop.loop_var))
+        kinds = {a.iter_type == IterVar.DATA_PAR for _, a in driven_axes(nest, above.loop.loop_var)}
+        follows = len(kinds) == 1
         check(follows or analyzer.can_prove(extent >= 1), NOT_RUN, block, loop, above)
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 
-from schedule.analysis.bindings import axis_domain, knowing
+from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_range
+from schedule.analysis.empty_reductions import EMPTY, lacks_steps
 from schedule.analysis.loops import check_plain
+from schedule.analysis.reduction_steps import Instances, loops_around
 from schedule.analysis.sharing import is_point
 from schedule.errors import Problem, check, fail
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
 from schedule.primitives.decompose_reduction import without_init
 from schedule.primitives.split import NOT_POSITIVE, SEVERAL_INFERRED
-from schedule.sref import loops_above
+from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.memory.access import get_block_access_region
-from tensorir.memory.empty_reductions import around_init
 from tensorir.nodes.buffer import BufferRegion, Range
 from tensorir.nodes.expr import NE, IntImm, IterVar, Var
 from tensorir.nodes.ops import TRUE, compare, const
@@ -54,12 +54,12 @@ def loop_partition(
     gets the piece's range as its domain. Handles of the old blocks and loops expire.
     `preserve_unit_iters` is recorded for compatibility and has no effect.
 
-    Pieces that cannot hold the first step of a reduction go on with what those before them have
-    accumulated, without its init. (In TVM each piece starts anew.) Where the loop holds a single
-    block, what it is said to touch becomes all that its axes lead to in the piece.
+    Pieces of a reduction's steps that cannot hold the first one go on with what those before them
+    have accumulated, without its init. (In TVM each piece starts anew.) Where the loop holds a
+    single block, what it is said to touch becomes all that its axes lead to in the piece.
 
     Raises ScheduleError: SymbolicShapeError, NotSingleInferFactorError, NonPositiveFactorError,
-    WrongFactorError, HasAnnotationOrThreadBindingError, NoBlockError.
+    WrongFactorError, HasAnnotationOrThreadBindingError, NoBlockError, EmptyReductionError.
     """
     # Preconditions.
     old = loop.loop
@@ -83,19 +83,17 @@ def loop_partition(
         lengths.append(extent - total)
     name, dtype = old.loop_var.name, old.loop_var.dtype
     base = f"{blocks[0].block.name_hint}_{name}"
-    around = [sref.loop for sref in loops_above(loop)]
+    around = loop_domain(loops_above(loop))
+    outer = loops_around(loop)
     made: list[For] = []
     pieces: list[Stmt] = []
     for k, length in enumerate(lengths):
         var = Var(f"{name}{k}", dtype)
         values = Range.from_min_extent(const(start, dtype), const(length, dtype))
-        analyzer = knowing({old.loop_var: values})
-        copy = _Piece(old.loop_var, var, values, f"_{name}{k}", analyzer, widen=len(blocks) == 1)
-        with ExitStack() as scopes:
-            for outer in around:
-                values_of = outer.loop_var, outer.min, outer.extent
-                scopes.enter_context(around_init(analyzer, *values_of))
-            made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
+        analyzer = knowing({**around, old.loop_var: values})
+        piece = old.with_(min=values.min, extent=values.extent)
+        copy = _Piece(loop, [*outer, piece], var, k, analyzer, widen=len(blocks) == 1)
+        made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
         pieces.append(_opaque(f"{base}{k}_partition", made[-1]))
         start += length
     state.replace(loop, _opaque(f"{base}_common", sequence(pieces)))
@@ -113,23 +111,28 @@ class _Piece(FreshCopy):
 
     def __init__(
         self,
-        old: Var,
+        whole: StmtSRef,
+        loops: Sequence[For],
         new: Var,
-        values: Range,
-        suffix: str,
+        number: int,
         analyzer: Analyzer,
         *,
         widen: bool,
     ) -> None:
-        """Take an analyzer that knows the loops around an init, and these values of `old`."""
-        super().__init__({old: new})
-        self._old_var = old
+        """Take the loops around, with the piece of the `whole` loop, which an analyzer knows."""
+        piece = loops[-1]
+        super().__init__({piece.loop_var: new})
+        self._whole = whole
+        self._old_var = piece.loop_var
         self._loop_var = new
-        self._range = values
-        self._suffix = suffix
+        self._range = loop_range(piece)
+        self._suffix = f"_{piece.loop_var.name}{number}"
+        self._is_first = number == 0
         self._widen = widen
         self._driven: set[Var] = set()
         self._analyzer = analyzer
+        self._loops = list(loops)
+        self._instances = Instances()
 
     def block_name(self, block: Block) -> str:
         return block.name_hint + self._suffix
@@ -144,28 +147,46 @@ class _Piece(FreshCopy):
         return IterVar(dom, new.var, new.iter_type, new.thread_tag)
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        with around_init(self._analyzer, node.loop_var, node.min, node.extent):
-            return self.generic(node)
+        self._loops.append(node)
+        with self._analyzer.loop_scope(node.loop_var, node.min, node.extent):
+            new: Stmt = self.generic(node)
+        self._loops.pop()
+        return new
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         values = self.each(node.iter_values)
         for axis, value in zip(node.block.iter_vars, values, strict=True):
             if value is self._loop_var:
                 self._driven.add(axis.var)
-        block = node.block
-        if block.init is not None and self._is_past_the_first_step(node):
+        block, outer = node.block, self._instances
+        self._instances = outer.inside(node)
+        if block.init is not None and not self._may_initialise(self._instances):
             block = without_init(block)
-        return BlockRealize(values, self(node.predicate), self(block))
+        new = BlockRealize(values, self(node.predicate), self(block))
+        self._instances = outer
+        return new
 
-    def _is_past_the_first_step(self, node: BlockRealize) -> bool:
-        """Say whether a reduction axis that the loop drives never has its first value here."""
-        return any(
+    def _may_initialise(self, instances: Instances) -> bool:
+        """Say whether the init of a reduction belongs to this piece.
+
+        It runs in its first step, or alone where there is none. A loop that drives data-parallel
+        axes divides the instances, each of which is whole. Else the first piece holds what is
+        initialised without a step, and a later one must not start anew.
+        """
+        spatial, reduce = instances.moved_by()
+        if self._is_first or self._old_var in spatial or self._old_var not in reduce:
+            return True
+        past = any(
             axis.iter_type == IterVar.COMM_REDUCE
             and axis.dom is not None
             and uses_var(value, self._old_var)
             and self._analyzer.can_prove(compare(NE, value, axis.dom.min))
-            for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True)
+            for axis, value in zip(instances.axes, instances.values, strict=True)
         )
+        if not past:
+            reason = lacks_steps(instances, self._loops)
+            check(reason is None, EMPTY, self._whole, reason=reason, lost="run in each piece")
+        return not past
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         inside = self._widen

@@ -94,7 +94,7 @@ def transform_layout(
     NonAllocatedBufferError, IndexMapArityError, OpaqueAccessError,
     TransformationPaddingIndexMapError, TransformationPaddingTypeError,
     TransformationPaddingExpressionError, TransformationNotInjectiveError,
-    TransformationIntroducesPaddingError, BareAccessError.
+    TransformationIntroducesPaddingError, BareAccessError, UndefinedExtentError.
     """
     # Preconditions.
     old = accessed_buffer(block, *buffer)

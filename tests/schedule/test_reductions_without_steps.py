@@ -302,3 +302,54 @@ def test_simplification_keeps_the_conditions_of_inits(where, start):
         interpret(func, a, c)
         interpret(simpler, a, d)
         np.testing.assert_array_equal(d, c)
+
+
+def test_a_later_piece_of_the_steps_does_not_start_anew():
+    def call(sch):
+        sch.split(loops(sch)[1], [8, None, 8])
+        sch.loop_partition(loops(sch)[1], [3, None])
+
+    same_for(TRIANGLE, call, [0], lambda _: [(4, 6), (4,)])
+
+
+def test_loops_whose_later_iterations_have_no_step_are_not_fused_with_others():
+    before = TRIANGLE.replace("range(i * 2)", "range(3)")
+
+    def call(sch):
+        sch.split(loops(sch)[1], [5, None])
+        sch.fuse(*loops(sch)[:2])
+
+    refused(before, call, "EmptyReductionError", "would run again")
+
+
+def test_a_reduction_does_not_move_below_a_fused_loop_that_may_not_run():
+    def call(sch):
+        whole = sch.fuse(*loops(sch, "P"))
+        sch.reverse_compute_at("B", whole)
+
+    refused(PROGRAMS["extent"], call, "LostIterationError", "which may have no iteration")
+
+
+def test_tuples_without_an_init_are_not_padded():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((5, 12)), I: T.Buffer((5,), "int32"), V: T.Buffer((5,))):
+    for i, k in T.grid(5, 12):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            v_i: T.int32 = T.Select(V[vi] >= A[vi, vk], I[vi], vk)
+            v_v: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
+            I[vi] = v_i
+            V[vi] = v_v
+"""
+    call = lambda sch: sch.pad_einsum("B", [1, 5])  # noqa: E731
+    refused(before, call, "RFactorNotApplicableError", "it has no init")
+
+
+def test_a_layout_keeps_the_extents_that_only_a_parameter_gives():
+    before = GUARDED.format(where="T.bool(True)", start="T.float32(0)")
+
+    def call(sch):
+        sch.transform_layout("B", ("read", 0), lambda i, k, r: (i, k // 4, k % 4, r), pad_value=0.0)
+
+    refused(before, call, "UndefinedExtentError", "the value of n")
