@@ -23,9 +23,9 @@ from search.database.keyed_database import MemoryDatabase
 from search.database.records import TuningRecord, Workload
 from search.dispatch.adapted_replay import ReplayError
 from search.dispatch.symbolic_schedule import (
-    of_single_elements,
     open_sizes,
     schedule_by_single,
+    with_smallest_sizes,
 )
 from search.errors import TuningError
 from search.runner import Runner
@@ -77,7 +77,7 @@ def default_schedule(
     assert context.target is not None
     if open_sizes(context.mod.prim_func("main")):
         single = default_schedule(
-            of_single_elements(context.mod), context.target, space, constraint
+            with_smallest_sizes(context.mod), context.target, space, constraint
         )
         try:
             return schedule_by_single(context.mod, single.trace, context.target)

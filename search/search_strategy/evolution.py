@@ -97,7 +97,7 @@ class Scoring:
     def _score_programs(self, made: Sequence[Individual]) -> None:
         if not made:
             return
-        candidates = [self._breeding.candidate(x) for x in made]
+        candidates = [self._breeding.draft(x) for x in made]
         with blamed_on(self._model, lambda: described(candidates)):
             scores = self._model.predict(self._context, candidates)
         for individual, score in zip(made, scores, strict=True):
