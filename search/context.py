@@ -179,12 +179,14 @@ class TuneContext:
 
     # ----------------------------------------------------------------------- delegated to the parts
 
-    def generate_design_space(self) -> list[Schedule]:
-        """Return the design spaces of the program."""
+    def generate_design_space(self, most: int | None = None) -> list[Schedule]:
+        """Return the design spaces of the program, at most so many of them if `most` is given."""
         if self.mod is None:
             raise TuningError("the task has no program: pass mod to TuneContext")
         if self.space_generator is None:
             raise TuningError("the task has no space generator: pass one to TuneContext")
+        if most is not None:
+            return self.space_generator.some_design_spaces(self.mod, most)
         return self.space_generator.generate_design_space(self.mod)
 
     def pre_tuning(

@@ -8,6 +8,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from codegen import Target
 from codegen.history import without_history
@@ -37,6 +38,12 @@ from search.space_generator.space_generator import SpaceArg
 from search.spaces.constrained_space import ConstraintFunction
 from search.tune_config import TuneConfig
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
+
+_SPACES_BY_BLOCKS: Final = 80
+"""The design spaces that are compared of a program, times its blocks."""
+_LEAST_SPACES: Final = 4
 
 logger = logging.getLogger("tensorir.search")
 
@@ -92,7 +99,9 @@ def default_schedule(
 def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
     """Yield the schedules that a model prefers of a task, postprocessed, the best first."""
     assert context.mod is not None
-    spaces = context.points_of(context.generate_design_space())
+    blocks = sum(isinstance(node, Block) for node in walk(context.mod.prim_func("main").body))
+    most = max(_LEAST_SPACES, _SPACES_BY_BLOCKS // blocks)
+    spaces = context.points_of(context.generate_design_space(most))
     application = TraceApplication(context)
     for design in first_designs(context, spaces, application, model):
         sch = application.apply(design.trace)

@@ -31,7 +31,11 @@ _STRUCTURES: Final = 3
 _GENERATIONS: Final = 5
 _CHILDREN: Final = 64
 _PROGRAMS: Final = 16
-"""The programs that are made of a generation where points have other structures."""
+"""The programs at most that are made of a generation where points have other structures."""
+_LEAST_PROGRAMS: Final = 3
+_INSTRUCTIONS: Final = 1500
+"""The instructions at most that these programs apply, all together; each takes a fraction of a
+millisecond."""
 
 
 class Scored(NamedTuple):
@@ -204,7 +208,10 @@ def first_designs(
         exploration=0.0,
     )
     first = [point for space in spaces for point in _random_points(space, rng)]
-    pool = evolution.run(first, _GENERATIONS, _CHILDREN, _PROGRAMS, lambda _: None)
+    longest = max((len(space.trace.insts) for space in spaces), default=1)
+    programs = _INSTRUCTIONS // ((_GENERATIONS + 1) * longest)
+    programs = min(max(programs, _LEAST_PROGRAMS), _PROGRAMS)
+    pool = evolution.run(first, _GENERATIONS, _CHILDREN, programs, lambda _: None)
     return sorted(pool, key=lambda individual: -individual.mean)
 
 
