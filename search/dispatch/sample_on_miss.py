@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -31,7 +32,7 @@ from search.dispatch.symbolic_schedule import (
 from search.errors import TuningError
 from search.runner import Runner
 from search.runs.tuning_run import TuningRun
-from search.search_strategy.evolution import first_designs
+from search.search_strategy.evolution import first_designs, promising_spaces
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.trace_application import TraceApplication
 from search.space_generator.space_generator import SpaceArg
@@ -101,7 +102,12 @@ def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule
     assert context.mod is not None
     blocks = sum(isinstance(node, Block) for node in walk(context.mod.prim_func("main").body))
     most = max(_LEAST_SPACES, _SPACES_BY_BLOCKS // blocks)
-    spaces = context.points_of(context.generate_design_space(most))
+    samples: dict[int, list[Schedule]] = defaultdict(list)
+    spaces = context.points_of(
+        context.generate_design_space(most), lambda index, sch: samples[index].append(sch)
+    )
+    if model.reads_drafts and context.constraint is None:
+        spaces = promising_spaces(context, spaces, samples, model)
     application = TraceApplication(context)
     for design in first_designs(context, spaces, application, model):
         sch = application.apply(design.trace)

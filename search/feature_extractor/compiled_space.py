@@ -316,8 +316,12 @@ class CompiledSpace:
         return None
 
     def _pool(self, places: Places) -> list[Decisions]:
-        """Return points with these first places."""
-        pool: list[Decisions] = []
+        """Return points with these first places, first those that were replayed."""
+        pool = [
+            probe.point
+            for probe in self._probes.values()
+            if probe is not None and probe.places[: len(places)] == places
+        ]
         for _ in range(_MOST_DRAWS):
             points = []
             for _ in range(_POOL):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schedule.random_state import RandomState
 from search.errors import blamed_on
-from search.measuring.measure_candidate import described
+from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.profiler import Profiler
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.individual import Individual, Key
 
 if TYPE_CHECKING:
+    from schedule import Schedule
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.search_strategy.trace_application import TraceApplication
@@ -30,6 +32,10 @@ _STRUCTURES: Final = 3
 """The random structures of a space that are tried: of each, some ten points are replayed."""
 _GENERATIONS: Final = 5
 _CHILDREN: Final = 64
+_SPACES: Final = 5
+"""The spaces at most that points of are scored."""
+_LOG_SPEED: Final = 2.5
+"""How much less the best of some random programs of these may score."""
 _PROGRAMS: Final = 16
 """The programs at most that are made of a generation where points have other structures."""
 _LEAST_PROGRAMS: Final = 3
@@ -213,6 +219,29 @@ def first_designs(
     programs = min(max(programs, _LEAST_PROGRAMS), _PROGRAMS)
     pool = evolution.run(first, _GENERATIONS, _CHILDREN, programs, lambda _: None)
     return sorted(pool, key=lambda individual: -individual.mean)
+
+
+def promising_spaces(
+    context: TuneContext,
+    spaces: Sequence[DesignSpace],
+    samples: Mapping[int, Sequence[Schedule]],
+    model: CostModel,
+) -> list[DesignSpace]:
+    """Return the spaces that a few random schedules of each promise most of, in their order.
+
+    `samples` are schedules before postprocessing by the index of their space.
+    """
+    candidates = [MeasureCandidate(sch) for space in spaces for sch in samples.get(space.index, ())]
+    with blamed_on(model, lambda: described(candidates)):
+        scores = iter(model.predict(context, candidates))
+    best = {
+        space.index: max([float(next(scores)) for _ in samples.get(space.index, ())], default=-inf)
+        for space in spaces
+    }
+    ranked = sorted(spaces, key=lambda space: -best[space.index])[:_SPACES]
+    least = best[ranked[0].index] - _LOG_SPEED
+    kept = {space.index for space in ranked if best[space.index] >= least}
+    return [space for space in spaces if space.index in kept]
 
 
 def _random_points(space: DesignSpace, rng: RandomState) -> list[Individual]:

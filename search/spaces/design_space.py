@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from html import escape
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -46,16 +47,22 @@ class DesignSpace:
         self.decisions: Decisions = self._decisions(trace.insts, trace.decisions)
 
     @staticmethod
-    def of(sch: Schedule, index: int = 0, mod: IRModule | None = None) -> DesignSpace:
+    def of(
+        sch: Schedule,
+        index: int = 0,
+        mod: IRModule | None = None,
+        seen: Callable[[int, Schedule], None] | None = None,
+    ) -> DesignSpace:
         """Return the space of a generated schedule.
 
         Its sites have the alternatives that they had when the schedule was made. With `mod`, the
-        program that the space was generated for, they also get those of some random points.
+        program that the space was generated for, they also get those of some random points; `seen`
+        is called with the index and the schedule of each.
         """
         trace = sch.trace.simplified(remove_postproc=True)
         sites = sites_of(trace.insts)
         if mod is not None:
-            sites = _with_seen(sites, trace, mod)
+            sites = _with_seen(sites, trace, mod, partial(seen, index) if seen else None)
         return DesignSpace(trace, sites, index)
 
     @property
@@ -209,7 +216,12 @@ class DesignSpace:
         return f"design space #{self.index}: {sites}, {points}{'' if known else ' or more'}"
 
 
-def _with_seen(sites: Sequence[Site], trace: Trace, mod: IRModule) -> tuple[Site, ...]:
+def _with_seen(
+    sites: Sequence[Site],
+    trace: Trace,
+    mod: IRModule,
+    see: Callable[[Schedule], None] | None,
+) -> tuple[Site, ...]:
     """Return sites with the alternatives that they also have at random points of the space."""
     domains = [site.domain for site in sites]
     positions = [trace.insts.index(site.inst) for site in sites]
@@ -221,6 +233,8 @@ def _with_seen(sites: Sequence[Site], trace: Trace, mod: IRModule) -> tuple[Site
             trace.apply_to_schedule(sch, False, decision_provider=lambda *_: None)
         except ScheduleError:
             continue
+        if see is not None:
+            see(sch)
         for k, position in enumerate(positions):
             seen, domain = sch.trace.insts[position].domain, domains[k]
             if seen is not None and domain is not None and seen != domain:
