@@ -34,12 +34,12 @@ _GENERATIONS: Final = 5
 _CHILDREN: Final = 64
 _SPACES: Final = 5
 """The spaces at most that points of are scored."""
-_LOG_SPEED: Final = 2.5
+_LOG_SPEED: Final = 1.5
 """How much less the best of some random programs of these may score."""
 _PROGRAMS: Final = 16
 """The programs at most that are made of a generation where points have other structures."""
 _LEAST_PROGRAMS: Final = 3
-_INSTRUCTIONS: Final = 1500
+_INSTRUCTIONS: Final = 2400
 """The instructions at most that these programs apply, all together; each takes a fraction of a
 millisecond."""
 

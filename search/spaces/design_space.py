@@ -56,13 +56,18 @@ class DesignSpace:
         """Return the space of a generated schedule.
 
         Its sites have the alternatives that they had when the schedule was made. With `mod`, the
-        program that the space was generated for, they also get those of some random points; `seen`
-        is called with the index and the schedule of each.
+        program that the space was generated for, they also get those of some random points. `seen`
+        is called with the index and the schedule of each, and that of the generated one; a single
+        point more is enough then.
         """
         trace = sch.trace.simplified(remove_postproc=True)
         sites = sites_of(trace.insts)
         if mod is not None:
-            sites = _with_seen(sites, trace, mod, partial(seen, index) if seen else None)
+            see = None
+            if seen is not None:
+                seen(index, sch)
+                see = partial(seen, index)
+            sites = _with_seen(sites, trace, mod, see)
         return DesignSpace(trace, sites, index)
 
     @property
@@ -225,8 +230,9 @@ def _with_seen(
     """Return sites with the alternatives that they also have at random points of the space."""
     domains = [site.domain for site in sites]
     positions = [trace.insts.index(site.inst) for site in sites]
+    first = _FIRST_REPLAYS if see is None else 1
     for replay in range(_MOST_REPLAYS):
-        if replay == _FIRST_REPLAYS and domains == [site.domain for site in sites]:
+        if replay == first and domains == [site.domain for site in sites]:
             break
         sch = Schedule(mod, seed=replay + 1, error_render_level="none")
         try:
