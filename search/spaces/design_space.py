@@ -57,8 +57,8 @@ class DesignSpace:
 
         Its sites have the alternatives that they had when the schedule was made. With `mod`, the
         program that the space was generated for, they also get those of some random points. `seen`
-        is called with the index and the schedule of each, and that of the generated one; a single
-        point more is enough then.
+        is called with the index and the schedule of each, and that of the generated one; one or
+        two points more are enough then.
         """
         trace = sch.trace.simplified(remove_postproc=True)
         sites = sites_of(trace.insts)
@@ -230,8 +230,8 @@ def _with_seen(
     """Return sites with the alternatives that they also have at random points of the space."""
     domains = [site.domain for site in sites]
     positions = [trace.insts.index(site.inst) for site in sites]
-    first = _FIRST_REPLAYS if see is None else 1
-    for replay in range(_MOST_REPLAYS):
+    first, most = (_FIRST_REPLAYS, _MOST_REPLAYS) if see is None else (1, 2)
+    for replay in range(most):
         if replay == first and domains == [site.domain for site in sites]:
             break
         sch = Schedule(mod, seed=replay + 1, error_render_level="none")
