@@ -91,13 +91,14 @@ class FirstOfEach:
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: codegen.Target
     ) -> Mapping[str, PrimFunc]:
-        chosen = {}
+        found: dict[str, PrimFunc] = {}
         for name, func in functions.items():
             operator = name.rstrip("0123456789")
             if operator not in self._seen and not is_small(func):
                 self._seen.add(operator)
-                chosen[name] = func
-        return default_schedules().schedules_of(chosen, target)
+                # One at a time starts no other process.
+                found.update(default_schedules().schedules_of({name: func}, target))
+        return found
 
 
 FIRST_OF_EACH = FirstOfEach()

@@ -99,7 +99,7 @@ def _taken(take: Callable[[], str]) -> Iterator[str]:
 
 
 def scheduled_by_default(program: IRModule, target: Target) -> PrimFunc | str:
-    """Return the default schedule of a program of one function, or the error that leaves it without."""
+    """Return the default schedule of a program of one function, or why it has none."""
     try:
         return default_schedule(program, target).mod.prim_func("main")
     except Exception as error:  # noqa: BLE001  a rule that fails is no reason not to build a model

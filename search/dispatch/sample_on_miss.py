@@ -57,17 +57,17 @@ def default_schedule(
 ) -> Schedule:
     """Return the schedule that the rules give a function with decisions from the analytic model.
 
-    Nothing is built or measured: some hundred points of each design space are scored at once, the
-    best of a short evolution is replayed and postprocessed, and where a postprocessor rejects it
-    the next best is. The same function and target give the same schedule. It takes about a tenth
-    of a second for a matrix product, longer where many places of blocks are to be compared, and is
-    what the search of the same program measures first.
+    Nothing is built or measured: some hundred points of the most promising design spaces are
+    scored at once, the best of a short evolution is replayed and postprocessed, and where a
+    postprocessor rejects it the next best is. The same function and target give the same schedule.
+    It takes some tenths of a second for a matrix product, longer where many places of blocks are to
+    be compared. A program with many design spaces is scheduled by some of them.
 
     `mod` is a function, or a module with one to schedule; for a module of several see
     `apply_default_schedules`. `space` is what `tune_tir` takes. A target that does not say
     `num-cores` gets the number of cores of this machine, None is the current one, else this
-    machine. A function with symbolic shapes is scheduled as if they were 1, and runs all elements
-    in its outermost loops. Where all points are rejected the schedule is that of the program as it
+    machine. A function with symbolic shapes is scheduled with the smallest sizes that leave no
+    loop empty, 1 for most, and runs all elements in its outermost loops. Where all points are rejected the schedule is that of the program as it
     is. `constraint` is what `tune_tir` takes: of the points only those are asked for that it
     allows.
 

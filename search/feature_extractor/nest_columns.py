@@ -143,9 +143,7 @@ def columns_of(programs: Sequence[Sequence[Nest]], machine: Machine) -> list[lis
         for k, part in members:
             last = first + programs[k][part.start].count
             for place, each in enumerate(made, part.start):
-                found[k][place] = StoreColumns(
-                    each.columns[:, first:last], each.cycles[first:last]
-                )
+                found[k][place] = StoreColumns(each.columns[:, first:last], each.cycles[first:last])
             first = last
     return [[of_one[place] for place in range(len(of_one))] for of_one in found]
 
