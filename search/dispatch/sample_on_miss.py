@@ -66,10 +66,10 @@ def default_schedule(
     `mod` is a function, or a module with one to schedule; for a module of several see
     `apply_default_schedules`. `space` is what `tune_tir` takes. A target that does not say
     `num-cores` gets the number of cores of this machine, None is the current one, else this
-    machine. A function with symbolic shapes is scheduled with the smallest sizes that leave no
-    loop empty, 1 for most, and runs all elements in its outermost loops. Where all points are rejected the schedule is that of the program as it
-    is. `constraint` is what `tune_tir` takes: of the points only those are asked for that it
-    allows.
+    machine. A function with symbolic shapes is scheduled with the smallest sizes that leave no loop
+    empty, 1 for most, and runs all elements in its outermost loops. Where all points are rejected
+    the schedule is that of the program as it is. `constraint` is what `tune_tir` takes: of the
+    points only those are asked for that it allows.
 
     TuningError for a module of several functions, or of none, and for a constraint that allows
     nothing.
