@@ -116,6 +116,7 @@ def _task(case: Case) -> Any:
 def run_cases(cases: Sequence[Case], processes: int = 2, time_limit: float = 60.0) -> list[Result]:
     """Run tests in processes; the results are in the order of the tests."""
     import codegen.onnx_backend  # noqa: F401, PLC0415 - once, before processes are forked
+    import search.dispatch.default_schedules  # noqa: F401, PLC0415 - what kernels are scheduled by
 
     Operator.names()
     results: dict[str, Result] = {}

@@ -149,15 +149,20 @@ class TuneContext:
         twin.initialize()
         return twin
 
-    def points_of(self, design_spaces: Sequence[Schedule]) -> list[DesignSpace]:
+    def points_of(
+        self,
+        design_spaces: Sequence[Schedule],
+        seen: Callable[[int, Schedule], None] | None = None,
+    ) -> list[DesignSpace]:
         """Return the points of design spaces of the task that its constraint allows.
 
-        Spaces of which it allows nothing are left out. TuningError if that is all of them, or there
-        is no program.
+        Spaces of which it allows nothing are left out. Some random points of each are replayed;
+        `seen` is called with the index of the space and the schedule of each. TuningError if the
+        constraint allows nothing, or there is no program.
         """
         if self.mod is None:
             raise TuningError("the task has no program: pass mod to TuneContext")
-        spaces = [DesignSpace.of(sch, k, self.mod) for k, sch in enumerate(design_spaces)]
+        spaces = [DesignSpace.of(sch, k, self.mod, seen) for k, sch in enumerate(design_spaces)]
         if self.space_generator is not None:
             spaces = [self.space_generator.part_of(space) for space in spaces]
         return spaces if self.constraint is None else constrained(spaces, self.constraint)
@@ -179,12 +184,14 @@ class TuneContext:
 
     # ----------------------------------------------------------------------- delegated to the parts
 
-    def generate_design_space(self) -> list[Schedule]:
-        """Return the design spaces of the program."""
+    def generate_design_space(self, most: int | None = None) -> list[Schedule]:
+        """Return the design spaces of the program, at most so many of them if `most` is given."""
         if self.mod is None:
             raise TuningError("the task has no program: pass mod to TuneContext")
         if self.space_generator is None:
             raise TuningError("the task has no space generator: pass one to TuneContext")
+        if most is not None:
+            return self.space_generator.some_design_spaces(self.mod, most)
         return self.space_generator.generate_design_space(self.mod)
 
     def pre_tuning(

@@ -1,5 +1,8 @@
 """Operators against NumPy: many cases in one module, which is built once.
 
+Kernels get default schedules as in any build, the first one of each operator: all of them would
+take minutes. `python -m benchmarks.default_choices` schedules all, and says how long that takes.
+
 check([
     Case("add", lambda x, y: op.add(x, y), np.add, a, b),
     Case("add, any n", lambda x, y: op.add(x, y), np.add, a, b, shapes=[("n", 3), (3,)]),
@@ -8,14 +11,18 @@ check([
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
 import codegen
+import search  # noqa: F401 (offers the default schedules)
+from codegen.history import is_small
+from codegen.schedules import default_schedules
 from tensorir import relax
+from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import Var
 from tensorir.transform import LegalizeOps
 
@@ -75,8 +82,30 @@ class Case:
         np.testing.assert_allclose(result, expected, rtol=self.rtol, atol=self.atol)
 
 
-def check(cases: Sequence[Case]) -> None:
-    """Build all cases in one module, run each, and say which differ from what is expected."""
+class FirstOfEach:
+    """Default schedules of the first kernel of each operator that a process builds."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def schedules_of(
+        self, functions: Mapping[str, PrimFunc], target: codegen.Target
+    ) -> Mapping[str, PrimFunc]:
+        found: dict[str, PrimFunc] = {}
+        for name, func in functions.items():
+            operator = name.rstrip("0123456789")
+            if operator not in self._seen and not is_small(func):
+                self._seen.add(operator)
+                # One at a time starts no other process.
+                found.update(default_schedules().schedules_of({name: func}, target))
+        return found
+
+
+FIRST_OF_EACH = FirstOfEach()
+
+
+def kernels_of(cases: Sequence[Case]) -> IRModule:
+    """Return a module with a function for each case."""
     builder = relax.BlockBuilder()
     for k, case in enumerate(cases):
         params, sizes = case.parameters()
@@ -85,8 +114,14 @@ def check(cases: Sequence[Case]) -> None:
                 named = {"sizes": sizes} if "sizes" in signature(case.call).parameters else {}
                 result = builder.emit_output(case.call(*params, **named))
             builder.emit_func_output(result)
-    kernels = LegalizeOps()(builder.get())
-    built = codegen.vm_build(kernels, "llvm", default_schedules=False)
+    return LegalizeOps()(builder.get())
+
+
+def check(cases: Sequence[Case]) -> None:
+    """Build all cases in one module, run each, and say which differ from what is expected."""
+    built = codegen.vm_build(
+        kernels_of(cases), "llvm", database=FIRST_OF_EACH, default_schedules=False
+    )
     vm = codegen.VirtualMachine(built, codegen.cpu())
     failures = []
     for k, case in enumerate(cases):

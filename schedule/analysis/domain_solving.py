@@ -348,6 +348,9 @@ def _settle(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain
     whole = IntervalSet.from_range(values)
     assert domain.bound is not None
     bound = whole if domain.bound.is_nothing else domain.bound.intersect(whole, analyzer)
+    if bound.is_nothing:  # an axis or a buffer of no elements: there is no instance to find
+        domain.dom, domain.bound = whole, None
+        return domain
     dom = domain.dom
     if dom.is_nothing or not dom.is_bounded:
         domain.dom, domain.bound = bound, None

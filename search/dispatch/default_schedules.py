@@ -17,7 +17,6 @@ from search.database.target_key import target_key
 from search.dispatch.history import under_its_name
 from search.dispatch.sample_on_miss import default_schedule
 from search.errors import WorkerError
-from search.workers.worker import Outcome
 from search.workers.worker_pool import WorkerPool
 from tensorir.function import IRModule, PrimFunc
 
@@ -32,7 +31,7 @@ class DefaultSchedules:
 
     It is what `codegen.vm_build` asks for kernels without a record (`codegen.schedules`). Programs
     that are the same but for names are scheduled once. One of which no schedule can be made stays
-    as it is, and a warning names it.
+    as it is; the log says why, at debug level.
     """
 
     def __init__(self) -> None:
@@ -77,7 +76,7 @@ def _made(programs: Mapping[str, IRModule], target: Target) -> dict[str, PrimFun
         for name in _taken(todo.pop):
             job = (scheduled_by_default, (programs[name], target))
             try:
-                made[name] = _of_outcome(name, pool.submit(job, _LIMIT).result())
+                made[name] = _logged(name, pool.submit(job, _LIMIT).result().value)
             except WorkerError as error:
                 logger.warning("Schedules are made in one process only: %s", error)
                 made[name] = _here(name, programs[name], target)
@@ -99,26 +98,22 @@ def _taken(take: Callable[[], str]) -> Iterator[str]:
             yield take()
 
 
-def scheduled_by_default(program: IRModule, target: Target) -> PrimFunc:
-    """Return the default schedule of a program of one function."""
-    return default_schedule(program, target).mod.prim_func("main")
+def scheduled_by_default(program: IRModule, target: Target) -> PrimFunc | str:
+    """Return the default schedule of a program of one function, or why it has none."""
+    try:
+        return default_schedule(program, target).mod.prim_func("main")
+    except Exception as error:  # noqa: BLE001  a rule that fails is no reason not to build a model
+        return f"{type(error).__name__}: {error}"
 
 
 def _here(name: str, program: IRModule, target: Target) -> PrimFunc | None:
-    try:
-        return scheduled_by_default(program, target)
-    except Exception as error:  # noqa: BLE001  a rule that fails is no reason not to build a model
-        _say_why_not(name, f"{type(error).__name__}: {error}")
-        return None
+    return _logged(name, scheduled_by_default(program, target))
 
 
-def _of_outcome(name: str, outcome: Outcome) -> PrimFunc | None:
-    if outcome.status == "value":
-        scheduled: PrimFunc = outcome.value
-        return scheduled
-    _say_why_not(name, str(outcome.value))
+def _logged(name: str, made: PrimFunc | str) -> PrimFunc | None:
+    """Return the schedule that was made; log the reason where it is that there is none."""
+    if isinstance(made, PrimFunc):
+        return made
+    reason = made.partition("\n")[0]  # an error shows the program behind it
+    logger.debug('Function "%s" has no default schedule and stays as it is: %s', name, reason)
     return None
-
-
-def _say_why_not(name: str, reason: str) -> None:
-    logger.warning('Function "%s" has no default schedule and stays as it is: %s', name, reason)

@@ -6,8 +6,10 @@ import logging
 import os
 import tempfile
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from codegen import Target
 from codegen.history import without_history
@@ -23,20 +25,26 @@ from search.database.keyed_database import MemoryDatabase
 from search.database.records import TuningRecord, Workload
 from search.dispatch.adapted_replay import ReplayError
 from search.dispatch.symbolic_schedule import (
-    of_single_elements,
     open_sizes,
     schedule_by_single,
+    with_smallest_sizes,
 )
 from search.errors import TuningError
 from search.runner import Runner
 from search.runs.tuning_run import TuningRun
-from search.search_strategy.evolution import first_designs, is_described
+from search.search_strategy.evolution import first_designs, is_described, promising_spaces
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.trace_application import TraceApplication
 from search.space_generator.space_generator import SpaceArg
 from search.spaces.constrained_space import ConstraintFunction
 from search.tune_config import TuneConfig
 from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
+
+_SPACES_BY_BLOCKS: Final = 80
+"""The design spaces that are compared of a program, times its blocks."""
+_LEAST_SPACES: Final = 4
 
 logger = logging.getLogger("tensorir.search")
 
@@ -49,19 +57,19 @@ def default_schedule(
 ) -> Schedule:
     """Return the schedule that the rules give a function with decisions from the analytic model.
 
-    Nothing is built or measured: some hundred points of each design space are scored at once, the
-    best of a short evolution is replayed and postprocessed, and where a postprocessor rejects it
-    the next best is. The same function and target give the same schedule. It takes about a tenth
-    of a second for a matrix product, longer where many places of blocks are to be compared, and is
-    what the search of the same program measures first.
+    Nothing is built or measured: some hundred points of the most promising design spaces are
+    scored at once, the best of a short evolution is replayed and postprocessed, and where a
+    postprocessor rejects it the next best is. The same function and target give the same schedule.
+    It takes some tenths of a second for a matrix product, longer where many places of blocks are to
+    be compared. A program with many design spaces is scheduled by some of them.
 
     `mod` is a function, or a module with one to schedule; for a module of several see
     `apply_default_schedules`. `space` is what `tune_tir` takes. A target that does not say
     `num-cores` gets the number of cores of this machine, None is the current one, else this
-    machine. A function with symbolic shapes is scheduled as if they were 1, and runs all elements
-    in its outermost loops. Where all points are rejected the schedule is that of the program as it
-    is. `constraint` is what `tune_tir` takes: of the points only those are asked for that it
-    allows.
+    machine. A function with symbolic shapes is scheduled with the smallest sizes that leave no loop
+    empty, 1 for most, and runs all elements in its outermost loops. Where all points are rejected
+    the schedule is that of the program as it is. `constraint` is what `tune_tir` takes: of the
+    points only those are asked for that it allows.
 
     TuningError for a module of several functions, or of none, and for a constraint that allows
     nothing.
@@ -77,7 +85,7 @@ def default_schedule(
     assert context.target is not None
     if open_sizes(context.mod.prim_func("main")):
         single = default_schedule(
-            of_single_elements(context.mod), context.target, space, constraint
+            with_smallest_sizes(context.mod), context.target, space, constraint
         )
         try:
             return schedule_by_single(context.mod, single.trace, context.target)
@@ -92,9 +100,14 @@ def default_schedule(
 def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
     """Yield the schedules that a model prefers of a task, postprocessed, the best first."""
     assert context.mod is not None
-    designs = context.generate_design_space()
+    blocks = sum(isinstance(node, Block) for node in walk(context.mod.prim_func("main").body))
+    most = max(_LEAST_SPACES, _SPACES_BY_BLOCKS // blocks)
+    samples: dict[int, list[Schedule]] = defaultdict(list)
+    designs = context.generate_design_space(most)
     described = [sch for sch in designs if is_described(sch.trace)]
-    spaces = context.points_of(described or designs)
+    spaces = context.points_of(described or designs, lambda index, sch: samples[index].append(sch))
+    if model.reads_drafts and context.constraint is None:
+        spaces = promising_spaces(context, spaces, samples, model)
     application = TraceApplication(context)
     for design in first_designs(context, spaces, application, model):
         sch = application.apply(design.trace)

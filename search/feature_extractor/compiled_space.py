@@ -31,7 +31,7 @@ from schedule.primitives.sample_compute_location import (
 )
 from schedule.random_state import RandomState
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
-from search.feature_extractor.number_expressions import Expressions, Factors, fitting
+from search.feature_extractor.number_expressions import Expressions, Factors, Fitting
 from search.feature_extractor.read_nests import read_nests
 from search.spaces.decision_site import LOCATION
 from search.spaces.design_space import Decisions, DesignSpace
@@ -285,38 +285,43 @@ class CompiledSpace:
         if not pool:
             return None
         entries = self._entries(pool)
-        seen: list[int] = []
+        tried: list[int] = []
         probes: list[_Probe] = []
+        fitting: Fitting | None = None
         wanted = 0
-        while len(seen) < len(pool) and len(probes) < _MOST_PROBES:
-            seen.append(wanted)
+        while len(tried) < len(pool) and len(probes) < _MOST_PROBES:
+            tried.append(wanted)
             probe = self._probe(pool[wanted])
             if probe is not None and probe.places[: len(places)] == places:
                 probes.append(probe)
-            if len(probes) < _FIRST_PROBES:
-                wanted = len(seen)
+                column = numbers(probe)
+                if fitting is None:
+                    loops = probe.program.loop_of_number
+                    if len(loops) != len(column):
+                        loops = np.full(len(column), -1)
+                    fitting = Fitting(self._factors, entries, loops, FIRST_EXTENT)
+                if len(column) != fitting.count:
+                    return None
+                fitting.add(column, wanted)
+            if fitting is None or len(probes) < _FIRST_PROBES:
+                wanted = len(tried)
                 continue
-            columns = [numbers(other) for other in probes]
-            if len({len(column) for column in columns}) > 1:
+            doubt = fitting.doubt()
+            if doubt is None:
                 return None
-            decided = self._entries([other.point for other in probes])
-            loops = probes[0].program.loop_of_number
-            if len(loops) != len(columns[0]):
-                loops = np.full(len(columns[0]), -1)
-            expressions, doubt = fitting(
-                self._factors, np.array(columns).T, decided, entries, loops, FIRST_EXTENT
-            )
-            if expressions is None:
-                return None
-            doubt[seen] = 0
+            doubt[tried] = 0
             if doubt.max() == 0:
-                return expressions, probes
+                return fitting.expressions(), probes
             wanted = int(doubt.argmax())
         return None
 
     def _pool(self, places: Places) -> list[Decisions]:
-        """Return points with these first places."""
-        pool: list[Decisions] = []
+        """Return points with these first places, first those that were replayed."""
+        pool = [
+            probe.point
+            for probe in self._probes.values()
+            if probe is not None and probe.places[: len(places)] == places
+        ]
         for _ in range(_MOST_DRAWS):
             points = []
             for _ in range(_POOL):

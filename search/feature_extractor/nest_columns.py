@@ -8,7 +8,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -124,24 +124,72 @@ class _Loads:
         return self.contiguous + self.broadcast + self.gathered
 
 
-def program_columns(nests: Sequence[Nest], machine: Machine) -> list[StoreColumns]:
-    """Return the columns of all stores of a program."""
+def columns_of(programs: Sequence[Sequence[Nest]], machine: Machine) -> list[list[StoreColumns]]:
+    """Return the columns of all stores of some programs, which are given by their nests.
+
+    Nests of one structure are computed together, whatever program they are of.
+    """
+    alike: dict[tuple[tuple[bool, ...], Hashable], list[tuple[int, slice]]] = {}
+    for k, nests in enumerate(programs):
+        forks = _forks(nests)
+        for part in _with_inits(nests):
+            structure = *(nest.structure for nest in nests[part]), *_places(nests[part])
+            alike.setdefault((tuple(forks[part]), structure), []).append((k, part))
+    found: list[dict[int, StoreColumns]] = [{} for _ in programs]
+    for (forks, _), members in alike.items():
+        units = [programs[k][part] for k, part in members]
+        joined = [Nest.joined(nests) for nests in zip(*units, strict=True)]
+        made = _columns_of_one(joined, machine, forks)
+        first = 0
+        for k, part in members:
+            last = first + programs[k][part.start].count
+            for place, each in enumerate(made, part.start):
+                found[k][place] = StoreColumns(each.columns[:, first:last], each.cycles[first:last])
+            first = last
+    return [[of_one[place] for place in range(len(of_one))] for of_one in found]
+
+
+def _with_inits(nests: Sequence[Nest]) -> Iterator[slice]:
+    """Yield the places of the nests of a program, of an init with those of what it starts."""
+    start = 0
+    for k, (nest, later) in enumerate(pairwise([*nests, None])):
+        if later is None or not _starts(nest, later):
+            yield slice(start, k + 1)
+            start = k + 1
+
+
+def _starts(nest: Nest, later: Nest) -> bool:
+    """Say whether a nest is the init of a block whose steps are the later one."""
+    same = nest.buffers[0] == later.buffers[0]
+    return nest.store.is_init and same and set(nest.store.loops) <= set(later.store.loops)
+
+
+def _places(nests: Sequence[Nest]) -> list[tuple[int, ...]]:
+    """Return the places that the loops of each nest have among those of the next one."""
+    return [
+        tuple(later.store.loops.index(loop) for loop in nest.store.loops)
+        for nest, later in pairwise(nests)
+    ]
+
+
+def _forks(nests: Sequence[Nest]) -> list[bool]:
+    """Return which nests pay for the threads of their outermost loop: the first ones below it."""
+    outermost = [nest.store.loops[0] if nest.store.loops else -1 for nest in nests]
+    return [loop not in outermost[:k] for k, loop in enumerate(outermost)]
+
+
+def _columns_of_one(
+    nests: Sequence[Nest], machine: Machine, forks: Sequence[bool]
+) -> list[StoreColumns]:
+    """Return the columns of a nest, or of an init and what it starts; `forks` says which forks."""
     cpu = machine.vector_bits, machine.vector_registers, machine.updates_in_flight
     ways = [execution(nest, *cpu) for nest in nests]
-    for k, (nest, later) in enumerate(pairwise(nests)):
-        loops, outside = nest.store.loops, later.store.loops
-        same = nest.buffers[0] == later.buffers[0] and set(loops) <= set(outside)
-        if nest.store.is_init and same:
-            # The init of a block is split off when the loops have their final order.
-            ways[k] = ways[k + 1].of_loops([outside.index(loop) for loop in loops])
-    forked: set[int] = set()
-    columns = []
-    for nest, how in zip(nests, ways, strict=True):
-        outermost = nest.store.loops[0] if nest.store.loops else -1
-        forks = 0.0 if outermost in forked else machine.fork_cycles
-        forked.add(outermost)
-        columns.append(_columns(nest, how, machine, forks))
-    return columns
+    # The init of a block is split off when the loops have their final order.
+    ways[:-1] = [way.of_loops(at) for way, at in zip(ways[1:], _places(nests), strict=True)]
+    return [
+        _columns(nest, how, machine, machine.fork_cycles if pays else 0.0)
+        for nest, how, pays in zip(nests, ways, forks, strict=True)
+    ]
 
 
 def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -> StoreColumns:

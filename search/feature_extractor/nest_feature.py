@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -13,7 +13,7 @@ from codegen.target import as_target
 from search.feature_extractor.compiled_space import CompiledSpace
 from search.feature_extractor.feature_extractor import FeatureExtractor, PackedFeatures
 from search.feature_extractor.machine import Machine
-from search.feature_extractor.nest_columns import COLUMNS, program_columns
+from search.feature_extractor.nest_columns import COLUMNS, StoreColumns, columns_of
 from search.feature_extractor.nests import REGISTERS, Nest, Numbers, ProgramShape, Work, nests
 from search.feature_extractor.read_nests import read_nests
 from search.postproc.rewrite_register_tile import RewriteRegisterTile
@@ -78,10 +78,11 @@ class NestFeature(FeatureExtractor):
             groups.setdefault(program, []).append((k, numbers))
         machine, least = Machine.of(as_target(context.target)), self._least(context)
         result = [np.zeros((0, len(self.names)))] * len(candidates)
-        for program, members in groups.items():
-            numbers = np.array([column for _, column in members]).T
-            rows = nest_features(program, numbers, machine, least)
-            for (k, _), row in zip(members, rows, strict=len(rows) > 0):
+        numbers_of = {p: np.array([own for _, own in found]).T for p, found in groups.items()}
+        for found, rows in zip(
+            groups.values(), nest_features(numbers_of, machine, least), strict=True
+        ):
+            for (k, _), row in zip(found, rows, strict=len(rows) > 0):
                 result[k] = row[None]
         return result
 
@@ -106,7 +107,7 @@ class NestFeature(FeatureExtractor):
                 numbers = _without_tiles(numbers)
             for start in range(0, len(members) if program.stores else 0, _AT_ONCE):
                 part = slice(start, start + _AT_ONCE)
-                rows.append(nest_features(program, numbers[:, part], machine, least))
+                rows += nest_features({program: numbers[:, part]}, machine, least)
                 owner.append(members[part])
         return PackedFeatures(
             np.concatenate(rows).astype(np.float32), np.concatenate(owner), len(decisions)
@@ -144,15 +145,20 @@ class NestFeature(FeatureExtractor):
 
 
 def nest_features(
-    program: ProgramShape, numbers: Numbers, machine: Machine, least: float
-) -> NDArray[np.float64]:
-    """Return an array [programs, columns] of programs of one structure; no rows without stores.
+    programs: Mapping[ProgramShape, Numbers], machine: Machine, least: float
+) -> list[NDArray[np.float64]]:
+    """Return for each structure an array [programs, columns]; without stores it has no rows.
 
     `least` is the number of cycles that `time` is relative to.
     """
-    if not program.stores:
-        return np.zeros((0, len(NestFeature.names)))
-    stores = program_columns(nests(program, numbers), machine)
+    found = [nests(program, numbers) for program, numbers in programs.items()]
+    return [
+        _features(stores, least) if stores else np.zeros((0, len(NestFeature.names)))
+        for stores in columns_of(found, machine)
+    ]
+
+
+def _features(stores: Sequence[StoreColumns], least: float) -> NDArray[np.float64]:
     cycles = np.array([store.cycles for store in stores])
     total = cycles.sum(0)
     longest = cycles.argmax(0)

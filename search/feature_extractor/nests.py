@@ -7,6 +7,8 @@ nests is computed for all of them at once.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -199,6 +201,27 @@ class Nest:
         same = [s for s in program.stores if s.loops[:1] == store.loops[:1] and s.updates]
         self.unroll: Array = np.maximum(self.limits[UNROLL] if same else 0.0, np.zeros(self.count))
         """The most statements that loops may be written out to; the pragma is for reductions."""
+
+    @property
+    def structure(self) -> Hashable:
+        """What nests have in common whose arrays can be joined."""
+        store = self.store
+        own = (store.single, store.work, store.updates, store.is_reordered, store.is_init)
+        of_store = (*own, store.results, store.intrinsic_from, *self.kinds, *self.drives)
+        return of_store, *self.item_bytes, *self.packed, *map(len, self.shapes)
+
+    @staticmethod
+    def joined(nests: Sequence[Nest]) -> Nest:
+        """Return nests of one structure as one, for the programs of all of them in order."""
+        result = copy(nests[0])
+        if len(nests) > 1:
+            result.count = sum(nest.count for nest in nests)
+            for name in ("extents", "limits", "unroll"):
+                setattr(result, name, np.concatenate([getattr(n, name) for n in nests], -1))
+            for name in ("shapes", "steps", "strides", "direct", "moves"):
+                accesses = zip(*(getattr(nest, name) for nest in nests), strict=True)
+                setattr(result, name, [np.concatenate(parts, -1) for parts in accesses])
+        return result
 
     def spans(self) -> list[Array]:
         """Return for each access the extents of the box that it touches in all iterations."""

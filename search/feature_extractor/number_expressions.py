@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,52 +76,135 @@ class Expressions:
         return result
 
 
-def fitting(
-    factors: Factors,
-    numbers: Array,
-    entries: Array,
-    pool: Array,
-    loops: NDArray[np.int64],
-    first_extent: int,
-) -> tuple[Expressions | None, Array]:
-    """Return expressions for numbers seen where points decided `entries`.
+class Fitting:
+    """The expressions that fit numbers in programs, fewer with each program that is seen.
 
-    `loops` says for each number with which loop it moves, -1 if with none: while that loop has one
-    iteration, any number will do. Extents stand at `first_extent` and after. The second result is
-    for each point of the pool how many numbers it would decide: those for which expressions that
-    fit so far differ there. The first is None if for some number nothing fits.
+    `pool` are the entries of the points that programs are seen of. `loops` says for each number
+    with which loop it moves, -1 if with none: while that loop has one iteration, any number will
+    do. Extents stand at `first_extent` and after.
     """
-    probed, pooled = factors.products(entries), factors.products(pool)
-    count = len(numbers)
-    found = Expressions(factors, np.zeros((3, count), np.int64), np.zeros((3, count)))
-    doubt = np.zeros(pool.shape[1])
-    extents: dict[int, Array] = {}
-    known: dict[bytes, tuple[Expressions, Array]] = {}
-    for k in range(count):
-        loop = int(loops[k])
-        if loop < 0:
-            cares, matters = np.ones(numbers.shape[1], bool), None
-        else:
-            cares, matters = numbers[first_extent + loop] > 1, extents[loop] > 1
-        values = numbers[k]
+
+    def __init__(
+        self, factors: Factors, pool: Array, loops: NDArray[np.int64], first_extent: int
+    ) -> None:
+        self._factors = factors
+        self._products = factors.products(pool)
+        self._loops = loops
+        self._first_extent = first_extent
+        self._seen: list[int] = []
+        self._columns: list[Array] = []
+        self._groups = {int(loop): _Alike(int(loop)) for loop in np.unique(loops)}
+        """The numbers that were alike in all programs and move with the same loop."""
+        self._group_of: list[int] = loops.tolist()
+
+    @property
+    def count(self) -> int:
+        """The count of the numbers."""
+        return len(self._group_of)
+
+    def add(self, numbers: Array, point: int) -> None:
+        """See the numbers of the program of a point of the pool."""
+        self._seen.append(point)
+        self._columns.append(numbers)
+        keys: dict[tuple[int, float], int] = {}
+        groups: dict[int, _Alike] = {}
+        for k, (group, value) in enumerate(zip(self._group_of, numbers.tolist(), strict=True)):
+            key = keys.setdefault((group, value), len(keys))
+            if key not in groups:
+                loop = self._groups[group].loop
+                matters = loop < 0 or numbers[self._first_extent + loop] > 1
+                groups[key] = self._groups[group].after(k, value, point, matters)
+            self._group_of[k] = key
+        self._groups = groups
+
+    def doubt(self) -> Array | None:
+        """Return for each point of the pool how many numbers it would decide.
+
+        These are the numbers for which expressions that fit so far differ there. None if for some
+        number nothing fits.
+        """
+        for group in self._groups.values():
+            if group.at is None and not self._fit(group):
+                return None
+        doubt = np.zeros(self._products.shape[1])
+        for group in self._groups.values():
+            if group.differ is None:
+                continue
+            if group.loop < 0:
+                doubt += group.differ
+            else:
+                extent = self._groups[self._group_of[self._first_extent + group.loop]].at
+                assert extent is not None
+                doubt += group.differ & (extent[0] > 1)
+        return doubt
+
+    def expressions(self) -> Expressions:
+        """Return one expression for each number, the first that fits."""
+        fits = [self._groups[group].fits for group in self._group_of]
+        places = [each.places[:, 0] for each in fits if each is not None]
+        weights = [each.weights[:, 0] for each in fits if each is not None]
+        return Expressions(
+            self._factors,
+            np.array(places, np.int64).reshape(-1, 3).T,
+            np.array(weights).reshape(-1, 3).T,
+        )
+
+    def _fit(self, group: _Alike) -> bool:
+        """Find all expressions that fit numbers in what was seen; False if none does."""
+        seen = np.array(self._columns)
+        values = seen[:, group.member]
+        cares = np.ones(len(seen), bool)
+        if group.loop >= 0:
+            cares = seen[:, self._first_extent + group.loop] > 1
+        group.is_open = not cares.any()
         if cares.any() and not values[cares].any():
-            continue
-        key = values.tobytes() + (b"" if loop < 0 else loop.to_bytes(4))
-        if key not in known:
-            fits = _fitting(factors, values, cares, probed)
-            if fits is None:
-                return None, doubt
-            at = fits.of(pooled)
-            differ = (np.abs(at - at[0]) > _EXACT * np.maximum(1, np.abs(at[0]))).any(0)
-            if matters is not None:
-                differ &= matters
-            doubt += differ
-            known[key] = fits, at[0]
-        fits, at_first = known[key]
-        if k >= first_extent and loop < 0:
-            extents[k - first_extent] = at_first
-        found.places[:, k], found.weights[:, k] = fits.places[:, 0], fits.weights[:, 0]
-    return found, doubt
+            fits: Expressions | None = _expressions(self._factors, np.zeros(1, np.int64), a=0)
+        else:
+            fits = _fitting(self._factors, values, cares, self._products[:, self._seen])
+        if fits is None:
+            return False
+        group.take(fits, fits.of(self._products))
+        return True
+
+
+class _Alike:
+    """Numbers that were alike in all programs seen, and the expressions that fit them."""
+
+    __slots__ = ("at", "differ", "fits", "is_open", "loop", "member")
+
+    def __init__(self, loop: int) -> None:
+        self.member = 0
+        """One of the numbers."""
+        self.loop = loop
+        self.is_open = True
+        """True if in no program it mattered what they were."""
+        self.fits: Expressions | None = None
+        self.at: Array | None = None
+        """What the expressions are at the points of the pool [expressions, points]; None before
+        they were looked for."""
+        self.differ: NDArray[np.bool_] | None = None
+        """The points at which they differ, None if that is nowhere."""
+
+    def take(self, fits: Expressions, at: Array) -> None:
+        """Take these expressions as those that fit."""
+        self.fits, self.at = fits, at
+        differ = (np.abs(at - at[0]) > _EXACT * np.maximum(1, np.abs(at[0]))).any(0)
+        self.differ = differ if differ.any() else None
+
+    def after(self, member: int, value: float, point: int, matters: bool) -> _Alike:
+        """Return those of the numbers, `member` among them, that are `value` at another point."""
+        part = copy(self)
+        part.member = member
+        if self.at is None or self.fits is None or not matters:
+            return part
+        right = np.abs(self.at[:, point] - value) <= _EXACT * max(1.0, abs(value))
+        if self.is_open or not right.any():
+            part.at = None
+        elif not right.all():
+            fits = self.fits
+            kept = Expressions(fits.factors, fits.places[:, right], fits.weights[:, right])
+            part.take(kept, self.at[right])
+        return part
 
 
 def _fitting(

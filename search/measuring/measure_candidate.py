@@ -65,7 +65,9 @@ def rewritten_parameter(position: int) -> str:
 class MeasureCandidate:
     """A complete schedule (postprocessed) and the arguments that its program takes.
 
-    The schedule is not changed any more once it is a candidate. `space_index` and `decisions` say
+    Those that are not given as `args_info` are the ones of the program; TuningError, when they are
+    read, for parameters that are numbers or have symbolic shapes. The schedule is not changed any
+    more once it is a candidate. `space_index` and `decisions` say
     which point of which design space it is; both are None where it is none of them or that is not
     known. `predicted` is the score that the cost model gave it, None without one.
     """
@@ -73,17 +75,25 @@ class MeasureCandidate:
     def __init__(
         self,
         sch: Schedule,
-        args_info: Sequence[ArgInfo],
+        args_info: Sequence[ArgInfo] | None = None,
         *,
         space_index: int | None = None,
         decisions: Decisions | None = None,
         predicted: float | None = None,
     ) -> None:
         self.sch = sch
-        self.args_info = list(args_info)
+        if args_info is not None:
+            self.args_info = list(args_info)
         self.space_index = space_index
         self.decisions = decisions
         self.predicted = predicted
+
+    @cached_property
+    def args_info(self) -> list[ArgInfo]:
+        """The descriptions of the arguments of the measured program."""
+        from search.arg_info import ArgInfo  # noqa: PLC0415  which imports this module
+
+        return ArgInfo.from_entry_func(self.measured_mod, remove_preproc=False)
 
     @property
     def mod(self) -> IRModule:

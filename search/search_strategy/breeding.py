@@ -133,12 +133,26 @@ class Breeding:
         individual.sch = sch
         return True
 
+    def draft(self, individual: Individual) -> MeasureCandidate:
+        """Return a replayed individual as something to be scored."""
+        assert individual.sch is not None
+        return MeasureCandidate(
+            individual.sch, space_index=_index(individual), decisions=individual.decisions
+        )
+
     def candidate(self, individual: Individual, predicted: float | None = None) -> MeasureCandidate:
-        """Return a replayed individual as something to be scored or measured."""
+        """Return a replayed individual as something to be measured.
+
+        TuningError where the program has arguments that cannot be made up.
+        """
         assert individual.sch is not None
         return self.application.candidate(
             individual.sch,
-            space_index=None if individual.space is None else individual.space.index,
+            space_index=_index(individual),
             decisions=individual.decisions,
             predicted=predicted,
         )
+
+
+def _index(individual: Individual) -> int | None:
+    return None if individual.space is None else individual.space.index

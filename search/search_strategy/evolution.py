@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schedule import Trace
 from schedule.random_state import RandomState
 from search.errors import blamed_on
-from search.measuring.measure_candidate import described
+from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.profiler import Profiler
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.individual import Individual, Key
 from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 
 if TYPE_CHECKING:
+    from schedule import Schedule
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.search_strategy.trace_application import TraceApplication
@@ -32,8 +34,16 @@ _STRUCTURES: Final = 3
 """The random structures of a space that are tried: of each, some ten points are replayed."""
 _GENERATIONS: Final = 5
 _CHILDREN: Final = 64
+_SPACES: Final = 5
+"""The spaces at most that points of are scored."""
+_LOG_SPEED: Final = 1.5
+"""How much less the best of some random programs of these may score."""
 _PROGRAMS: Final = 16
-"""The programs that are made of a generation where points have other structures."""
+"""The programs at most that are made of a generation where points have other structures."""
+_LEAST_PROGRAMS: Final = 3
+_INSTRUCTIONS: Final = 2400
+"""The instructions at most that these programs apply, all together; each takes a fraction of a
+millisecond."""
 
 
 class Scored(NamedTuple):
@@ -99,7 +109,7 @@ class Scoring:
     def _score_programs(self, made: Sequence[Individual]) -> None:
         if not made:
             return
-        candidates = [self._breeding.candidate(x) for x in made]
+        candidates = [self._breeding.draft(x) for x in made]
         with blamed_on(self._model, lambda: described(candidates)):
             scores = self._model.predict(self._context, candidates)
         for individual, score in zip(made, scores, strict=True):
@@ -208,7 +218,10 @@ def first_designs(
         exploration=0.0,
     )
     first = [point for space in spaces for point in _random_points(space, rng)]
-    pool = evolution.run(first, _GENERATIONS, _CHILDREN, _PROGRAMS, lambda _: None)
+    longest = max((len(space.trace.insts) for space in spaces), default=1)
+    programs = _INSTRUCTIONS // ((_GENERATIONS + 1) * longest)
+    programs = min(max(programs, _LEAST_PROGRAMS), _PROGRAMS)
+    pool = evolution.run(first, _GENERATIONS, _CHILDREN, programs, lambda _: None)
     return sorted(pool, key=lambda individual: -individual.mean)
 
 
@@ -221,6 +234,29 @@ def is_described(trace: Trace) -> bool:
         and inst.value_of("ann_val") in sampled
         for inst in trace.insts
     )
+
+
+def promising_spaces(
+    context: TuneContext,
+    spaces: Sequence[DesignSpace],
+    samples: Mapping[int, Sequence[Schedule]],
+    model: CostModel,
+) -> list[DesignSpace]:
+    """Return the spaces that a few random schedules of each promise most of, in their order.
+
+    `samples` are schedules before postprocessing by the index of their space.
+    """
+    candidates = [MeasureCandidate(sch) for space in spaces for sch in samples.get(space.index, ())]
+    with blamed_on(model, lambda: described(candidates)):
+        scores = iter(model.predict(context, candidates))
+    best = {
+        space.index: max([float(next(scores)) for _ in samples.get(space.index, ())], default=-inf)
+        for space in spaces
+    }
+    ranked = sorted(spaces, key=lambda space: -best[space.index])[:_SPACES]
+    least = best[ranked[0].index] - _LOG_SPEED
+    kept = {space.index for space in ranked if best[space.index] >= least}
+    return [space for space in spaces if space.index in kept]
 
 
 def _random_points(space: DesignSpace, rng: RandomState) -> list[Individual]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from schedule import BlockRV, Schedule
+from schedule.random_state import RandomState
 from search.errors import TuningError, blamed_on
 from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule, exists
 from search.space_generator.space_generator import (
@@ -22,6 +24,9 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import post_order_visit
 
+_MOST_SPACES: Final = 128
+"""The design spaces of a program at most: several for each block multiply without end."""
+_SEED: Final = 1
 _LOGGER: Final = logging.getLogger("tensorir.search")
 """The logger that a user sees; the log of a task goes to its file only."""
 
@@ -34,6 +39,10 @@ class PostOrderApply(SpaceGenerator):
     those of the original program: what a rule adds is not visited, what one removed is skipped. A
     block with the annotation `schedule_rule` is left to `ApplyCustomRule`. `f_block_filter(block)`
     says which blocks are visited at all.
+
+    What rules do to one block is combined with all that they do to others, as long as that makes no
+    more than 128 design spaces; of more, a random part that has each form of a block as often as
+    the others.
     """
 
     def __init__(
@@ -48,11 +57,16 @@ class PostOrderApply(SpaceGenerator):
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return the design spaces; TuningError if two blocks of a function share a name."""
+        return self.some_design_spaces(mod, _MOST_SPACES)
+
+    def some_design_spaces(self, mod: IRModule, most: int) -> list[Schedule]:
+        """Return at most so many of the design spaces; the same ones each time."""
         root = self.fresh_schedule(mod)
         blocks = self._collect(root, mod)
         spaces = [root]
+        rng = RandomState(_SEED)
         for rule in self.sch_rules:
-            spaces = _apply(rule, spaces, blocks)
+            spaces = _apply(rule, spaces, blocks, most, rng)
         return spaces
 
     def _collect(self, sch: Schedule, mod: IRModule) -> list[BlockRV]:
@@ -96,25 +110,43 @@ def _check_names(function: str, blocks: list[Block]) -> None:
         seen.add(block.name_hint)
 
 
-def _apply(rule: ScheduleRule, spaces: list[Schedule], all_blocks: list[BlockRV]) -> list[Schedule]:
-    """Apply one rule to every block of every schedule, last block first.
+def _apply(
+    rule: ScheduleRule,
+    spaces: list[Schedule],
+    all_blocks: list[BlockRV],
+    most: int,
+    rng: RandomState,
+) -> list[Schedule]:
+    """Apply one rule to every block of every schedule, last block first; keep at most so many.
 
     Forks take the place of what they were made from, so that a rule that changes nothing leaves
     the order as it is.
     """
     for block in reversed(all_blocks):
-        made: list[Schedule] = []
+        made: list[list[Schedule]] = []
         for sch in spaces:
             if not exists(sch, block) or (
                 SCHEDULE_RULE in sch.get(block).annotations
                 and not isinstance(rule, ApplyCustomRule)
             ):
-                made.append(sch)
+                made.append([sch])
                 continue
             with blamed_on(rule, partial(_given, sch, sch.get(block).name_hint)):
-                made.extend(rule.apply(sch, block))
-        spaces = made
+                made.append(rule.apply(sch, block))
+        spaces = _some(made, most, rng)
     return spaces
+
+
+def _some(made: list[list[Schedule]], most: int, rng: RandomState) -> list[Schedule]:
+    """Return at most so many of the forks of schedules, first and later ones in equal numbers."""
+    places = [(k, fork) for k, forks in enumerate(made) for fork in range(len(forks))]
+    if len(places) > most:
+        ranks, ranked = Counter[int](), []
+        for draw, place in sorted((rng.uniform_real(), place) for place in places):
+            ranks[place[1]] += 1
+            ranked.append((ranks[place[1]], draw, place))
+        places = sorted(place for *_, place in sorted(ranked)[:most])
+    return [made[k][fork] for k, fork in places]
 
 
 def _given(sch: Schedule, name: str) -> str:

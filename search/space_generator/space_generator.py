@@ -109,6 +109,11 @@ class SpaceGenerator(TaskPart, ABC):
         They begin with `fresh_schedule`.
         """
 
+    def some_design_spaces(self, mod: IRModule, most: int) -> list[Schedule]:
+        """Return at most so many of the design spaces, as different ones as there are."""
+        spaces = self.generate_design_space(mod)
+        return spaces[:: -(-len(spaces) // most)] if spaces else spaces
+
     def part_of(self, space: DesignSpace) -> DesignSpace:
         """Return the points of a space of this generator that a search may choose from: all."""
         return space

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from html import escape
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -46,16 +47,27 @@ class DesignSpace:
         self.decisions: Decisions = self._decisions(trace.insts, trace.decisions)
 
     @staticmethod
-    def of(sch: Schedule, index: int = 0, mod: IRModule | None = None) -> DesignSpace:
+    def of(
+        sch: Schedule,
+        index: int = 0,
+        mod: IRModule | None = None,
+        seen: Callable[[int, Schedule], None] | None = None,
+    ) -> DesignSpace:
         """Return the space of a generated schedule.
 
         Its sites have the alternatives that they had when the schedule was made. With `mod`, the
-        program that the space was generated for, they also get those of some random points.
+        program that the space was generated for, they also get those of some random points. `seen`
+        is called with the index and the schedule of each, and that of the generated one; one or
+        two points more are enough then.
         """
         trace = sch.trace.simplified(remove_postproc=True)
         sites = sites_of(trace.insts)
         if mod is not None:
-            sites = _with_seen(sites, trace, mod)
+            see = None
+            if seen is not None:
+                seen(index, sch)
+                see = partial(seen, index)
+            sites = _with_seen(sites, trace, mod, see)
         return DesignSpace(trace, sites, index)
 
     @property
@@ -204,18 +216,26 @@ class DesignSpace:
         return f"design space #{self.index}: {sites}, {points}{'' if known else ' or more'}"
 
 
-def _with_seen(sites: Sequence[Site], trace: Trace, mod: IRModule) -> tuple[Site, ...]:
+def _with_seen(
+    sites: Sequence[Site],
+    trace: Trace,
+    mod: IRModule,
+    see: Callable[[Schedule], None] | None,
+) -> tuple[Site, ...]:
     """Return sites with the alternatives that they also have at random points of the space."""
     domains = [site.domain for site in sites]
     positions = [trace.insts.index(site.inst) for site in sites]
-    for replay in range(_MOST_REPLAYS):
-        if replay == _FIRST_REPLAYS and domains == [site.domain for site in sites]:
+    first, most = (_FIRST_REPLAYS, _MOST_REPLAYS) if see is None else (1, 2)
+    for replay in range(most):
+        if replay == first and domains == [site.domain for site in sites]:
             break
         sch = Schedule(mod, seed=replay + 1, error_render_level="none")
         try:
             trace.apply_to_schedule(sch, False, decision_provider=lambda *_: None)
         except ScheduleError:
             continue
+        if see is not None:
+            see(sch)
         for k, position in enumerate(positions):
             seen, domain = sch.trace.insts[position].domain, domains[k]
             if seen is not None and domain is not None and seen != domain:

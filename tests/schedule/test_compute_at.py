@@ -74,6 +74,37 @@ def main(A: T.Buffer((8, 9)), C: T.Buffer((8, 8))):
     apply(SHIFTED, at("B", "C", 0), after)
 
 
+def test_a_producer_of_no_elements_moves_with_its_loops():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8, 1)), C: T.Buffer((8, 0))):
+    B = T.alloc_buffer((8, 0))
+    for i, j in T.grid(8, 0):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for x, y in T.grid(8, 0):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [x, y])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8, 1)), C: T.Buffer((8, 0))):
+    B = T.alloc_buffer((8, 0))
+    for x in range(8):
+        for ax0 in range(0):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [x, ax0])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for y in range(0):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [x, y])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+    apply(before, at("B", "C", 0), after)
+
+
 def test_below_the_innermost_loop_elements_are_computed_repeatedly():
     after = """\
 @T.prim_func

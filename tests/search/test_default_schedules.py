@@ -13,10 +13,11 @@ import pytest
 import codegen
 import search as ms
 from codegen.schedules import GROUP, Schedules, default_schedules
+from schedule import Schedule
 from search.database import MemoryDatabase
 from search.dispatch import default_schedules as module_here
 from search.dispatch.default_schedules import DefaultSchedules
-from tensorir import IRModule, assert_structural_equal
+from tensorir import IRModule, assert_structural_equal, parse
 from tensorir.function import PrimFunc
 from tests.search.anchored_programs import TARGET
 from tests.search.compatible_programs import product
@@ -31,11 +32,11 @@ def kernels(*sizes: int) -> dict[str, PrimFunc]:
 def test_each_program_is_scheduled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[IRModule] = []
 
-    def counted(program: IRModule, target: codegen.Target) -> PrimFunc:
+    def counted(program: IRModule, target: codegen.Target) -> Schedule:
         made.append(program)
-        return ms.default_schedule(program, target).mod.prim_func("main")
+        return ms.default_schedule(program, target)
 
-    monkeypatch.setattr(module_here, "scheduled_by_default", counted)
+    monkeypatch.setattr(module_here, "default_schedule", counted)
     monkeypatch.setattr(module_here.host, "physical_cores", lambda: 1)
     makes = DefaultSchedules()
     functions = {**kernels(16, 32), "again": product(16, 16, 16)["main"]}
@@ -58,17 +59,22 @@ def test_several_processes_give_the_same_schedules() -> None:
         )
 
 
-def test_what_cannot_be_scheduled_stays_as_it_is_and_is_named(
+def test_what_cannot_be_scheduled_stays_as_it_is_and_one_line_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(program: IRModule, target: codegen.Target) -> PrimFunc:
-        raise ZeroDivisionError("a rule of somebody")
+    def fails(program: IRModule, target: codegen.Target) -> Schedule:
+        raise ZeroDivisionError("a rule of somebody\nwas given\n" + program.script())
 
-    monkeypatch.setattr(module_here, "scheduled_by_default", fails)
-    with caplog.at_level(logging.WARNING):
+    monkeypatch.setattr(module_here, "default_schedule", fails)
+    monkeypatch.setattr(module_here.host, "physical_cores", lambda: 1)
+    with caplog.at_level(logging.DEBUG, "tensorir.search"):
         assert DefaultSchedules().schedules_of(kernels(16), HERE) == {}
-    assert 'Function "product_16" has no default schedule and stays as it is: ' in caplog.text
-    assert "ZeroDivisionError: a rule of somebody" in caplog.text
+    (record,) = caplog.records
+    assert record.levelno == logging.DEBUG
+    assert record.getMessage() == (
+        'Function "product_16" has no default schedule and stays as it is: '
+        "ZeroDivisionError: a rule of somebody"
+    )
 
 
 def test_the_package_says_where_its_schedules_are() -> None:
@@ -106,3 +112,28 @@ def test_results_are_those_of_the_program() -> None:
         codegen.build(version.with_attr("global_symbol", "main"), TARGET)["main"](a, b, c)
         results.append(c)
     np.testing.assert_allclose(*results, rtol=1e-5)
+
+
+SCALED = parse(
+    """
+@T.prim_func
+def main(A: T.Buffer((64, 48)), count: T.int64, scale: T.float32, C: T.Buffer((64, 48))):
+    for i, j, k in T.grid(64, 48, count):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vj] * scale
+"""
+)
+
+
+def test_a_parameter_that_is_a_number_is_no_reason_to_stay_as_it_is() -> None:
+    found = DefaultSchedules().schedules_of({"main": SCALED}, HERE)["main"]
+    assert found.attrs["tir.is_scheduled"]
+    a = np.random.default_rng(0).random((64, 48), np.float32)
+    built = codegen.build(found.with_attr("global_symbol", "main"), TARGET)["main"]
+    for count in (0, 1, 5):
+        c = np.full((64, 48), -1, np.float32)
+        built(a, count, 3.0, c)
+        np.testing.assert_allclose(c, a * 3 * count, rtol=1e-5)

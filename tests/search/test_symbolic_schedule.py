@@ -63,3 +63,39 @@ def test_what_cannot_be_done_for_any_number_leaves_the_program(
 
     monkeypatch.setattr(sample_on_miss, "schedule_by_single", refuses)
     assert ms.default_schedule(PRODUCT, TARGET).trace.insts == []
+
+
+POOL = parse(
+    """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    h = T.int64()
+    w = T.int64()
+    A = T.match_buffer(a, (16, h, w))
+    C = T.match_buffer(c, (16, (h - 3) // 2 + 1, w // 8))
+    P = T.alloc_buffer((16, (h - 3) // 2 + 1, w // 8))
+    for i, j, k, rh, rw in T.grid(16, (h - 3) // 2 + 1, w // 8, 3, 8):
+        with T.block("P"):
+            vi, vj, vk, vrh, vrw = T.axis.remap("SSSRR", [i, j, k, rh, rw])
+            with T.init():
+                P[vi, vj, vk] = T.float32(0)
+            P[vi, vj, vk] = P[vi, vj, vk] + A[vi, vj * 2 + vrh, vk * 8 + vrw]
+    for i, j, k in T.grid(16, (h - 3) // 2 + 1, w // 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            C[vi, vj, vk] = P[vi, vj, vk] / T.float32(24)
+"""
+)
+
+
+def test_sizes_of_which_one_element_gives_an_empty_result_are_tried_as_larger_ones() -> None:
+    sch = ms.default_schedule(POOL, TARGET)
+    assert sch.trace.insts
+    built = codegen.build(sch.mod, TARGET)["main"]
+    for h, w in [(3, 8), (5, 31), (20, 64)]:
+        a = np.random.default_rng(h).random((16, h, w), np.float32)
+        rows, columns = (h - 3) // 2 + 1, w // 8
+        c = np.zeros((16, rows, columns), np.float32)
+        built(a, c)
+        windows = np.lib.stride_tricks.sliding_window_view(a, (3, 8), (1, 2))[:, ::2, ::8]
+        np.testing.assert_allclose(c, windows.mean((-1, -2)), rtol=1e-5)
