@@ -65,7 +65,8 @@ class _SimplifyProgram(Rewriter):
         new: s.BlockRealize = self.generic(node)
         if node.block.init is None:
             return new
-        values, predicate = list(new.iter_values), TRUE
+        values = list(new.iter_values)
+        predicate: PrimExpr = TRUE
         spatial: set[Var] = set()
         steps: set[Var] = set()
         with self._around_init(()):
@@ -81,7 +82,9 @@ class _SimplifyProgram(Rewriter):
                 # A condition that uses no variable of the steps is one for the init as well.
                 of_steps = uses_var(part, steps.__contains__)
                 if of_steps and not uses_var(simpler, steps.__contains__):
-                    simpler = TRUE if is_const_int(simpler, 1) else part
+                    if is_const_int(simpler, 1):
+                        continue
+                    simpler = part
                 predicate = logical_and(predicate, simpler)
         return s.BlockRealize(values, predicate, new.block)
 

@@ -95,8 +95,8 @@ def replace_buffer(
     name = state.func_name_of(site)
     func = state.func(name)
     params = {var: new if buffer is old else buffer for var, buffer in func.buffer_map.items()}
-    known = {*func.params, *(size for buffer in params.values() for size in buffer.layout)}
+    given = {*func.params, *(size for buffer in params.values() for size in buffer.layout)}
     for size in old.layout:
-        needed = isinstance(size, Var) and size not in known and _needs(after, params, size)
+        needed = isinstance(size, Var) and size not in given and _needs(after, params, size)
         check(not needed, LOST_EXTENT, site, buffer=old.name, size=size)
     state.replace_func(name, func.with_(buffer_map=params))

@@ -34,7 +34,7 @@ from tensorir.nodes.expr import (
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.ops import TRUE, all_of, conjuncts, const, floormod, if_then_else
 from tensorir.nodes.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.rewriting.visit import rewrite, substitute, uses_var
+from tensorir.rewriting.visit import Rewriter, rewrite, substitute, uses_var
 from tensorir.semantics.purity import has_effects, may_run_anywhere
 
 NOT_ONE_BLOCK = Problem(
@@ -119,8 +119,11 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
     analyzer = knowing({**axis_domain(old.iter_vars), axis.var: steps})
     value = axis.var * modulus + analyzer.simplify(period.remainder)
     rewriter = ReplaceAxes({axis.var: value}, analyzer)
-    solved = {EQ: lambda node, r: TRUE if node is period.condition else r.generic(node)}
-    term = rewrite(term, before=solved)
+
+    def solved(node: EQ, rewriter: Rewriter) -> PrimExpr:
+        return TRUE if node is period.condition else rewriter.generic(node)
+
+    term = rewrite(term, before={EQ: solved})
     # Only the term is rewritten: the accumulator is to be found in it again by later primitives.
     term = analyzer.simplify(rewriter(BufferStore(buffers[0], term, indices)).value)
     body = reduction.update([BufferLoad(buffers[0], indices)], [term], buffers, indices)

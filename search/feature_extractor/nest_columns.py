@@ -131,10 +131,10 @@ def columns_of(programs: Sequence[Sequence[Nest]], machine: Machine) -> list[lis
     """
     alike: dict[tuple[tuple[bool, ...], Hashable], list[tuple[int, slice]]] = {}
     for k, nests in enumerate(programs):
-        forks = _forks(nests)
+        of_program = _forks(nests)
         for part in _with_inits(nests):
             structure = *(nest.structure for nest in nests[part]), *_places(nests[part])
-            alike.setdefault((tuple(forks[part]), structure), []).append((k, part))
+            alike.setdefault((tuple(of_program[part]), structure), []).append((k, part))
     found: list[dict[int, StoreColumns]] = [{} for _ in programs]
     for (forks, _), members in alike.items():
         units = [programs[k][part] for k, part in members]
@@ -152,8 +152,8 @@ def columns_of(programs: Sequence[Sequence[Nest]], machine: Machine) -> list[lis
 def _with_inits(nests: Sequence[Nest]) -> Iterator[slice]:
     """Yield the places of the nests of a program, of an init with those of what it starts."""
     start = 0
-    for k, (nest, later) in enumerate(pairwise([*nests, None])):
-        if later is None or not _starts(nest, later):
+    for k, nest in enumerate(nests):
+        if k + 1 == len(nests) or not _starts(nest, nests[k + 1]):
             yield slice(start, k + 1)
             start = k + 1
 
