@@ -11,6 +11,15 @@ import typer
 
 from codegen import Target as CodegenTarget
 from codegen.target import as_target
+from search.builder import LocalBuilder
+from search.command_line.login import (
+    AllowExtern,
+    CaFile,
+    Cert,
+    CredentialsFile,
+    Key,
+    credentials_of,
+)
 from search.command_line.options import Program, Shape, Target, WorkDir
 from search.command_line.program_files import is_model, read_program
 from search.command_line.result import Result, Table, microseconds, say
@@ -20,6 +29,7 @@ from search.database.best_records import those_that_count, winner_first
 from search.errors import DatabaseError, TuningError
 from search.networks.extract_tasks import extract_tasks
 from search.networks.tune_model import tune_model
+from search.runner import Runner
 from search.runs.tuning_run import open_database
 from search.trials.report import RunReport
 from search.trials.run_directory import load_run
@@ -99,6 +109,11 @@ def tune(
     initial: Initial = None,
     cost_model: CostModel = "xgb",
     strategy: Strategy = "evolutionary",
+    credentials: CredentialsFile = None,
+    tls_ca: CaFile = None,
+    tls_cert: Cert = None,
+    tls_key: Key = None,
+    allow_extern: AllowExtern = None,
 ) -> Result:
     """Search for the schedules that make a program, or the kernels of a model, fast.
 
@@ -115,11 +130,17 @@ def tune(
     if trials is None and seconds is None:
         raise TuningError("say how much to search: --trials N, or --seconds S")
     chosen = as_target(target)
+    parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
+    if runner != "local":
+        login = credentials_of(credentials, tls_ca, tls_cert, tls_key)
+        externs = allow_extern or ()
+        parts["runner"] = Runner.create(runner, credentials=login, allow_externs=externs)
+    elif allow_extern:
+        parts["builder"] = LocalBuilder(allow_externs=allow_extern)
     say(f"reading {program}")
     mod = read_program(program, shape)
     start = time.monotonic()
     kept_in = _database(database)
-    parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
     if is_model(mod) or len(mod.prim_funcs()) > 1:
         if initial:
             raise TuningError(f"--initial is for one program, and {program} has several kernels")

@@ -10,16 +10,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from codegen import Target
+from codegen.lowering_digest import lowering_digest
 from codegen.target import host
 from codegen.target.presets import KNOWN_FEATURES
 from search.errors import TuningError
+from tensorir.version import __version__
 
-PROTOCOL: Final = 1
-"""The number of the form of requests and answers; both sides have to have the same."""
 MEASURE: Final = "measure"
 """The Dask resource of which a machine has one for each core that it measures on."""
 
@@ -46,8 +45,8 @@ class Machine:
     """The cores on which it measures, each for itself."""
     at_once: int = 2
     """The trials that it takes at once: some are built while others are measured."""
-    protocol: int = PROTOCOL
-    version: str = ""
+    release: str = ""
+    """What `this_release` returns there."""
 
     @staticmethod
     def this(measuring: int = 1, at_once: int = 2) -> Machine:
@@ -64,8 +63,7 @@ class Machine:
             (caches.l1, caches.l2, caches.l3),
             measuring,
             at_once,
-            PROTOCOL,
-            project_version(),
+            this_release(),
         )
 
     @cached_property
@@ -78,8 +76,8 @@ class Machine:
 
     @property
     def resource(self) -> str:
-        """The Dask resource by which trials find the machines of this kind."""
-        return resource_of(self.kind)
+        """The Dask resource by which trials find machines of the same kind and release."""
+        return f"machine {self.kind} with tensorir {self.release}"
 
     @property
     def resources(self) -> dict[str, float]:
@@ -91,12 +89,6 @@ class Machine:
 
         A target without a CPU model is the machine of the process that asks.
         """
-        if self.protocol != PROTOCOL:
-            return (
-                f"it speaks version {self.protocol} of the protocol (tensorir "
-                f"{self.version or 'of an unknown version'}) and this process version {PROTOCOL}: "
-                "install the same version on both"
-            )
         if target.architecture != self.architecture:
             return f"it is {self.architecture}"
         if "mcpu" not in target.to_dict() and self.kind != Machine.this().kind:
@@ -153,17 +145,9 @@ def described(machines: Mapping[str, Machine]) -> str:
     return f"there are {', '.join(texts)}"
 
 
-def resource_of(kind: str) -> str:
-    """Return the Dask resource of the machines of a kind."""
-    return f"machine {kind}"
-
-
-def project_version() -> str:
-    """Return the version of this project, as installed; empty where it is not installed."""
-    try:
-        return version("tensorir")
-    except PackageNotFoundError:
-        return ""
+def this_release() -> str:
+    """Return what of tensorir this process runs: the release, and the state of the lowering."""
+    return f"{__version__} (lowering {lowering_digest()})"
 
 
 def _some(names: Sequence[str], most: int = 4) -> str:

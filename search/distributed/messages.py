@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from codegen import Target, TargetError
 from search.arg_info import ArgInfo
+from search.builder.externs import checked_names
 from search.database.growing_file import is_number
-from search.distributed.machine import PROTOCOL
 from search.errors import TuningError
 from search.runner.argument_values import Values
 from search.runner.program_facts import ProgramFacts
@@ -57,6 +57,8 @@ class MeasureRequest:
     reference: str | None = None
     """The unscheduled program, whose results the candidate's are compared with."""
     facts: ProgramFacts = field(default_factory=ProgramFacts)
+    allow_externs: frozenset[str] = frozenset()
+    """The C functions that programs may call, beside those that the machine allows."""
     input_data: Mapping[int, NDArray[Any]] = field(default_factory=dict, compare=False)
 
     def with_best(self, seconds: float | None) -> MeasureRequest:
@@ -67,7 +69,6 @@ class MeasureRequest:
         """Return what `from_text` reads."""
         return json.dumps(
             {
-                "protocol": PROTOCOL,
                 "program": self.program,
                 "target": self.target.export(),
                 "args_info": [info.as_json() for info in self.args_info],
@@ -78,6 +79,7 @@ class MeasureRequest:
                 "best_seconds": self.best_seconds,
                 "reference": self.reference,
                 "facts": asdict(self.facts),
+                "allow_externs": sorted(self.allow_externs),
                 "input_data": _arrays_as_text(self.input_data),
             }
         )
@@ -85,13 +87,7 @@ class MeasureRequest:
     @staticmethod
     def from_text(text: str) -> MeasureRequest:
         """Return the request that a text holds; TuningError names the field at fault."""
-        obj = _object(text, "request")
-        if obj.get("protocol") != PROTOCOL:
-            raise TuningError(
-                f"the request has version {obj.get('protocol')!r:.20} of the protocol and this "
-                f"machine version {PROTOCOL}: install the same version on both"
-            )
-        read = _Fields(obj, "request")
+        read = _Fields(_object(text, "request"), "request")
         return MeasureRequest(
             program=read.text("program"),
             target=read.made("target", _target),
@@ -105,6 +101,7 @@ class MeasureRequest:
             ),
             reference=read.optional("reference", read.text),
             facts=read.made("facts", _facts),
+            allow_externs=read.made("allow_externs", checked_names),
             input_data=read.made("input_data", _arrays),
         )
 
@@ -134,7 +131,7 @@ class MeasureAnswer:
 
     def as_text(self) -> str:
         """Return what `from_text` reads."""
-        return json.dumps({"protocol": PROTOCOL, **asdict(self)})
+        return json.dumps(asdict(self))
 
     @staticmethod
     def from_text(text: object) -> MeasureAnswer:

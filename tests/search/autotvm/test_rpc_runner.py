@@ -16,6 +16,7 @@ import pytest
 from codegen import load_module
 from search import auto_scheduler, autotvm
 from search.autotvm.exec import query_rpc_tracker, rpc_server
+from search.distributed.credentials import Credentials
 from search.distributed.in_process import (
     InProcessCluster,
     MadeUpBench,
@@ -29,6 +30,7 @@ from tensorir import te
 from tests.search.autotvm.templates import TUTORIAL
 
 pytest.importorskip("distributed")
+pytestmark = pytest.mark.usefixtures("credentials")
 
 TARGET = "llvm -num-cores=1"
 HOST = "127.0.0.1"
@@ -48,7 +50,7 @@ def benches() -> list[MadeUpBench]:
 
 @pytest.fixture
 def cluster(benches: list[MadeUpBench]) -> Iterator[InProcessCluster]:
-    with in_process_cluster(benches) as found:
+    with in_process_cluster(benches, 0, Credentials.read()) as found:
         yield found
 
 
@@ -172,7 +174,7 @@ def test_keys_that_no_machine_has_are_said(
     query_rpc_tracker.main(["--port", str(port_of(cluster))])
     table = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in table] == ["key", Machine.this().kind, Machine.this().kind]
-    with pytest.raises(TuningError, match=r"there is no Dask scheduler at tcp://127\.0\.0\.1:1"):
+    with pytest.raises(TuningError, match=r"there is no scheduler at tls://127\.0\.0\.1:1"):
         query_rpc_tracker.main(["--port", "1"])
 
 
@@ -183,7 +185,7 @@ def test_a_server_is_a_worker_of_the_tracker(monkeypatch: pytest.MonkeyPatch) ->
     )
     rpc_server.main(["--tracker=host:9190", f"--key={Machine.this().cpu}", "--cores=2"])
     ((address, options),) = served  # type: ignore[misc]
-    assert address == ("tcp://host:9190",)
+    assert address == ("dask://host:9190", Credentials.read())
     assert options["measuring"] == 2
 
 

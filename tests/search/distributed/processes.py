@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 
 _SERVE = """
 import sys
+from search.distributed.credentials import Credentials
 from search.distributed.in_process import MadeUpBench, made_up_machine
 from search.distributed.worker import serve
 
 address, name, cpu = sys.argv[1:]
 bench = MadeUpBench(made_up_machine(name, cpu), 0.1) if cpu else None
-serve(address, name=name, bench=bench, say=lambda text: print(text, flush=True))
+serve(address, Credentials.read(), name=name, bench=bench, say=lambda t: print(t, flush=True))
 """
 
 
@@ -49,11 +50,12 @@ def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 @contextlib.contextmanager
-def scheduler_process() -> Iterator[str]:
-    """Start what `tensorir scheduler` runs, and return its address."""
+def scheduler_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start what `tensorir scheduler` runs, and return it with its address."""
     script = (
+        "from search.distributed.credentials import Credentials\n"
         "from search.distributed.scheduler import schedule\n"
-        "schedule(host='127.0.0.1', port=0, say=lambda text: print(text, flush=True))"
+        "schedule(Credentials.read(), port=0, say=lambda text: print(text, flush=True))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script],
@@ -64,7 +66,7 @@ def scheduler_process() -> Iterator[str]:
     )
     assert process.stdout is not None
     try:
-        yield process.stdout.readline().split()[2].removesuffix(";")
+        yield process, process.stdout.readline().split()[2]
     finally:
         process.kill()
         process.wait()

@@ -26,6 +26,7 @@ REQUEST = MeasureRequest(
     best_seconds=1e-6,
     reference="its reference",
     facts=ProgramFacts(True, 1e-5, {0: Values(0, 7, (1,))}),
+    allow_externs=frozenset({"sleep"}),
     input_data={0: np.arange(6, dtype=np.int32).reshape(2, 3)},
 )
 ANSWER = MeasureAnswer(
@@ -48,7 +49,7 @@ def test_an_answer_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "text"),
     [
-        ("protocol", 99, "version 99 of the protocol and this machine version 1: install the same"),
+        ("allow_externs", "system", "wrong allow_externs"),
         ("program", 3, "program = 3"),
         ("target", {"kind": "llvm", "mcpu": 7}, "wrong target"),
         ("target", "llvm", "wrong target: a target is an object"),
