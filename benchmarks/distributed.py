@@ -119,7 +119,10 @@ def wait_for(cluster: InProcessCluster, count: int) -> None:
 def overhead() -> None:
     """Print what a trial takes with and without Dask."""
     mods = candidates(MEASURED)
-    with in_process_cluster(credentials=Credentials.read()) as cluster, processes(cluster.address, [[_SERVE]]):
+    with (
+        in_process_cluster(credentials=Credentials.read()) as cluster,
+        processes(cluster.address, [[_SERVE]]),
+    ):
         wait_for(cluster, 1)
         dask = ms.DaskRunner(cluster.address)
         seconds_of(ms.DaskBuilder(), dask, mods[:2])
@@ -143,7 +146,10 @@ def busy(machines: int, seconds: float, trials: int, start_seconds: float = 0.0)
         [_SLEEP, str(first), str(min(PER_PROCESS, machines - first)), str(seconds)]
         for first in shares
     ]
-    with in_process_cluster(credentials=Credentials.read()) as cluster, processes(cluster.address, scripts):
+    with (
+        in_process_cluster(credentials=Credentials.read()) as cluster,
+        processes(cluster.address, scripts),
+    ):
         wait_for(cluster, machines)
         time.sleep(start_seconds)
         runner, builder = ms.DaskRunner(cluster.address), ms.DaskBuilder()

@@ -1,4 +1,4 @@
-"""The folder for what is worth keeping between processes, and folders that are this user's alone."""
+"""The folder for what is worth keeping between processes, and folders of this user alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A digest of what makes machine code of programs: two processes with the same one make the same."""
+"""A digest of what makes machine code: two processes with the same one make the same."""
 
 from __future__ import annotations
 

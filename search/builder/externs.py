@@ -1,8 +1,8 @@
 """The C functions that a program may call where it is built to be measured.
 
 A program is data until it is measured: one of a stranger, from a file or a database, would do
-whatever it likes by `T.call_extern("int32", "system", ...)`. So those functions are allowed by name.
-This is no sandbox, as a program reads and writes memory as well.
+whatever it likes by `T.call_extern("int32", "system", ...)`. So functions are allowed by name. This
+is no sandbox, as a program reads and writes memory as well.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Final
 from codegen.object_code import read_object_code
 from search.errors import TuningError
 
-_OF_DOUBLES: Final = (
+_OF_DOUBLES: Final = (  # those of float32 end with an f
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "
     "fabs fdim floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 nearbyint "
     "nextafter pow remainder rint round sin sinh sqrt tan tanh tgamma trunc"
-).split()
-MATHEMATICAL: Final = frozenset(_OF_DOUBLES) | {f"{name}f" for name in _OF_DOUBLES}
+)
+MATHEMATICAL: Final = frozenset(
+    name + suffix for name in _OF_DOUBLES.split() for suffix in ("", "f")
+)
 """The functions of C's math.h that take numbers, and no pointers."""
 
 

@@ -184,7 +184,10 @@ def _checked(place: str, authority: str, certificate: str, key: str) -> Credenti
 
 def _certificates_of(text: str) -> str:
     """Return the certificates of a text that may have a key as well."""
-    return "\n".join(re.findall("-----BEGIN CERTIFICATE.*?END CERTIFICATE-----", text, re.DOTALL)) + "\n"
+    return (
+        "\n".join(re.findall("-----BEGIN CERTIFICATE.*?END CERTIFICATE-----", text, re.DOTALL))
+        + "\n"
+    )
 
 
 def _x509() -> Any:

@@ -118,7 +118,7 @@ def test_a_folder_of_another_user_is_not_used(
             monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     assert core_split_module._claimed([frozenset([0])]) == frozenset([0])
     assert "Another search may measure on the same core" in caplog.text
-    assert not [path for path in tmp_path.rglob("*.lock")]
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 @linux

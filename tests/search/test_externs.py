@@ -10,7 +10,6 @@ import codegen
 import search as ms
 from search.builder import BuilderInput, BuilderResult, LocalBuilder
 from search.errors import TuningError
-
 from tensorir import parse
 from tensorir.function import IRModule
 from tests.search.test_tune_calls import TARGET

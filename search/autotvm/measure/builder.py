@@ -139,8 +139,8 @@ class LocalBuilder(TemplateBuilder):
     `timeout` seconds. `build_func(mod, target, **build_kwargs)` compiles in place of
     `codegen.build`; it may be a function of a notebook or a script. What `build_kwargs` says counts
     before what the runner wants of builds, which is warned of. `do_fork` is accepted and
-    unused: workers are always processes of their own. `runtime` is None. `allow_externs` names the C
-    functions that programs may call beside mathematical ones.
+    unused: workers are always processes of their own. `runtime` is None. `allow_externs` names the
+    C functions that programs may call beside mathematical ones.
     """
 
     def __init__(

@@ -58,7 +58,9 @@ def f(A: T.Buffer((4,), "int32"), B: T.Buffer((2,), "int32")):
 
 
 def test_a_c_function_is_not_called_as_an_intrinsic() -> None:
-    with pytest.raises(CodegenError, match=r"LLVM intrinsic, which 'getpid' is not.*T\.call_extern"):
+    with pytest.raises(
+        CodegenError, match=r"LLVM intrinsic, which 'getpid' is not.*T\.call_extern"
+    ):
         build("""
 @T.prim_func
 def f(A: T.Buffer((1,), "int32")):

@@ -45,7 +45,9 @@ def test_the_usual_place_is_the_runtime_folder_of_the_user(
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(TuningError, match=r"no credentials at .*runtime/tensorir/credentials: `ten"):
+    with pytest.raises(
+        TuningError, match=r"no credentials at .*runtime/tensorir/credentials: `ten"
+    ):
         Credentials.read()
     made = Credentials.read_or_make()
     assert (tmp_path / "runtime" / "tensorir").stat().st_mode & 0o777 == 0o700
@@ -78,7 +80,9 @@ def test_links_are_not_followed(file: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(file)
     (tmp_path / "dangling").symlink_to(tmp_path / "planted")
     for name in ("link", "dangling"):
-        with pytest.raises(TuningError, match="symbolic link, which is not followed: name the file"):
+        with pytest.raises(
+            TuningError, match="symbolic link, which is not followed: name the file"
+        ):
             Credentials.read_or_make(tmp_path / name)
     assert not (tmp_path / "planted").exists()
 
@@ -129,14 +133,18 @@ def test_three_files_of_ones_own_do_as_well(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_search_without_the_credentials_of_the_scheduler_is_told(file: Path) -> None:
-    with in_process_cluster(credentials=Credentials.read(file)) as cluster:
-        with pytest.raises(TuningError, match="does not have the credentials of temporary"):
-            ms.DaskRunner(cluster.address, credentials=Credentials.temporary())
+    with (
+        in_process_cluster(credentials=Credentials.read(file)) as cluster,
+        pytest.raises(TuningError, match="does not have the credentials of temporary"),
+    ):
+        ms.DaskRunner(cluster.address, credentials=Credentials.temporary())
 
 
 @pytest.mark.parametrize("address", ["tcp://host:8786", "dask://host", "host:8786", "dask://:1"])
 def test_an_address_without_encryption_or_port_is_refused(address: str) -> None:
-    with pytest.raises(TuningError, match="is no address of a scheduler: .*as in dask://host:8786"):
+    with pytest.raises(
+        TuningError, match=r"is no address of a scheduler: .*as in dask://host:8786"
+    ):
         ms.DaskRunner(address)
 
 

@@ -117,7 +117,9 @@ def test_the_winner_is_that_of_one_machine(tmp_path: Path) -> None:
     found = []
     for count in (1, 5):
         folder = tmp_path / str(count)
-        with in_process_cluster([MadeUpBench(seconds=0.01) for _ in range(count)], 0, Credentials.read()) as cluster:
+        with in_process_cluster(
+            [MadeUpBench(seconds=0.01) for _ in range(count)], 0, Credentials.read()
+        ) as cluster:
             best = ms.tune_tir(
                 Matmul,
                 "llvm -num-cores=1",
