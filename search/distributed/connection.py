@@ -8,7 +8,7 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from search.distributed.credentials import Credentials
+from search.distributed.credentials import Credentials, PathLike
 from search.distributed.dask_package import dask_address, dask_distributed
 from search.distributed.machine import Machine, this_release
 from search.distributed.scheduler import RELEASE
@@ -23,38 +23,25 @@ _AGAIN_SECONDS: Final = 2
 class Connection:
     """A Dask client that is there again when the scheduler is.
 
-    It is the client that a user made, as long as that lives, or one made here for the address of a
-    scheduler, with `credentials` as for `DaskRunner`. TuningError if no scheduler answers there
-    within `connect_sec`, if its credentials are others, if it is of another release (without
-    `allow_other_versions`), and for a client whose connection is not TLS.
+    TuningError if no scheduler answers at `address` within `connect_sec`, if it has other
+    credentials, and if it is of another release without `allow_other_versions`.
     """
 
     def __init__(
         self,
-        scheduler: Any,
-        credentials: Any = None,
+        address: str,
+        credentials: PathLike | Credentials | None = None,
         connect_sec: float = 5.0,
         allow_other_versions: bool = False,
     ) -> None:
-        self._patience = connect_sec
+        self.address = dask_address(address)
+        if not isinstance(credentials, Credentials):
+            credentials = Credentials.read(credentials)
+        self._credentials = credentials
         self._any_version = allow_other_versions
+        self._patience = connect_sec
         self._unreadable: set[str] = set()
-        self._is_ours = isinstance(scheduler, str)
-        if self._is_ours:
-            self.address = dask_address(scheduler)
-            if not isinstance(credentials, Credentials):
-                credentials = Credentials.read(credentials)
-            self._security, self._place = credentials.security, credentials.place
-            self._client = self._new(connect_sec)
-            return
-        if scheduler.asynchronous:
-            raise TuningError(
-                "a search waits for answers and cannot do so with an asynchronous Dask client: "
-                "give Client(...) without asynchronous=True, or the address of the scheduler"
-            )
-        self.address = dask_address(str(scheduler.scheduler.address))
-        self._security, self._place = scheduler.security, "the Dask client"
-        self._client = self._checked(scheduler)
+        self._client = self._new(connect_sec)
 
     @property
     def client(self) -> Any:
@@ -64,50 +51,34 @@ class Connection:
         return self._client
 
     def _new(self, seconds: float) -> Any:
-        """Return a new client, of a scheduler that was reached: one that never was ends slowly."""
-        with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop, in a notebook
-            pool.submit(asyncio.run, self._reach(seconds)).result()
+        """Return a new client. One that never reaches a scheduler lingers, so that is tried first."""
+        security = self._credentials.security
         try:
-            return self._checked(
-                dask_distributed().Client(
-                    self.address, timeout=seconds, security=self._security, set_as_default=False
-                )
+            with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop
+                pool.submit(asyncio.run, _reach(self.address, security, seconds)).result()
+            client = dask_distributed().Client(
+                self.address, timeout=seconds, security=security, set_as_default=False
             )
+            there, here = client.get_metadata(RELEASE, None), this_release()
         except OSError as error:
             raise self._unreachable(error) from error
-
-    async def _reach(self, seconds: float) -> None:
-        arguments = self._security.get_connection_args("client")
-        distributed = dask_distributed()
-        try:
-            async with asyncio.timeout(seconds):
-                comm = await distributed.comm.connect(self.address, seconds, **arguments)
-                comm.abort()
-        except OSError as error:
-            raise self._unreachable(error) from error
+        if there in (None, here) or self._any_version:  # `dask scheduler` says nothing
+            return client
+        client.close(timeout=_AGAIN_SECONDS)
+        raise TuningError(f"the scheduler at {self.address} {other_release(there)}")
 
     def _unreachable(self, error: OSError) -> TuningError:
-        causes = [error, error.__cause__, error.__context__]
-        fatal = dask_distributed().comm.core.FatalCommClosedError
-        if isinstance(error, fatal) or any(isinstance(cause, ssl.SSLError) for cause in causes):
+        if isinstance(error.__cause__, ssl.SSLError):
             return TuningError(
-                f"what answers at {self.address} does not have the credentials of {self._place}: "
-                "give the address that `tensorir scheduler` prints, and copy here the file"
+                f"what answers at {self.address} does not have the credentials of "
+                f"{self._credentials.place}: give the address that `tensorir scheduler` prints, "
+                "and copy here the file"
             )
-        reason = error.__cause__ or str(error) or "what is there is silent"
+        reason = str(error.__cause__ or "") or str(error) or "nothing answers"
         return TuningError(
             f"there is no scheduler at {self.address}: {reason}; start one with "
             "`tensorir scheduler`, or give the address that it prints, as in dask://host:8786"
         )
-
-    def _checked(self, client: Any) -> Any:
-        """Return a client; TuningError if its scheduler is of another release."""
-        there, here = client.get_metadata(RELEASE, None), this_release()
-        if there in (None, here) or self._any_version:  # `dask scheduler` says nothing
-            return client
-        if self._is_ours:
-            client.close(timeout=_AGAIN_SECONDS)
-        raise TuningError(f"the scheduler at {self.address} {other_release(there)}")
 
     def is_up(self) -> bool:
         """Say whether the scheduler is there; try to reach it if the client has given it up."""
@@ -116,17 +87,15 @@ class Connection:
         if self.client.status != "closed":
             return False  # it is trying
         try:
-            client = self._new(_AGAIN_SECONDS)
+            self._client = self._new(_AGAIN_SECONDS)
         except TuningError:
             return False
-        self._client, self._is_ours = client, True
         return True
 
     def machines(self) -> dict[str, Machine]:
         """Return the machines that measure, by the addresses of their workers.
 
-        Workers that do not describe themselves, or not as one can read, are left out, which is
-        said once.
+        Workers that do not describe themselves, or not as one can read, are left out.
         """
         found: dict[str, Machine] = {}
         for address, worker in self.client.scheduler_info(n_workers=-1)["workers"].items():
@@ -140,10 +109,18 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Let go of a client that was made here."""
-        if self._is_ours and self._client is not None:
+        """Let go of the client."""
+        if self._client is not None:
             self._client.close(timeout=_AGAIN_SECONDS)
             self._client = None
+
+
+async def _reach(address: str, security: Any, seconds: float) -> None:
+    """Connect to a scheduler and hang up; OSError if that does not work in time."""
+    arguments = security.get_connection_args("client")
+    async with asyncio.timeout(seconds):
+        comm = await dask_distributed().comm.connect(address, seconds, **arguments)
+        comm.abort()
 
 
 def other_release(there: object) -> str:

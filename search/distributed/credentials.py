@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import ssl
 import stat
 from dataclasses import dataclass, field
@@ -81,7 +80,7 @@ class Credentials:
         """
         path = place_of(file)
         try:
-            if path == _usual_place():
+            if not (file or os.environ.get(VARIABLE)):
                 private_folder(path.parent)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
@@ -125,17 +124,15 @@ def place_of(file: PathLike | None) -> Path:
     That is `tensorir/credentials` in the user's runtime folder (`$XDG_RUNTIME_DIR`), or
     `credentials` in `cache_folder()` where there is none. TuningError if there is neither.
     """
-    named = file or os.environ.get(VARIABLE)
-    found = Path(named) if named else _usual_place()
-    if found is None:
-        raise TuningError(f"this user has no folder for credentials: name one by {VARIABLE}")
-    return found
+    return Path(file or os.environ.get(VARIABLE) or _usual_place())
 
 
-def _usual_place() -> Path | None:
+def _usual_place() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime, "tensorir") if os.path.isabs(runtime) else cache_folder()
-    return None if folder is None else folder / "credentials"
+    if folder is None:
+        raise TuningError(f"this user has no folder for credentials: name a file by {VARIABLE}")
+    return folder / "credentials"
 
 
 def _check_private(path: Path, found: os.stat_result) -> None:
@@ -166,10 +163,9 @@ def _checked(place: str, authority: str, certificate: str, key: str) -> Credenti
     """Return credentials that TLS accepts; TuningError with what to do for others."""
     again = "name another file, or delete it and have `tensorir scheduler` make a new one for all"
     try:
-        (own, *_), _ = (
-            _x509().load_pem_x509_certificates(text.encode()) for text in (certificate, authority)
-        )
-        found = Credentials(place, _certificates_of(authority), _certificates_of(certificate), key)
+        load = _x509().load_pem_x509_certificates
+        (own, *_), _ = load(certificate.encode()), load(authority.encode())
+        found = Credentials(place, authority, certificate, key)
         found.security.get_connection_args("client")
     except (ssl.SSLError, ValueError) as error:
         raise TuningError(f"{place} holds no certificate with its key: {again}") from error
@@ -180,14 +176,6 @@ def _checked(place: str, authority: str, certificate: str, key: str) -> Credenti
             f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC: set the clock, or {again}"
         )
     return found
-
-
-def _certificates_of(text: str) -> str:
-    """Return the certificates of a text that may have a key as well."""
-    return (
-        "\n".join(re.findall("-----BEGIN CERTIFICATE.*?END CERTIFICATE-----", text, re.DOTALL))
-        + "\n"
-    )
 
 
 def _x509() -> Any:

@@ -8,7 +8,7 @@ import math
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from codegen import Target
 from search.builder.externs import checked_names
@@ -34,10 +34,10 @@ _TICK_SECONDS: Final = 0.5
 class DaskRunner(Runner):
     """Measures candidates on the machines that `tensorir worker` offers to a Dask scheduler.
 
-    `scheduler` is its address, `dask://host:8786`, or a Dask client that is connected by TLS.
-    `credentials` is the file that the scheduler made, by default what `TENSORIR_CREDENTIALS` names
-    or that of this user, see `search.distributed.credentials`; `Credentials.of_files` has
-    certificates of one's own. Whoever has them can run programs as this user.
+    `address` is that of the scheduler, `dask://host:8786`, and `credentials` the file that it made,
+    by default what `TENSORIR_CREDENTIALS` names or that of this user (`Credentials.read`);
+    `Credentials.of_files` has certificates of one's own. Whoever has them can run programs as this
+    user.
 
     Machines build what they measure (`DaskBuilder`), check it and time it as a `LocalRunner` does
     with the same options; limits begin when a machine has the candidate. `allow_externs` are those
@@ -58,7 +58,7 @@ class DaskRunner(Runner):
 
     def __init__(
         self,
-        scheduler: Any,
+        address: str,
         *,
         timeout_sec: float = 30.0,
         evaluator_config: EvaluatorConfig | None = None,
@@ -75,7 +75,7 @@ class DaskRunner(Runner):
         self.only = machines
         self.allow_externs = checked_names(allow_externs)
         self.allow_other_versions = allow_other_versions
-        self._connection = Connection(scheduler, credentials, connect_sec, allow_other_versions)
+        self._connection = Connection(address, credentials, connect_sec, allow_other_versions)
         self._dispatchers: dict[str, Dispatcher] = {}
         """By the keys of targets."""
         self._best = BestTimes()

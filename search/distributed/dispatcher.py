@@ -28,9 +28,9 @@ from typing import Any, Final
 
 from search.distributed.connection import Connection
 from search.distributed.machine import Machine, described
-from search.distributed.measure_here import measure_here
 from search.distributed.messages import MeasureAnswer, MeasureRequest
 from search.distributed.paces import Paces
+from search.distributed.worker import measure_here
 from search.errors import TuningError
 
 logger = logging.getLogger("tensorir.search")

@@ -8,7 +8,7 @@ import platform
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,11 +16,8 @@ from codegen import Target
 from codegen.lowering_digest import lowering_digest
 from codegen.target import host
 from codegen.target.presets import KNOWN_FEATURES
-from search.errors import TuningError
+from search.distributed.read_fields import Read, exactly, number, read_fields, tuple_of
 from tensorir.version import __version__
-
-MEASURE: Final = "measure"
-"""The Dask resource of which a machine has one for each core that it measures on."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +76,6 @@ class Machine:
         """The Dask resource by which trials find machines of the same kind and release."""
         return f"machine {self.kind} with tensorir {self.release}"
 
-    @property
-    def resources(self) -> dict[str, float]:
-        """The Dask resources that the machine offers."""
-        return {MEASURE: self.measuring, self.resource: self.at_once}
-
     def why_not(self, target: Target) -> str | None:
         """Return why candidates for a target are not measured here, None if they are.
 
@@ -110,21 +102,7 @@ class Machine:
     @staticmethod
     def from_json(obj: Any) -> Machine:
         """Return the machine that `as_json` described; TuningError names the field at fault."""
-        if not isinstance(obj, Mapping):
-            raise TuningError(f"a machine is described by an object, got {obj!r:.80}")
-        values: dict[str, Any] = {}
-        for one in fields(Machine):
-            value = obj.get(one.name)
-            if one.name in ("features", "caches"):
-                inner = str if one.name == "features" else int
-                fits = isinstance(value, (list, tuple)) and all(type(x) is inner for x in value)
-                value = tuple(value) if fits and value is not None else value
-            else:
-                fits = type(value).__name__ == one.type
-            if not fits:
-                raise TuningError(f"the description of a machine has {one.name} = {value!r:.80}")
-            values[one.name] = value
-        return Machine(**values)
+        return Machine(**read_fields("description of a machine", obj, _MACHINE))
 
     def __str__(self) -> str:
         caches = "/".join(_bytes(size) for size in self.caches if size) or "unknown"
@@ -132,6 +110,16 @@ class Machine:
             f"{self.host}: {self.kind}, {self.architecture}, {self.cores} "
             f"core{'s' * (self.cores != 1)}, caches {caches}; measures on {self.measuring}"
         )
+
+
+_MACHINE: Final[Mapping[str, Read]] = {
+    **dict.fromkeys(("host", "system", "architecture", "cpu", "identity"), exactly(str)),
+    "features": tuple_of(exactly(str)),
+    "cores": number(1, kind=int),
+    "caches": tuple_of(exactly(int)),
+    **dict.fromkeys(("measuring", "at_once"), number(1, kind=int)),
+    "release": exactly(str),
+}
 
 
 def described(machines: Mapping[str, Machine]) -> str:

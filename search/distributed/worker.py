@@ -8,11 +8,11 @@ import logging
 import os
 import signal
 import socket
-import tempfile
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final
 
+from search.builder.artifact_directory import ArtifactDirectory
 from search.distributed.bench import Bench, LocalBench
 from search.distributed.credentials import Credentials
 from search.distributed.dask_package import dask_address, dask_distributed, server_class
@@ -22,10 +22,17 @@ logger = logging.getLogger("tensorir.search")
 _AGAIN_SECONDS: Final = 1.0
 
 
+def measure_here(request: str) -> str:
+    """Return the answer of the worker that executes this to a request; both are texts of JSON."""
+    worker = dask_distributed().get_worker()
+    answer: str = worker.bench.answer(request, worker.address)
+    return answer
+
+
 def measuring_worker(address: str, bench: Bench, name: str, credentials: Credentials) -> Any:
     """Return a Dask worker of this process that has requests answered by a bench, not yet started.
 
-    It offers the resources of the bench's machine and describes it. It listens where this machine
+    It describes the bench's machine and offers its resource. It listens where this machine
     reaches the scheduler at `address`, and nowhere else.
     """
     distributed = dask_distributed()
@@ -34,7 +41,7 @@ def measuring_worker(address: str, bench: Bench, name: str, credentials: Credent
         name=name,
         host=distributed.utils.get_ip(distributed.comm.get_address_host(address)),
         nthreads=bench.machine.at_once,
-        resources=bench.machine.resources,
+        resources={bench.machine.resource: bench.machine.at_once},
         memory_limit=0,
         dashboard=False,
         extensions={},
@@ -69,15 +76,15 @@ def serve(
         bench = LocalBench(measuring, name, allow_externs)
         bench.keep_off()
     say(f"{bench.machine}")
+    private = ArtifactDirectory()  # that of Dask in /tmp may be another user's
     try:
         bench.warm_up()
-        with (
-            tempfile.TemporaryDirectory(prefix="tensorir_worker_") as folder,
-            importlib.import_module("dask.config").set({"temporary-directory": folder}),
-        ):
+        folder = str(private.path)
+        with importlib.import_module("dask.config").set({"temporary-directory": folder}):
             asyncio.run(_stay(address, bench, name, credentials, say))
     finally:
         bench.close()
+        private.remove()
 
 
 async def _stay(

@@ -159,4 +159,4 @@ def test_the_worker_describes_the_machine(machines: Machines) -> None:
     (worker,) = machines.client.scheduler_info()["workers"].values()
     machine = Machine.from_json(worker["tensorir"])
     assert machine == Machine.this(machine.measuring, machine.at_once)
-    assert worker["resources"] == {"measure": 1, machine.resource: machine.at_once}
+    assert worker["resources"] == {machine.resource: machine.at_once}

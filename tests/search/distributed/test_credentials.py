@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -24,11 +26,9 @@ pytest.importorskip("distributed")
 
 @pytest.fixture
 def file(credentials: Path, tmp_path: Path) -> Path:
-    """A copy of the file that tests share."""
-    path = tmp_path / "credentials"
-    path.write_bytes(credentials.read_bytes())
-    path.chmod(0o600)
-    return path
+    """A copy of the file that tests share, in a folder of its own."""
+    (tmp_path / "folder").mkdir()
+    return Path(shutil.copy(credentials, tmp_path / "folder" / "credentials"))
 
 
 def test_a_file_is_made_once_for_this_user_alone(tmp_path: Path) -> None:
@@ -49,11 +49,10 @@ def test_the_usual_place_is_the_runtime_folder_of_the_user(
         TuningError, match=r"no credentials at .*runtime/tensorir/credentials: `ten"
     ):
         Credentials.read()
-    made = Credentials.read_or_make()
-    assert (tmp_path / "runtime" / "tensorir").stat().st_mode & 0o777 == 0o700
-    assert made == Credentials.read(tmp_path / "runtime" / "tensorir" / "credentials")
-    (tmp_path / "runtime" / "tensorir" / "credentials").unlink()
-    (tmp_path / "runtime" / "tensorir").chmod(0o777)
+    folder = tmp_path / "runtime" / "tensorir"
+    assert Credentials.read_or_make() == Credentials.read(folder / "credentials")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
     with pytest.raises(TuningError, match="not a folder that only this user may write to"):
         Credentials.read_or_make()
     monkeypatch.delenv("XDG_RUNTIME_DIR")
@@ -63,41 +62,44 @@ def test_the_usual_place_is_the_runtime_folder_of_the_user(
     assert place_of("another") == Path("another")
 
 
-def test_a_file_that_others_may_read_is_refused(file: Path) -> None:
-    for mode in (0o640, 0o604, 0o620):
-        file.chmod(mode)
-        with pytest.raises(TuningError, match=f"have mode {mode:04o}.* run chmod 600"):
-            Credentials.read_or_make(file)
+KEY: Final = "-----BEGIN PRIVATE KEY"
+FAULTS: Final[Mapping[str, tuple[Callable[[Path], object], str]]] = {
+    "the group may read": (lambda file: file.chmod(0o640), "mode 0640, .*run chmod 600"),
+    "others may read": (lambda file: file.chmod(0o604), "mode 0604, .*run chmod 600"),
+    "a folder": (lambda file: (file.unlink(), file.mkdir()), "are not a file: name one"),
+    "a link": (
+        lambda file: file.symlink_to(file.rename(file.with_name("target"))),
+        "symbolic link, which is not followed: name the file itself, .*target",
+    ),
+    "a link to nothing": (
+        lambda file: (file.unlink(), file.symlink_to(file.with_name("planted"))),
+        "symbolic link, which is not followed",
+    ),
+    "no folder": (lambda file: (file.unlink(), file.parent.rmdir()), "made at .*name another"),
+    "empty": (lambda file: file.write_text(""), "holds no certificate with its key: name another"),
+    "cut short": (lambda file: os.truncate(file, 600), "holds no certificate with its key"),
+    "no key": (
+        lambda file: file.write_text(file.read_text().replace(KEY, "")),
+        "holds no certificate with its key",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_file_that_is_not_right_is_refused_and_left(fault: str, file: Path) -> None:
+    spoil, text = FAULTS[fault]
+    spoil(file)
+    left = file.read_bytes() if file.is_file() else None
+    with pytest.raises(TuningError, match=text):
+        Credentials.read_or_make(file)
+    assert (file.read_bytes() if file.is_file() else None) == left
+    assert not file.with_name("planted").exists()
 
 
 def test_a_file_of_another_user_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
     with pytest.raises(TuningError, match="name a file of your own"):
         Credentials.read(file)
-
-
-def test_links_are_not_followed(file: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(file)
-    (tmp_path / "dangling").symlink_to(tmp_path / "planted")
-    for name in ("link", "dangling"):
-        with pytest.raises(
-            TuningError, match="symbolic link, which is not followed: name the file"
-        ):
-            Credentials.read_or_make(tmp_path / name)
-    assert not (tmp_path / "planted").exists()
-
-
-def test_what_is_no_file_with_credentials_is_refused(file: Path, tmp_path: Path) -> None:
-    text = file.read_text()
-    for wrong in ("", "no PEM", text[:600], text[text.index("-----BEGIN CERTIFICATE") :]):
-        file.write_text(wrong)
-        with pytest.raises(TuningError, match="holds no certificate with its key: name another"):
-            Credentials.read(file)
-        assert file.read_text() == wrong
-    with pytest.raises(TuningError, match="are not a file"):
-        Credentials.read(tmp_path)
-    with pytest.raises(TuningError, match="no credentials can be made at"):
-        Credentials.read_or_make(tmp_path / "missing" / "credentials")
 
 
 def test_a_certificate_out_of_date_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,18 +148,6 @@ def test_an_address_without_encryption_or_port_is_refused(address: str) -> None:
         TuningError, match=r"is no address of a scheduler: .*as in dask://host:8786"
     ):
         ms.DaskRunner(address)
-
-
-def test_a_client_without_encryption_is_refused() -> None:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=0, processes=False, dashboard_address=None, protocol="tcp"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-        pytest.raises(TuningError, match="connections are always encrypted"),
-    ):
-        ms.DaskRunner(client)
 
 
 WRONG = """

@@ -26,6 +26,7 @@ from search.errors import TuningError
 from search.runner import RunnerInput
 from tensorir import workloads
 from tensorir.function import IRModule
+from tests.search.distributed.processes import wait_until
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -82,9 +83,15 @@ def test_a_machine_that_comes_late_gets_work(
 
 
 def test_results_come_as_they_end(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
-    cluster.add(
-        MadeUpBench(made_up_machine("slow"), seconds=0.5), MadeUpBench(made_up_machine("quick"))
-    )
+    quick, slow = (MadeUpBench(made_up_machine(host)) for host in ("quick", "slow"))
+
+    def after_the_quick_ones(_: MeasureRequest, answer: MeasureAnswer) -> MeasureAnswer:
+        wait_until(lambda: len(quick.asked) >= 5)
+        time.sleep(0.2)  # their answers are on their way
+        return answer
+
+    slow.change = after_the_quick_ones
+    cluster.add(quick, slow)
     with runner_of(cluster) as runner:
         futures = runner.run(inputs[:6])
         order = [futures[k].result().machine for k in runner.as_they_end(futures, lambda: False)]
@@ -131,37 +138,31 @@ def test_without_a_machine_that_can_the_search_ends(
         runner.run(inputs[:1])[0].result()
 
 
-def test_a_slow_machine_is_left_out(
-    cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
-) -> None:
-    """All run the reference kernel: where that takes twice as long, times are others."""
-    for host, pace in (("usual", 1e-4), ("throttled", 2e-4)):
-        bench = MadeUpBench(made_up_machine(host), seconds=0.02)
-        bench.change = lambda request, answer, pace=pace: replace(answer, pace=pace)
-        cluster.add(bench)
-    with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
-        futures = runner.run(inputs[:4])
-        _ = [future.result() for future in futures]
-        later = [future.result().machine for future in runner.run(inputs[4:10])]
-    assert set(later) == {"usual"}
-    assert (
-        "throttled is left out for a while: it takes 2.00 times as long for the reference"
-        in caplog.text
+def paced(host: str, *paces: float, seconds: float = 0.02) -> MadeUpBench:
+    """A machine whose reference kernel takes these seconds, and then the last one for good."""
+    told = iter(paces)
+    return MadeUpBench(
+        made_up_machine(host),
+        seconds,
+        lambda request, answer: replace(answer, pace=next(told, paces[-1])),
     )
 
 
-def test_a_slow_machine_measures_where_no_other_one_is_left(
+def test_a_slow_machine_is_left_out_where_another_one_is_left(
     cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for host, pace in (("usual", 1e-4), ("throttled", 2e-4)):
-        bench = MadeUpBench(made_up_machine(host), seconds=0.02)
-        bench.change = lambda request, answer, pace=pace: replace(answer, pace=pace)
-        cluster.add(bench)
+    """All run the reference kernel: where that takes twice as long, times are others."""
+    cluster.add(paced("usual", 1e-4), paced("throttled", 2e-4))
     with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
-        _ = [future.result() for future in runner.run(inputs[:6])]
-        assert "throttled is left out" in caplog.text
+        _ = [future.result() for future in runner.run(inputs[:4])]
+        later = [future.result().machine for future in runner.run(inputs[4:10])]
+        assert set(later) == {"usual"}
+        assert (
+            "throttled is left out for a while: it takes 2.00 times as long for the reference"
+            in caplog.text
+        )
         cluster.end(0)
-        assert runner.run(inputs[6:7])[0].result().machine == "throttled"
+        assert runner.run(inputs[10:11])[0].result().machine == "throttled"
 
 
 def test_a_slow_machine_is_asked_again_after_a_while(
@@ -169,12 +170,7 @@ def test_a_slow_machine_is_asked_again_after_a_while(
 ) -> None:
     monkeypatch.setattr("search.distributed.dispatcher._SLOW_SECONDS", 0.1)
     monkeypatch.setattr("search.distributed.dispatcher._LOOK_SECONDS", 0.05)
-    paces = iter([2e-4])
-    for host in ("usual", "busy"):
-        bench = MadeUpBench(made_up_machine(host), seconds=0.05)
-        cluster.add(bench)
-        bench.change = lambda request, answer: replace(answer, pace=1e-4)
-    bench.change = lambda request, answer: replace(answer, pace=next(paces, 1e-4))
+    cluster.add(paced("usual", 1e-4, seconds=0.05), paced("busy", 2e-4, 1e-4, seconds=0.05))
     with runner_of(cluster) as runner:
         _ = [future.result() for future in runner.run(inputs[:4])]
         time.sleep(0.2)
@@ -185,9 +181,7 @@ def test_a_slow_machine_is_asked_again_after_a_while(
 def test_what_is_measured_while_the_pace_drifts_is_measured_again(
     cluster: InProcessCluster, inputs: list[RunnerInput]
 ) -> None:
-    paces = iter([1e-4, 1.01e-4, 0.99e-4, 3e-4] + [1e-4, 1.02e-4] * 9)
-    bench = MadeUpBench()
-    bench.change = lambda request, answer: replace(answer, pace=next(paces))
+    bench = paced("drifts", 1e-4, 1.01e-4, 0.99e-4, 3e-4, *[1e-4, 1.02e-4] * 9)
     cluster.add(bench)
     with runner_of(cluster) as runner:
         for future in [runner.run([one])[0] for one in inputs[:4]]:
@@ -291,16 +285,6 @@ def test_what_another_builder_made_is_refused(cluster: InProcessCluster) -> None
     cluster.add(MadeUpBench())
     with runner_of(cluster) as runner, pytest.raises(TuningError, match=r"leave out builder="):
         runner.run([RunnerInput("/some/object.o", "llvm", [])])
-
-
-def test_a_client_of_the_user_serves(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
-    cluster.add(MadeUpBench())
-    distributed = pytest.importorskip("distributed")
-    address, security = cluster.scheduler.address, cluster.credentials.security
-    with distributed.Client(address, security=security, set_as_default=False) as client:
-        with contextlib.closing(ms.DaskRunner(client)) as runner:
-            assert runner.run(inputs[:1])[0].result().error_msg is None
-        assert client.status == "running"
 
 
 def test_what_nobody_waits_for_is_not_measured(
