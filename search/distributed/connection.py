@@ -51,7 +51,7 @@ class Connection:
         return self._client
 
     def _new(self, seconds: float) -> Any:
-        """Return a new client. One that never reaches a scheduler lingers, so that is tried first."""
+        """Return a new client, after a look whether the scheduler is there: else one lingers."""
         security = self._credentials.security
         try:
             with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop
