@@ -16,14 +16,17 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import search as ms
 from codegen import Target
 from search.arg_info import ArgInfo
 from search.builder import Builder, BuilderInput, LocalBuilder
+from search.distributed.credentials import VARIABLE, Credentials
 from search.distributed.in_process import InProcessCluster, in_process_cluster
 from search.runner import LocalRunner, Runner, RunnerInput
 from tensorir import workloads
@@ -35,20 +38,28 @@ MEASURED: Final = 32
 PER_PROCESS: Final = 250
 """The most workers of a process."""
 
-_SERVE: Final = "import sys; from search.distributed.worker import serve; serve(sys.argv[1])"
+_SERVE: Final = """
+import sys
+from search.distributed.credentials import Credentials
+from search.distributed.worker import serve
+serve(sys.argv[1], Credentials.read())
+"""
 _SLEEP: Final = """
 import asyncio, importlib, sys
+from search.distributed.credentials import Credentials
+from search.distributed.dask_package import dask_address
 from search.distributed.in_process import MadeUpBench, made_up_machine
 from search.distributed.worker import measuring_worker
 
-address, first, count, seconds = sys.argv[1:]
+address, first, count, seconds = dask_address(sys.argv[1]), *sys.argv[2:]
+credentials = Credentials.read()
 importlib.import_module("dask.config").set({"distributed.worker.profile.enabled": False})
 
 async def stay():
     names = [f"machine {k}" for k in range(int(first), int(first) + int(count))]
     benches = [MadeUpBench(made_up_machine(name, at_once=2), float(seconds)) for name in names]
     workers = [
-        await measuring_worker(address, bench, name)
+        await measuring_worker(address, bench, name, credentials)
         for bench, name in zip(benches, names, strict=True)
     ]
     await asyncio.gather(*(worker.finished() for worker in workers))
@@ -108,7 +119,10 @@ def wait_for(cluster: InProcessCluster, count: int) -> None:
 def overhead() -> None:
     """Print what a trial takes with and without Dask."""
     mods = candidates(MEASURED)
-    with in_process_cluster() as cluster, processes(cluster.address, [[_SERVE]]):
+    with (
+        in_process_cluster(credentials=Credentials.read()) as cluster,
+        processes(cluster.address, [[_SERVE]]),
+    ):
         wait_for(cluster, 1)
         dask = ms.DaskRunner(cluster.address)
         seconds_of(ms.DaskBuilder(), dask, mods[:2])
@@ -132,7 +146,10 @@ def busy(machines: int, seconds: float, trials: int, start_seconds: float = 0.0)
         [_SLEEP, str(first), str(min(PER_PROCESS, machines - first)), str(seconds)]
         for first in shares
     ]
-    with in_process_cluster() as cluster, processes(cluster.address, scripts):
+    with (
+        in_process_cluster(credentials=Credentials.read()) as cluster,
+        processes(cluster.address, scripts),
+    ):
         wait_for(cluster, machines)
         time.sleep(start_seconds)
         runner, builder = ms.DaskRunner(cluster.address), ms.DaskBuilder()
@@ -153,6 +170,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--trials-each", type=int, default=0)
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[VARIABLE] = str(Path(folder, "credentials"))
+        Credentials.read_or_make()
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Print the figures, with the credentials that the environment names."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it tells of workers that end
     if not options.machines:
         overhead()

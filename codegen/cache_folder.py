@@ -1,8 +1,9 @@
-"""The folder for what is worth keeping between processes."""
+"""The folder for what is worth keeping between processes, and folders of this user alone."""
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 
@@ -14,3 +15,29 @@ def cache_folder() -> Path | None:
     except RuntimeError:
         return None
     return folder / "tensorir"
+
+
+def private_folder(path: Path) -> Path:
+    """Return a folder that only this user may write to; it is made if it does not exist.
+
+    Raises OSError if it cannot be made, and as `check_private` does.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_private(path)
+    return path
+
+
+def check_private(path: Path) -> None:
+    """Raise PermissionError if somebody else may write to a folder, OSError if there is none.
+
+    A symbolic link counts as somebody else's: its target may change.
+    """
+    if not hasattr(os, "geteuid"):
+        raise PermissionError("this system does not tell whose a folder is")
+    found = path.lstat()
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.geteuid()
+        or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        raise PermissionError(f"{path} is not a folder that only this user may write to")

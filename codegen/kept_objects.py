@@ -17,7 +17,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from codegen.cache_folder import cache_folder
+from codegen.cache_folder import cache_folder, check_private, private_folder
 from codegen.errors import CodegenError
 
 logger = logging.getLogger("tensorir.codegen")
@@ -42,7 +42,7 @@ class KeptObjects:
         """Return an object, None where it is not kept."""
         path = self._path(key)
         try:
-            self._check_owner()
+            check_private(self._folder)
             content = path.read_bytes()
             os.utime(path)
         except OSError:
@@ -55,8 +55,7 @@ class KeptObjects:
         path = self._path(key)
         beside = path.with_name(f".{secrets.token_hex(8)}")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._check_owner()
+            private_folder(self._folder)
             beside.write_bytes(_digest(data) + data)
             beside.replace(path)
             self._written += len(data)
@@ -65,14 +64,6 @@ class KeptObjects:
                 self._remove_old()
         except OSError as error:
             logger.info("an object is not kept: %s", error)
-
-    def _check_owner(self) -> None:
-        """Raise PermissionError if somebody else may have written to the folder."""
-        if not hasattr(os, "getuid"):
-            raise PermissionError("this system does not tell whose a folder is")
-        stat = self._folder.stat()
-        if stat.st_uid != os.getuid() or stat.st_mode & 0o022:
-            raise PermissionError(f"{self._folder} is not a folder of this user alone")
 
     def _path(self, key: bytes) -> Path:
         return self._folder / f"{hashlib.blake2b(key, person=b'%d' % _FORMAT).hexdigest()[:40]}.o"

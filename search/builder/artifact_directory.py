@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 from typing import Final
 
+from codegen.cache_folder import check_private
 from search.records.file_lock import take_lock
 
 _PREFIX: Final = "tune_artifacts_"
@@ -42,7 +43,8 @@ def _remove_abandoned(parent: Path) -> None:
     """Remove the directories of owners that were killed."""
     for lock_path in parent.glob(f"{_PREFIX}*/{_LOCK}"):
         try:
-            lock = os.open(lock_path, os.O_RDWR)
+            check_private(lock_path.parent)
+            lock = os.open(lock_path, os.O_RDWR | os.O_NOFOLLOW)
         except OSError:
             continue  # its owner has just removed it, or it is another user's
         try:

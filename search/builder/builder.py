@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future as PoolFuture
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ import codegen
 from codegen import Target
 from codegen.target import host
 from search.builder.artifact_directory import ArtifactDirectory
+from search.builder.externs import check_externs, checked_names
 from search.errors import TuningError
 from search.kinds import Kinds
 from search.measuring.measure_candidate import with_separate_layout_rewrite
@@ -45,6 +46,8 @@ class BuilderInput:
     mod: IRModule
     target: Target
     params: Mapping[str, Any] | None = None
+    allow_externs: frozenset[str] = frozenset()
+    """The C functions that it may call beside those that the builder allows."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,9 @@ class LocalBuilder(Builder):
     `codegen.Module` of the program as it is measured, in which what packs a weight is a function of
     its own, and `f_export(module)` the path it wrote it to; `initializer` is called once in each
     worker. They may be functions of a notebook or a script.
+
+    A program that calls a C function (`T.call_extern`) is not built, but for the mathematical ones
+    (`search.builder.externs`) and those that `allow_externs` names.
     """
 
     def __init__(
@@ -124,6 +130,7 @@ class LocalBuilder(Builder):
         f_build: BuildFunction | None = None,
         f_export: ExportFunction | None = None,
         initializer: Callable[[], object] | None = None,
+        allow_externs: Collection[str] = (),
     ) -> None:
         if max_workers is not None and max_workers < 1:
             raise TuningError(f"LocalBuilder needs at least 1 worker, got {max_workers}")
@@ -131,6 +138,7 @@ class LocalBuilder(Builder):
         self.timeout_sec = timeout_sec
         self.f_build = f_build
         self.f_export = f_export
+        self.allow_externs = checked_names(allow_externs)
         self.split: CoreSplit | None = None
         """The cores that build; without one, those that this process does not measure on."""
         self._pool = WorkerPool(self.max_workers, initializer, loads=build_and_export)
@@ -169,7 +177,9 @@ class LocalBuilder(Builder):
         limit = self._limit()
         futures = []
         for i in build_inputs:
-            args = (i.mod, i.target, i.params, self.f_build, self.f_export, folder, *where)
+            externs = self.allow_externs | i.allow_externs
+            own = (self.f_build, self.f_export, folder)
+            args = (i.mod, i.target, i.params, *own, *where, externs)
             outcome = self._pool.submit((build_and_export, args), limit)
             outcome.add_done_callback(self._took)
             futures.append(BuilderFuture(outcome.done, partial(_finished, outcome)))
@@ -211,6 +221,7 @@ def build_and_export(
     folder: str,
     split: CoreSplit | None = None,
     beside_measuring: bool = False,
+    allow_externs: frozenset[str] = frozenset(),
 ) -> str:
     """Build a program and return the path of the artifact; this is a worker's job.
 
@@ -222,13 +233,12 @@ def build_and_export(
         if beside_measuring:
             split.bind_building(target)
     mod = with_separate_layout_rewrite(mod)
-    if f_build is None:
-        data = codegen.compile_object(mod, target)
-        if f_export is None:
-            return export_object(data, folder)
-        return f_export(codegen.Module.from_object(data))
-    module = f_build(mod, target, params)
-    return export_object(module.object_code, folder) if f_export is None else f_export(module)
+    module = None if f_build is None else f_build(mod, target, params)
+    data = codegen.compile_object(mod, target) if module is None else module.object_code
+    check_externs(data, allow_externs)
+    if f_export is None:
+        return export_object(data, folder)
+    return f_export(codegen.Module.from_object(data) if module is None else module)
 
 
 def export_object(data: bytes, folder: str) -> str:

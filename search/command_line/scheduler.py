@@ -6,35 +6,39 @@ from typing import Annotated
 
 import typer
 
+from search.command_line.login import CaFile, Cert, CredentialsFile, Key, credentials_of
 from search.command_line.result import Result, say
-from search.command_line.worker import CaFile, Cert, Key
-from search.distributed.dask_package import security_of
-from search.distributed.scheduler import schedule
+from search.distributed.scheduler import LOOPBACK, schedule
 
 Host = Annotated[
-    str | None,
-    typer.Option(help="The address to listen at.", show_default="all of this machine"),
+    str,
+    typer.Option(
+        help="The address of this machine to listen at, 0.0.0.0 for all; by default no other "
+        "machine reaches it."
+    ),
 ]
 Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes one that is free.")]
 
 
 def scheduler(
-    host: Host = None,
+    host: Host = LOOPBACK,
     port: Port = 8786,
-    tls_ca_file: CaFile = None,
+    credentials: CredentialsFile = None,
+    tls_ca: CaFile = None,
     tls_cert: Cert = None,
     tls_key: Key = None,
 ) -> Result:
     """Let searches find the machines that measure for them, until Ctrl-C.
 
-    It is a Dask scheduler that executes nothing that a client sends.
+    It makes a file with credentials if there is none, and prints where: workers and searches need
+    it. Whoever has the file can run programs as you.
 
-        tensorir scheduler --port 8786
+        tensorir scheduler --host 0.0.0.0
 
-        tensorir worker tcp://host:8786
+        tensorir worker dask://host:8786
 
         tensorir tune matmul.py --trials 64 --work-dir tuned --runner dask://host:8786
     """
-    security = security_of(tls_ca_file, tls_cert, tls_key)
-    schedule(host=host, port=port, security=security, say=say)
+    login = credentials_of(credentials, tls_ca, tls_cert, tls_key, make=True)
+    schedule(login, host=host, port=port, say=say)
     return Result({"port": port}, ["the scheduler has ended"])

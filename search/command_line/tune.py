@@ -10,7 +10,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from codegen import Target as CodegenTarget
+from search.builder import LocalBuilder
 from search.command_line.error_line import checking_arguments
+from search.command_line.login import (
+    AllowExtern,
+    CaFile,
+    Cert,
+    CredentialsFile,
+    Key,
+    credentials_of,
+)
 from search.command_line.options import (
     Program,
     Shape,
@@ -112,6 +121,11 @@ def tune(
     initial: Initial = None,
     cost_model: CostModel = "xgb",
     strategy: Strategy = "evolutionary",
+    credentials: CredentialsFile = None,
+    tls_ca: CaFile = None,
+    tls_cert: Cert = None,
+    tls_key: Key = None,
+    allow_extern: AllowExtern = None,
 ) -> Result:
     """Search for the schedules that make a program, or the kernels of a model, fast.
 
@@ -127,6 +141,7 @@ def tune(
     if trials is None and seconds is None:
         raise ArgumentError("missing option --trials N or --seconds S (how much to search)")
     chosen = target_of(target)
+    parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
     with checking_arguments():
         config = TuneConfig(
             UNLIMITED if trials is None else trials, max_seconds=seconds, strategy=strategy
@@ -134,6 +149,12 @@ def tune(
         Runner.kinds.check(runner)
         CostModelKinds.kinds.check(cost_model)
         known = [read_trace(trace) for trace in initial or ()]
+        if runner != "local":
+            login = credentials_of(credentials, tls_ca, tls_cert, tls_key)
+            externs = allow_extern or ()
+            parts["runner"] = Runner.create(runner, credentials=login, allow_externs=externs)
+        elif allow_extern:
+            parts["builder"] = LocalBuilder(allow_externs=allow_extern)
     if work_dir is None:
         work_dir = DEFAULT_WORK_DIR
         say(f"records go to the directory {work_dir}; --work-dir DIR names another one")
@@ -141,7 +162,6 @@ def tune(
     mod = read_program(program, shape)
     start = time.monotonic()
     kept_in = _database(database)
-    parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
     if is_model(mod) or len(mod.prim_funcs()) > 1:
         if initial:
             raise ArgumentError(f"--initial is for one program, and {program} has several kernels")

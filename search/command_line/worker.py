@@ -6,15 +6,22 @@ from typing import Annotated
 
 import typer
 
+from search.command_line.login import (
+    AllowExtern,
+    CaFile,
+    Cert,
+    CredentialsFile,
+    Key,
+    credentials_of,
+)
 from search.command_line.result import Result, say
-from search.distributed.dask_package import security_of
 from search.distributed.worker import serve
 
 Scheduler = Annotated[
     str,
     typer.Argument(
         metavar="SCHEDULER",
-        help="The address that `tensorir scheduler` prints, as in tcp://host:8786.",
+        help="The address that `tensorir scheduler` prints, as in dask://host:8786.",
     ),
 ]
 Cores = Annotated[
@@ -30,61 +37,32 @@ Name = Annotated[
         show_default="the machine's and the process's",
     ),
 ]
-TrustClient = Annotated[
-    bool,
-    typer.Option(
-        "--trust-client",
-        help="Execute whatever clients of the scheduler send, as Dask workers do. Without it the "
-        "worker executes nothing but the programs that it measures.",
-    ),
-]
-_PEM = "PEM"
-CaFile = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-ca-file",
-        metavar=_PEM,
-        help="The certificate of the authority that all sides trust: connections are then TLS.",
-        show_default=False,
-    ),
-]
-Cert = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-cert", metavar=_PEM, help="The certificate of this side.", show_default=False
-    ),
-]
-Key = Annotated[
-    str | None,
-    typer.Option("--tls-key", metavar=_PEM, help="The key of this side.", show_default=False),
-]
 
 
 def worker(
     scheduler: Scheduler,
     cores: Cores = 1,
     name: Name = None,
-    trust_client: TrustClient = False,
-    tls_ca_file: CaFile = None,
+    credentials: CredentialsFile = None,
+    tls_ca: CaFile = None,
     tls_cert: Cert = None,
     tls_key: Key = None,
+    allow_extern: AllowExtern = None,
 ) -> Result:
     """Measure on this machine for searches elsewhere, until Ctrl-C.
 
-    The searches reach it through a Dask scheduler. It says what the machine is, waits for a
-    scheduler that is not there, and goes on when that is back.
+    The searches reach it through a Dask scheduler, whose credentials it needs. Whoever has them can
+    run programs as you. It says what the machine is, waits for a scheduler that is not there, and
+    goes on when that is back.
 
-        tensorir worker tcp://host:8786
-
-        tensorir worker tls://host:8786 --tls-ca-file ca.pem --tls-cert me.pem --tls-key me.key
+        tensorir worker dask://host:8786 --credentials tensorir.pem
     """
-    security = security_of(tls_ca_file, tls_cert, tls_key)
     serve(
         scheduler,
+        credentials_of(credentials, tls_ca, tls_cert, tls_key),
         measuring=cores,
         name=name,
-        trust_client=trust_client,
-        security=security,
+        allow_externs=allow_extern or (),
         say=say,
     )
     return Result({"scheduler": scheduler}, [f"measuring for {scheduler} has ended"])

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
@@ -79,11 +79,14 @@ class _Slot:
 class LocalBench:
     """Builds and measures on this machine, `measuring` candidates at the same time.
 
-    `name` is that of the worker, for answers. TuningError if the machine has no core that builds
+    `name` is that of the worker, for answers; `allow_externs` are those of a `LocalBuilder`.
+    TuningError if the machine has no core that builds
     beside so many that measure.
     """
 
-    def __init__(self, measuring: int = 1, name: str = "") -> None:
+    def __init__(
+        self, measuring: int = 1, name: str = "", allow_externs: Collection[str] = ()
+    ) -> None:
         splits = core_splits(measuring)
         if len(splits) < measuring > 1:
             raise TuningError(
@@ -96,7 +99,7 @@ class LocalBench:
             there, measuring=measuring, at_once=measuring + min(builders, measuring)
         )
         self.name = name
-        self._builder = LocalBuilder(max_workers=builders)
+        self._builder = LocalBuilder(max_workers=builders, allow_externs=allow_externs)
         self._builder.split = splits[0] if splits else None
         self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
         self._all: list[_Slot] = []
@@ -145,7 +148,7 @@ class LocalBench:
             reason = energy.why_not()
         if reason is not None:
             return MeasureAnswer("unable", error=reason)
-        build = self._built(request.program, request.target, request.build_seconds)
+        build = self._built(request, request.program)
         if build.artifact_path is None:
             return MeasureAnswer(
                 "failed",
@@ -156,7 +159,7 @@ class LocalBench:
             )
         reference = None
         if request.reference is not None:
-            found = self._built(request.reference, request.target, request.build_seconds)
+            found = self._built(request, request.reference)
             if found.artifact_path is None:
                 return MeasureAnswer(
                     "program",
@@ -191,15 +194,16 @@ class LocalBench:
 
     # ------------------------------------------------------------------------------------- building
 
-    def _built(self, program: str, target: Target, most_seconds: float) -> BuilderResult:
-        """Return the build of a program, perhaps of an earlier request."""
-        key = hashlib.sha256(f"{target}\n{program}".encode()).hexdigest()
+    def _built(self, request: MeasureRequest, program: str) -> BuilderResult:
+        """Return the build of a program of a request, perhaps of an earlier one."""
+        target, externs = request.target, request.allow_externs
+        key = hashlib.sha256(f"{target}\n{sorted(externs)}\n{program}".encode()).hexdigest()
 
         def build() -> BuilderResult:
             with self._turns.beside_others():
-                self._builder.timeout_sec = most_seconds
-                (result,) = self._builder.build([BuilderInput(_module(program), target)])
-                return result
+                self._builder.timeout_sec = request.build_seconds
+                entry = BuilderInput(_module(program), target, allow_externs=externs)
+                return self._builder.build([entry])[0]
 
         return self._once(key, build)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import logging
+import ssl
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from search.distributed.dask_package import dask_distributed
-from search.distributed.machine import Machine
+from search.distributed.credentials import Credentials, PathLike
+from search.distributed.dask_package import dask_address, dask_distributed
+from search.distributed.machine import Machine, this_release
+from search.distributed.scheduler import RELEASE
 from search.errors import TuningError
+
+logger = logging.getLogger("tensorir.search")
 
 _AGAIN_SECONDS: Final = 2
 """How long to try to reach a scheduler that went away, until the next look."""
@@ -16,27 +23,25 @@ _AGAIN_SECONDS: Final = 2
 class Connection:
     """A Dask client that is there again when the scheduler is.
 
-    It is the client that a user made, as long as that lives, or one made here for an address.
-    TuningError if there is no scheduler at the address.
+    TuningError if no scheduler answers at `address` within `connect_sec`, if it has other
+    credentials, and if it is of another release without `allow_other_versions`.
     """
 
     def __init__(
         self,
-        client: Any = None,
-        address: str = "",
-        security: Any = None,
-        connect_sec: float = 10.0,
+        address: str,
+        credentials: PathLike | Credentials | None = None,
+        connect_sec: float = 5.0,
+        allow_other_versions: bool = False,
     ) -> None:
-        if client is not None and client.asynchronous:
-            raise TuningError(
-                "a search waits for answers and cannot do so with an asynchronous Dask client: "
-                "give Client(...) without asynchronous=True, or the address of the scheduler"
-            )
-        self.address = address or str(client.scheduler.address)
-        self._security = security if client is None else client.security
-        self._is_ours = client is None
+        self.address = dask_address(address)
+        if not isinstance(credentials, Credentials):
+            credentials = Credentials.read(credentials)
+        self._credentials = credentials
+        self._any_version = allow_other_versions
         self._patience = connect_sec
-        self._client = self._new(connect_sec) if client is None else client
+        self._unreadable: set[str] = set()
+        self._client = self._new(connect_sec)
 
     @property
     def client(self) -> Any:
@@ -46,16 +51,34 @@ class Connection:
         return self._client
 
     def _new(self, seconds: float) -> Any:
-        distributed = dask_distributed()
+        """Return a new client, after a look whether the scheduler is there: else one lingers."""
+        security = self._credentials.security
         try:
-            return distributed.Client(
-                self.address, timeout=seconds, security=self._security, set_as_default=False
+            with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop
+                pool.submit(asyncio.run, _reach(self.address, security, seconds)).result()
+            client = dask_distributed().Client(
+                self.address, timeout=seconds, security=security, set_as_default=False
             )
-        except (OSError, ValueError, TypeError) as error:
-            raise TuningError(
-                f"there is no Dask scheduler at {self.address}: {error}; start one with "
-                "`tensorir scheduler`, or give the address that it prints, with dask:// for tcp://"
-            ) from error
+            there, here = client.get_metadata(RELEASE, None), this_release()
+        except OSError as error:
+            raise self._unreachable(error) from error
+        if there in (None, here) or self._any_version:  # `dask scheduler` says nothing
+            return client
+        client.close(timeout=_AGAIN_SECONDS)
+        raise TuningError(f"the scheduler at {self.address} {other_release(there)}")
+
+    def _unreachable(self, error: OSError) -> TuningError:
+        if isinstance(error.__cause__, ssl.SSLError):
+            return TuningError(
+                f"what answers at {self.address} does not have the credentials of "
+                f"{self._credentials.place}: give the address that `tensorir scheduler` prints, "
+                "and copy here the file"
+            )
+        reason = str(error.__cause__ or "") or str(error) or "nothing answers"
+        return TuningError(
+            f"there is no scheduler at {self.address}: {reason}; start one with "
+            "`tensorir scheduler`, or give the address that it prints, as in dask://host:8786"
+        )
 
     def is_up(self) -> bool:
         """Say whether the scheduler is there; try to reach it if the client has given it up."""
@@ -64,10 +87,9 @@ class Connection:
         if self.client.status != "closed":
             return False  # it is trying
         try:
-            client = self._new(_AGAIN_SECONDS)
+            self._client = self._new(_AGAIN_SECONDS)
         except TuningError:
             return False
-        self._client, self._is_ours = client, True
         return True
 
     def machines(self) -> dict[str, Machine]:
@@ -77,13 +99,33 @@ class Connection:
         """
         found: dict[str, Machine] = {}
         for address, worker in self.client.scheduler_info(n_workers=-1)["workers"].items():
-            with contextlib.suppress(TuningError):
+            try:
                 if worker.get("status") == "running":
                     found[address] = Machine.from_json(worker.get("tensorir"))
+            except TuningError as error:
+                if address not in self._unreadable:
+                    logger.warning("The worker at %s is left out: %s", address, error)
+                self._unreadable.add(address)
         return found
 
     def close(self) -> None:
-        """Let go of a client that was made here."""
-        if self._is_ours and self._client is not None:
+        """Let go of the client."""
+        if self._client is not None:
             self._client.close(timeout=_AGAIN_SECONDS)
             self._client = None
+
+
+async def _reach(address: str, security: Any, seconds: float) -> None:
+    """Connect to a scheduler and hang up; OSError if that does not work in time."""
+    arguments = security.get_connection_args("client")
+    async with asyncio.timeout(seconds):
+        comm = await dask_distributed().comm.connect(address, seconds, **arguments)
+        comm.abort()
+
+
+def other_release(there: object) -> str:
+    """Return what is wrong with somebody of another release, for the end of a sentence."""
+    return (
+        f"runs tensorir {there} and this process {this_release()}: install the same version on "
+        "both, or allow others by DaskRunner(..., allow_other_versions=True)"
+    )

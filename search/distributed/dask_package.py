@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 from search.errors import TuningError
@@ -19,22 +20,30 @@ def dask_distributed() -> Any:
         ) from error
 
 
-def security_of(ca_file: str | None = None, cert: str | None = None, key: str | None = None) -> Any:
-    """Return how connections are secured: by TLS with these files, not at all without any.
+@cache
+def server_class(name: str) -> Any:
+    """Return Dask's `Scheduler` or `Worker` without its HTTP server, which asks for no login.
 
-    The files are the certificate of the authority that all sides trust, the own certificate and
-    its key. TuningError if only some are given.
+    What is left is one port, which speaks TLS.
     """
-    files = (ca_file, cert, key)
-    if not any(files):
-        return None
-    if not all(files):
-        raise TuningError(
-            "TLS needs three files: the certificate of the authority, a certificate and its key"
-        )
-    roles = ("client", "worker", "scheduler")
-    certificates = {f"tls_{role}_cert": cert for role in roles}
-    keys = {f"tls_{role}_key": key for role in roles}
-    return dask_distributed().Security(
-        require_encryption=True, tls_ca_file=ca_file, **certificates, **keys
+    no_server = {"start_http_server": lambda *_, **__: None}
+    return type(name, (getattr(dask_distributed(), name),), no_server)
+
+
+def dask_address(text: str) -> str:
+    """Return the address by which Dask knows the scheduler at `dask://host:port`.
+
+    TuningError for anything else, but that address itself.
+    """
+    scheme, _, place = text.partition("://")
+    try:
+        host, port = dask_distributed().comm.parse_host_port(place)
+        if scheme in ("dask", "tls") and host and port:
+            return f"tls://{place}"
+    except ValueError:
+        pass
+    plain = "connections are always encrypted; " * (scheme == "tcp")
+    raise TuningError(
+        f"{text!r} is no address of a scheduler: {plain}give the one that `tensorir scheduler` "
+        "prints, as in dask://host:8786"
     )

@@ -6,16 +6,18 @@ import concurrent.futures
 import logging
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from codegen import Target
+from search.builder.externs import checked_names
 from search.database.target_key import target_key
-from search.distributed.connection import Connection
+from search.distributed.connection import Connection, other_release
+from search.distributed.credentials import Credentials, PathLike
 from search.distributed.dask_builder import DaskBuilder, WrittenProgram
 from search.distributed.dispatcher import BestTimes, Dispatcher, Job
-from search.distributed.machine import Machine, described
+from search.distributed.machine import Machine, described, this_release
 from search.distributed.messages import MeasureRequest
 from search.errors import TuningError
 from search.runner.program_facts import ProgramFacts
@@ -32,40 +34,48 @@ _TICK_SECONDS: Final = 0.5
 class DaskRunner(Runner):
     """Measures candidates on the machines that `tensorir worker` offers to a Dask scheduler.
 
-    `client` is a Dask client, or the address of the scheduler: `dask://host:8786`, or
-    `dask+tls://host:8786` with `security`, a `distributed.Security`. Machines build what they
-    measure (`DaskBuilder`), check it and time it as a `LocalRunner` does with the same options;
-    limits begin when a machine has the candidate.
+    `address` is that of the scheduler, `dask://host:8786`, and `credentials` the file that it made,
+    by default what `TENSORIR_CREDENTIALS` names or that of this user (`Credentials.read`);
+    `Credentials.of_files` has certificates of one's own. Whoever has them can run programs as this
+    user.
 
-    A target is measured for on machines of one kind (CPU model, features, caches), since times of
-    different ones cannot be compared: by default on those of the CPU model that the target names,
-    else on the kind of which most cores measure. `machines` says which instead: a kind as
-    `tensorir worker` prints it, or a CPU model. A target that names no CPU model is this machine.
+    Machines build what they measure (`DaskBuilder`), check it and time it as a `LocalRunner` does
+    with the same options; limits begin when a machine has the candidate. `allow_externs` are those
+    of a `LocalBuilder`; a worker may allow more.
 
-    TuningError if no scheduler answers at the address within `connect_sec`.
+    A target is measured for on machines of one kind (CPU model, features, caches) and release,
+    since times of different ones cannot be compared: by default on those of the CPU model that the
+    target names, else on the kind of which most cores measure. `machines` says which instead: a
+    kind as `tensorir worker` prints it, or a CPU model. A target that names no CPU model is this
+    machine. Machines of another release of this project, or another state of its lowering, are
+    left out unless `allow_other_versions`.
+
+    TuningError if no scheduler answers at the address within `connect_sec`, or not with these
+    credentials.
     """
 
     takes_batches = True
 
     def __init__(
         self,
-        client: Any,
+        address: str,
         *,
         timeout_sec: float = 30.0,
         evaluator_config: EvaluatorConfig | None = None,
         alloc_repeat: int = 1,
         machines: str | None = None,
-        security: Any = None,
-        connect_sec: float = 10.0,
+        credentials: PathLike | Credentials | None = None,
+        allow_externs: Collection[str] = (),
+        allow_other_versions: bool = False,
+        connect_sec: float = 5.0,
     ) -> None:
         self.timeout_sec = timeout_sec
         self.evaluator_config = evaluator_config or LocalRunner.default_evaluator()
         self.alloc_repeat = alloc_repeat
         self.only = machines
-        if isinstance(client, str):
-            self._connection = Connection(None, _address_of(client), security, connect_sec)
-        else:
-            self._connection = Connection(client)
+        self.allow_externs = checked_names(allow_externs)
+        self.allow_other_versions = allow_other_versions
+        self._connection = Connection(address, credentials, connect_sec, allow_other_versions)
         self._dispatchers: dict[str, Dispatcher] = {}
         """By the keys of targets."""
         self._best = BestTimes()
@@ -96,6 +106,7 @@ class DaskRunner(Runner):
                 best_seconds=entry.best_seconds,
                 reference=reference,
                 facts=entry.facts or ProgramFacts(),
+                allow_externs=self.allow_externs,
                 input_data=entry.input_data,
             ),
             pinned,
@@ -167,6 +178,8 @@ class DaskRunner(Runner):
     def _why_not(self, machine: Machine, target: Target) -> str | None:
         if self.only not in (None, machine.kind, machine.cpu):
             return f"machines={self.only!r} leaves it out"
+        if machine.release != this_release() and not self.allow_other_versions:
+            return f"it {other_release(machine.release)}"
         return machine.why_not(target)
 
     def dispatcher(self, target: Target) -> Dispatcher:
@@ -176,32 +189,31 @@ class DaskRunner(Runner):
         """
         key = target_key(target)
         if key not in self._dispatchers:
-            kind = self._kind_for(target)
+            resource = self._resource_for(target)
             there = self.machines()
-            self._dispatchers[key] = Dispatcher(self._connection, kind, self._best, there)
+            self._dispatchers[key] = Dispatcher(self._connection, resource, self._best, there)
         return self._dispatchers[key]
 
-    def _kind_for(self, target: Target) -> str:
+    def _resource_for(self, target: Target) -> str:
+        """Return the resource of the machines that measure for a target."""
         reason = self.why_not(target)
         if reason is not None:
             raise TuningError(f"candidates for {target} cannot be measured: {reason}")
         fitting = [m for m in self.machines().values() if self._why_not(m, target) is None]
         cores: dict[tuple[bool, str], int] = {}
         for machine in fitting:
-            entry = (machine.cpu == target.mcpu, machine.kind)
+            entry = (machine.cpu == target.mcpu, machine.resource)
             cores[entry] = cores.get(entry, 0) + machine.measuring
-        _, kind = max(cores, key=lambda entry: (entry[0], cores[entry], entry[1]))
-        others = {m.kind for m in fitting} - {kind}
+        _, resource = max(cores, key=lambda entry: (entry[0], cores[entry], entry[1]))
+        others = {m.resource for m in fitting} - {resource}
         logger.info(
-            "Candidates for %s are measured on machines of the kind %s, by now on %d core(s)%s",
+            "Candidates for %s are measured on each %s, by now on %d core(s)%s",
             target,
-            kind,
-            sum(m.measuring for m in fitting if m.kind == kind),
-            f"; not on those of {', '.join(sorted(others))}, whose times are others"
-            if others
-            else "",
+            resource,
+            sum(m.measuring for m in fitting if m.resource == resource),
+            f"; not on any {', '.join(sorted(others))}, whose times are others" if others else "",
         )
-        return kind
+        return resource
 
     def close(self) -> None:
         """Give up what is not measured yet, and let go of the scheduler until the next run."""
@@ -235,14 +247,6 @@ class _OneMachine(Runner):
                 self._address = min(there, key=lambda a: (pace(a) or math.inf, a), default=None)
             futures.append(self._runner.send(entry, self._address))
         return futures
-
-
-def _address_of(url: str) -> str:
-    """Return the address under which Dask knows the scheduler that a URL names."""
-    scheme, _, host = url.partition("://")
-    if scheme == _SCHEME:
-        return f"tcp://{host}"
-    return f"{scheme.partition('+')[2]}://{host}" if scheme.startswith(f"{_SCHEME}+") else url
 
 
 def _close(dispatchers: dict[str, Dispatcher], connection: Connection) -> None:

@@ -28,9 +28,9 @@ from typing import Any, Final
 
 from search.distributed.connection import Connection
 from search.distributed.machine import Machine, described
-from search.distributed.measure_here import measure_here
 from search.distributed.messages import MeasureAnswer, MeasureRequest
 from search.distributed.paces import Paces
+from search.distributed.worker import measure_here
 from search.errors import TuningError
 
 logger = logging.getLogger("tensorir.search")
@@ -107,7 +107,7 @@ class BestTimes:
 
 
 class Dispatcher:
-    """Has requests measured by the machines of one kind; `kind` is `Machine.kind`.
+    """Has requests measured by the machines with one `Machine.resource`.
 
     `machines` are those that there are at first, by address.
     """
@@ -115,11 +115,11 @@ class Dispatcher:
     def __init__(
         self,
         connection: Connection,
-        kind: str,
+        resource: str,
         best: BestTimes,
         machines: Mapping[str, Machine],
     ) -> None:
-        self.kind = kind
+        self.resource = resource
         self.paces = Paces()
         self._connection = connection
         self._client = connection.client
@@ -127,7 +127,7 @@ class Dispatcher:
         self._waiting: deque[Job] = deque()
         self._sent: dict[Any, Job] = {}
         """The Dask futures that are on their way."""
-        self._machines = _of_kind(machines, kind)
+        self._machines = self._fitting(machines)
         self._looked_at = -_LOOK_SECONDS
         self._left_out: dict[str, _LeftOut] = {}
         """The machines that are not asked, by address."""
@@ -144,6 +144,9 @@ class Dispatcher:
     def machines(self) -> Mapping[str, Machine]:
         """Return the machines that are asked, by address, as of the last look."""
         return {a: m for a, m in self._machines.items() if a not in self._left_out}
+
+    def _fitting(self, machines: Mapping[str, Machine]) -> dict[str, Machine]:
+        return {a: m for a, m in machines.items() if m.resource == self.resource}
 
     def close(self) -> None:
         """Give up what nobody has answered yet."""
@@ -312,7 +315,7 @@ class Dispatcher:
                 self._again(job)
             self._sent.clear()
         gone = self._machines.keys()
-        self._machines = _of_kind(found, self.kind)
+        self._machines = self._fitting(found)
         for address in gone - self._machines.keys():
             self.paces.forget(address)
         self._left_out = {a: out for a, out in self._left_out.items() if a in self._machines}
@@ -323,7 +326,7 @@ class Dispatcher:
                 f"{self._machines[a].host}: {out.reason}" for a, out in self._left_out.items()
             ]
             self._say(
-                f"No machine measures at the moment; waiting for one of the kind {self.kind}; "
+                f"No machine measures at the moment; waiting for a {self.resource}; "
                 + described(found)
                 + (f"; left out of this search is {', '.join(left_out)}" if left_out else "")
             )
@@ -364,14 +367,13 @@ class Dispatcher:
         job.only = list(machines) if self._left_out else None
         if job.pinned is not None and job.pinned in machines:
             job.only = [job.pinned]
-        resource = next(iter(machines.values())).resource
         try:
             future = client.submit(
                 measure_here,
                 job.request.with_best(self._best.of(job.request)).as_text(),
                 key=f"measure-{uuid.uuid4().hex}",
                 pure=False,
-                resources={resource: 1},
+                resources={self.resource: 1},
                 workers=job.only,
             )
         except Exception as error:
@@ -381,10 +383,6 @@ class Dispatcher:
             return
         self._sent[future] = job
         future.add_done_callback(self._events.put)
-
-
-def _of_kind(machines: Mapping[str, Machine], kind: str) -> dict[str, Machine]:
-    return {address: machine for address, machine in machines.items() if machine.kind == kind}
 
 
 async def _within(waiting: Any) -> Any:

@@ -17,9 +17,10 @@ from typing import Any
 
 from codegen.target.presets import ARCHITECTURES, CPU_FEATURES
 from search.distributed.bench import Bench
-from search.distributed.dask_package import dask_distributed
+from search.distributed.credentials import Credentials
 from search.distributed.machine import Machine
 from search.distributed.messages import MeasureAnswer, MeasureRequest
+from search.distributed.scheduler import LOOPBACK, new_scheduler
 from search.distributed.worker import measuring_worker
 
 
@@ -65,16 +66,18 @@ class MadeUpBench:
 class InProcessCluster:
     """A scheduler with workers that can be added and ended, all in a thread of this process."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, scheduler: Any, security: Any) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, scheduler: Any, credentials: Credentials
+    ) -> None:
         self._loop = loop
-        self._security = security
         self.scheduler = scheduler
+        self.credentials = credentials
         self.workers: list[Any] = []
 
     @property
     def address(self) -> str:
-        """The address of the scheduler."""
-        return str(self.scheduler.address)
+        """The address of the scheduler, as in `dask://127.0.0.1:8786`."""
+        return str(self.scheduler.address).replace("tls://", "dask://")
 
     def add(self, *benches: Bench) -> None:
         """Add a worker for each bench, and wait until all are there."""
@@ -83,7 +86,7 @@ class InProcessCluster:
             first = len(self.workers)
             self.workers += [
                 measuring_worker(
-                    self.address, bench, f"worker {first + number}", security=self._security
+                    self.scheduler.address, bench, f"worker {first + number}", self.credentials
                 )
                 for number, bench in enumerate(benches)
             ]
@@ -107,22 +110,19 @@ class InProcessCluster:
 
 @contextlib.contextmanager
 def in_process_cluster(
-    benches: Sequence[Bench] = (), port: int = 0, security: Any = None
+    benches: Sequence[Bench] = (), port: int = 0, credentials: Credentials | None = None
 ) -> Iterator[InProcessCluster]:
-    """Start a scheduler on this machine, with a worker for each bench, until the `with` ends."""
-    distributed = dask_distributed()
+    """Start a scheduler on this machine, with a worker for each bench, until the `with` ends.
+
+    Without credentials it has temporary ones, which the cluster tells.
+    """
+    shared = credentials or Credentials.temporary()
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="dask cluster", daemon=True)
     thread.start()
 
     async def start() -> Any:
-        return await distributed.Scheduler(
-            host="127.0.0.1" if security is None else "tls://127.0.0.1",
-            port=port,
-            dashboard=False,
-            dashboard_address=":0",
-            security=security,
-        )
+        return await new_scheduler(LOOPBACK, port, shared)
 
     async def close() -> None:
         for worker in cluster.workers:
@@ -131,7 +131,7 @@ def in_process_cluster(
         await cluster.scheduler.close()
 
     scheduler = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    cluster = InProcessCluster(loop, scheduler, security)
+    cluster = InProcessCluster(loop, scheduler, shared)
     try:
         cluster.add(*benches)
         yield cluster

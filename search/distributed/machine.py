@@ -8,20 +8,16 @@ import platform
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from codegen import Target
+from codegen.lowering_digest import lowering_digest
 from codegen.target import host
 from codegen.target.presets import KNOWN_FEATURES
-from search.errors import TuningError
-
-PROTOCOL: Final = 1
-"""The number of the form of requests and answers; both sides have to have the same."""
-MEASURE: Final = "measure"
-"""The Dask resource of which a machine has one for each core that it measures on."""
+from search.distributed.read_fields import Read, exactly, number, read_fields, tuple_of
+from tensorir.version import __version__
 
 
 @dataclass(frozen=True)
@@ -46,8 +42,8 @@ class Machine:
     """The cores on which it measures, each for itself."""
     at_once: int = 2
     """The trials that it takes at once: some are built while others are measured."""
-    protocol: int = PROTOCOL
-    version: str = ""
+    release: str = ""
+    """What `this_release` returns there."""
 
     @staticmethod
     def this(measuring: int = 1, at_once: int = 2) -> Machine:
@@ -64,8 +60,7 @@ class Machine:
             (caches.l1, caches.l2, caches.l3),
             measuring,
             at_once,
-            PROTOCOL,
-            project_version(),
+            this_release(),
         )
 
     @cached_property
@@ -78,25 +73,14 @@ class Machine:
 
     @property
     def resource(self) -> str:
-        """The Dask resource by which trials find the machines of this kind."""
-        return resource_of(self.kind)
-
-    @property
-    def resources(self) -> dict[str, float]:
-        """The Dask resources that the machine offers."""
-        return {MEASURE: self.measuring, self.resource: self.at_once}
+        """The Dask resource by which trials find machines of the same kind and release."""
+        return f"machine {self.kind} with tensorir {self.release}"
 
     def why_not(self, target: Target) -> str | None:
         """Return why candidates for a target are not measured here, None if they are.
 
         A target without a CPU model is the machine of the process that asks.
         """
-        if self.protocol != PROTOCOL:
-            return (
-                f"it speaks version {self.protocol} of the protocol (tensorir "
-                f"{self.version or 'of an unknown version'}) and this process version {PROTOCOL}: "
-                "install the same version on both"
-            )
         if target.architecture != self.architecture:
             return f"it is {self.architecture}"
         if "mcpu" not in target.to_dict() and self.kind != Machine.this().kind:
@@ -118,21 +102,7 @@ class Machine:
     @staticmethod
     def from_json(obj: Any) -> Machine:
         """Return the machine that `as_json` described; TuningError names the field at fault."""
-        if not isinstance(obj, Mapping):
-            raise TuningError(f"a machine is described by an object, got {obj!r:.80}")
-        values: dict[str, Any] = {}
-        for one in fields(Machine):
-            value = obj.get(one.name)
-            if one.name in ("features", "caches"):
-                inner = str if one.name == "features" else int
-                fits = isinstance(value, (list, tuple)) and all(type(x) is inner for x in value)
-                value = tuple(value) if fits and value is not None else value
-            else:
-                fits = type(value).__name__ == one.type
-            if not fits:
-                raise TuningError(f"the description of a machine has {one.name} = {value!r:.80}")
-            values[one.name] = value
-        return Machine(**values)
+        return Machine(**read_fields("description of a machine", obj, _MACHINE))
 
     def __str__(self) -> str:
         caches = "/".join(_bytes(size) for size in self.caches if size) or "unknown"
@@ -140,6 +110,16 @@ class Machine:
             f"{self.host}: {self.kind}, {self.architecture}, {self.cores} "
             f"core{'s' * (self.cores != 1)}, caches {caches}; measures on {self.measuring}"
         )
+
+
+_MACHINE: Final[Mapping[str, Read]] = {
+    **dict.fromkeys(("host", "system", "architecture", "cpu", "identity"), exactly(str)),
+    "features": tuple_of(exactly(str)),
+    "cores": number(1, kind=int),
+    "caches": tuple_of(exactly(int)),
+    **dict.fromkeys(("measuring", "at_once"), number(1, kind=int)),
+    "release": exactly(str),
+}
 
 
 def described(machines: Mapping[str, Machine]) -> str:
@@ -153,17 +133,9 @@ def described(machines: Mapping[str, Machine]) -> str:
     return f"there are {', '.join(texts)}"
 
 
-def resource_of(kind: str) -> str:
-    """Return the Dask resource of the machines of a kind."""
-    return f"machine {kind}"
-
-
-def project_version() -> str:
-    """Return the version of this project, as installed; empty where it is not installed."""
-    try:
-        return version("tensorir")
-    except PackageNotFoundError:
-        return ""
+def this_release() -> str:
+    """Return what of tensorir this process runs: the release, and the state of the lowering."""
+    return f"{__version__} (lowering {lowering_digest()})"
 
 
 def _some(names: Sequence[str], most: int = 4) -> str:

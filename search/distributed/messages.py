@@ -1,7 +1,6 @@
 """What travels between a search and a machine that measures: texts of JSON, read with care.
 
-Nothing that is read here is executed but the program, which the machine compiles and runs in a
-process that it may lose.
+Another release may send what this one does not know, which is an error that names the field.
 """
 
 from __future__ import annotations
@@ -9,24 +8,29 @@ from __future__ import annotations
 import base64
 import io
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from codegen import Target, TargetError
+from codegen import Target
 from search.arg_info import ArgInfo
-from search.database.growing_file import is_number
-from search.distributed.machine import PROTOCOL
-from search.errors import TuningError
+from search.builder.externs import checked_names
+from search.distributed.read_fields import (
+    Read,
+    exactly,
+    number,
+    one_of,
+    optional,
+    read_fields,
+    tuple_of,
+)
 from search.runner.argument_values import Values
 from search.runner.program_facts import ProgramFacts
 from search.runner.time_call import EvaluatorConfig
 from search.workers.worker import Ending
-from tensorir.errors import TensorIRError
 
 Status = Literal["measured", "failed", "unable", "program"]
 """How a request ended.
@@ -57,6 +61,8 @@ class MeasureRequest:
     reference: str | None = None
     """The unscheduled program, whose results the candidate's are compared with."""
     facts: ProgramFacts = field(default_factory=ProgramFacts)
+    allow_externs: frozenset[str] = frozenset()
+    """The C functions that programs may call, beside those that the machine allows."""
     input_data: Mapping[int, NDArray[Any]] = field(default_factory=dict, compare=False)
 
     def with_best(self, seconds: float | None) -> MeasureRequest:
@@ -65,48 +71,12 @@ class MeasureRequest:
 
     def as_text(self) -> str:
         """Return what `from_text` reads."""
-        return json.dumps(
-            {
-                "protocol": PROTOCOL,
-                "program": self.program,
-                "target": self.target.export(),
-                "args_info": [info.as_json() for info in self.args_info],
-                "evaluator": asdict(self.evaluator),
-                "alloc_repeat": self.alloc_repeat,
-                "build_seconds": self.build_seconds,
-                "run_seconds": self.run_seconds,
-                "best_seconds": self.best_seconds,
-                "reference": self.reference,
-                "facts": asdict(self.facts),
-                "input_data": _arrays_as_text(self.input_data),
-            }
-        )
+        return json.dumps(vars(self), default=_plain)
 
     @staticmethod
-    def from_text(text: str) -> MeasureRequest:
+    def from_text(text: object) -> MeasureRequest:
         """Return the request that a text holds; TuningError names the field at fault."""
-        obj = _object(text, "request")
-        if obj.get("protocol") != PROTOCOL:
-            raise TuningError(
-                f"the request has version {obj.get('protocol')!r:.20} of the protocol and this "
-                f"machine version {PROTOCOL}: install the same version on both"
-            )
-        read = _Fields(obj, "request")
-        return MeasureRequest(
-            program=read.text("program"),
-            target=read.made("target", _target),
-            args_info=read.made("args_info", _arguments),
-            evaluator=read.made("evaluator", lambda value: EvaluatorConfig(**value)),
-            alloc_repeat=read.number("alloc_repeat", 1, 1000, int),
-            build_seconds=read.number("build_seconds", 0, LONGEST, float),
-            run_seconds=read.number("run_seconds", 0, LONGEST, float),
-            best_seconds=read.optional(
-                "best_seconds", lambda n: read.number(n, 0, math.inf, float)
-            ),
-            reference=read.optional("reference", read.text),
-            facts=read.made("facts", _facts),
-            input_data=read.made("input_data", _arrays),
-        )
+        return MeasureRequest(**read_fields("request", text, _REQUEST))
 
 
 @dataclass(frozen=True)
@@ -134,94 +104,30 @@ class MeasureAnswer:
 
     def as_text(self) -> str:
         """Return what `from_text` reads."""
-        return json.dumps({"protocol": PROTOCOL, **asdict(self)})
+        return json.dumps(vars(self))
 
     @staticmethod
     def from_text(text: object) -> MeasureAnswer:
         """Return the answer that a text holds; TuningError for anything else."""
-        obj = _object(text, "answer")
-        read = _Fields(obj, "answer")
-        seconds = obj.get("run_secs")
-        if not isinstance(seconds, list) or not all(is_number(s) and s >= 0 for s in seconds):
-            raise TuningError(f"the answer has run_secs = {seconds!r:.80}")
-        return MeasureAnswer(
-            status=read.one_of("status", get_args(Status)),
-            machine=read.text("machine"),
-            worker=read.text("worker"),
-            kind=read.text("kind"),
-            run_secs=tuple(map(float, seconds)),
-            error=read.optional("error", read.text),
-            stage=read.one_of("stage", get_args(Stage)),
-            stopped=obj.get("stopped") is True,
-            build_seconds=read.number("build_seconds", 0, math.inf, float),
-            seconds=read.number("seconds", 0, math.inf, float),
-            ending=read.one_of("ending", get_args(Ending)),
-            joules=read.optional("joules", lambda name: read.number(name, 0, math.inf, float)),
-            pace=read.optional("pace", lambda name: read.number(name, 0, math.inf, float)),
-        )
+        return MeasureAnswer(**read_fields("answer", text, _ANSWER))
 
 
-def _object(text: object, what: str) -> dict[str, Any]:
-    try:
-        obj = json.loads(text) if isinstance(text, str) else None
-    except ValueError as error:
-        raise TuningError(f"the {what} is no JSON: {error}") from error
-    if not isinstance(obj, dict):
-        raise TuningError(f"the {what} is no text of a JSON object but {text!r:.80}")
-    return obj
+def _plain(value: Any) -> Any:
+    """Return a part of a request as JSON."""
+    if isinstance(value, np.ndarray):
+        file = io.BytesIO()
+        np.save(file, value)
+        return base64.b64encode(file.getvalue()).decode("ascii")
+    if isinstance(value, Target):
+        return value.export()
+    if isinstance(value, ArgInfo):
+        return value.as_json()
+    return sorted(value) if isinstance(value, frozenset) else vars(value)
 
 
-@dataclass(frozen=True)
-class _Fields:
-    """The fields of a message, read one by one; TuningError names the one at fault."""
-
-    obj: dict[str, Any]
-    what: str
-
-    def _bad(self, name: str) -> TuningError:
-        if name not in self.obj:
-            return TuningError(f"the {self.what} has no field {name}")
-        return TuningError(f"the {self.what} has {name} = {self.obj[name]!r:.80}")
-
-    def text(self, name: str) -> str:
-        value = self.obj.get(name)
-        if not isinstance(value, str):
-            raise self._bad(name)
-        return value
-
-    def number(self, name: str, least: float, most: float, kind: Any) -> Any:
-        value: Any = self.obj.get(name)
-        if not is_number(value) or not least <= value <= most or kind(value) != value:
-            raise self._bad(name)
-        return kind(value)
-
-    def one_of(self, name: str, known: tuple[Any, ...]) -> Any:
-        value = self.obj.get(name)
-        if value not in known:
-            raise self._bad(name)
-        return value
-
-    def optional(self, name: str, read: Any) -> Any:
-        return None if self.obj.get(name) is None else read(name)
-
-    def made(self, name: str, make: Any) -> Any:
-        """Return what a function makes of a field."""
-        if name not in self.obj:
-            raise self._bad(name)
-        try:
-            return make(self.obj[name])
-        except (TensorIRError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise TuningError(f"the {self.what} has a wrong {name}: {error}") from error
-
-
-def _target(value: Any) -> Target:
-    if not isinstance(value, dict):
-        raise TargetError(f"a target is an object, got {value!r:.80}")
-    return Target(value)
-
-
-def _arguments(value: Any) -> tuple[ArgInfo, ...]:
-    return tuple(ArgInfo.from_json(entry) for entry in value)
+def _array(text: str) -> NDArray[Any]:
+    data = io.BytesIO(base64.b64decode(text, validate=True))
+    return np.load(data, allow_pickle=False)  # type: ignore[no-any-return]
 
 
 def _facts(value: Any) -> ProgramFacts:
@@ -234,16 +140,32 @@ def _facts(value: Any) -> ProgramFacts:
     return ProgramFacts(bool(value["integers_are_data"]), float(value["rounding"]), values)
 
 
-def _arrays_as_text(arrays: Mapping[int, NDArray[Any]]) -> str | None:
-    if not arrays:
-        return None
-    file = io.BytesIO()
-    np.savez(file, **{str(place): array for place, array in arrays.items()})  # type: ignore[arg-type]
-    return base64.b64encode(file.getvalue()).decode("ascii")
-
-
-def _arrays(text: str | None) -> dict[int, NDArray[Any]]:
-    if text is None:
-        return {}
-    with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as arrays:
-        return {int(place): arrays[place] for place in arrays}
+_REQUEST: Final[Mapping[str, Read]] = {
+    "program": exactly(str),
+    "target": lambda value: Target(exactly(dict)(value)),
+    "args_info": tuple_of(ArgInfo.from_json),
+    "evaluator": lambda value: EvaluatorConfig(**value),
+    "alloc_repeat": number(1, 1000, int),
+    "build_seconds": number(0, LONGEST),
+    "run_seconds": number(0, LONGEST),
+    "best_seconds": optional(number()),
+    "reference": optional(exactly(str)),
+    "facts": _facts,
+    "allow_externs": checked_names,
+    "input_data": lambda value: {int(place): _array(text) for place, text in value.items()},
+}
+_ANSWER: Final[Mapping[str, Read]] = {
+    "status": one_of(get_args(Status)),
+    "machine": exactly(str),
+    "worker": exactly(str),
+    "kind": exactly(str),
+    "run_secs": tuple_of(number()),
+    "error": optional(exactly(str)),
+    "stage": one_of(get_args(Stage)),
+    "stopped": exactly(bool),
+    "build_seconds": number(),
+    "seconds": number(),
+    "ending": one_of(get_args(Ending)),
+    "joules": optional(number()),
+    "pace": optional(number()),
+}

@@ -8,97 +8,87 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final
 
+from search.builder.artifact_directory import ArtifactDirectory
 from search.distributed.bench import Bench, LocalBench
-from search.distributed.dask_package import dask_distributed
-from search.distributed.data_only import WORKER_CALLS, refuse_calls, refuse_code
-from search.errors import TuningError
+from search.distributed.credentials import Credentials
+from search.distributed.dask_package import dask_address, dask_distributed, server_class
 
 logger = logging.getLogger("tensorir.search")
 
 _AGAIN_SECONDS: Final = 1.0
 
 
-def measuring_worker(
-    address: str, bench: Bench, name: str, *, trust_client: bool = False, security: Any = None
-) -> Any:
+def measure_here(request: str) -> str:
+    """Return the answer of the worker that executes this to a request; both are texts of JSON."""
+    worker = dask_distributed().get_worker()
+    answer: str = worker.bench.answer(request, worker.address)
+    return answer
+
+
+def measuring_worker(address: str, bench: Bench, name: str, credentials: Credentials) -> Any:
     """Return a Dask worker of this process that has requests answered by a bench, not yet started.
 
-    It offers the resources of the bench's machine and describes it. Without `trust_client` it
-    refuses the calls by which clients have something executed; what this process unpickles is
-    another matter (`refuse_code`).
+    It describes the bench's machine and offers its resource. It listens where this machine
+    reaches the scheduler at `address`, and nowhere else.
     """
     distributed = dask_distributed()
-    worker = distributed.Worker(
+    worker = server_class("Worker")(
         address,
         name=name,
+        host=distributed.utils.get_ip(distributed.comm.get_address_host(address)),
         nthreads=bench.machine.at_once,
-        resources=bench.machine.resources,
+        resources={bench.machine.resource: bench.machine.at_once},
         memory_limit=0,
         dashboard=False,
         extensions={},
         startup_information={"tensorir": lambda worker: bench.machine.as_json()},
-        security=security,
+        security=credentials.security,
     )
     worker.bench = bench
-    if not trust_client:
-        refuse_calls(worker, WORKER_CALLS)
     return worker
 
 
 def serve(
     address: str,
+    credentials: Credentials,
     *,
     measuring: int = 1,
     name: str | None = None,
-    trust_client: bool = False,
-    security: Any = None,
+    allow_externs: Collection[str] = (),
     bench: Bench | None = None,
     say: Callable[[str], object] = logger.info,
 ) -> None:
     """Measure for the scheduler at an address until SIGINT or SIGTERM ends this process.
 
     `measuring` is the number of cores on which it measures at the same time, each for itself;
-    `bench` takes the place of this machine.
-    Without `trust_client` nothing is executed that a client sends, in the whole process. A
+    `allow_externs` are those of a `LocalBuilder`; `bench` takes the place of this machine. A
     scheduler that is not there is waited for. What it does is told to `say`, in sentences.
     TuningError if Dask is not installed, for an address that is none, and for too many cores.
     """
-    distributed = dask_distributed()
-    try:
-        scheme, place = distributed.comm.parse_address(address)
-        distributed.comm.registry.get_backend(scheme)
-        distributed.comm.parse_host_port(place)
-    except ValueError as error:
-        raise TuningError(
-            f"{address!r} is no address of a Dask scheduler, as in tcp://host:8786: {error}"
-        ) from error
-    if not trust_client:
-        refuse_code()
+    address = dask_address(address)
     logging.getLogger("distributed").setLevel(logging.WARNING)
     name = name or f"{socket.gethostname()}-{os.getpid()}"
     if bench is None:
-        bench = LocalBench(measuring, name)
+        bench = LocalBench(measuring, name, allow_externs)
         bench.keep_off()
     say(f"{bench.machine}")
+    private = ArtifactDirectory()  # that of Dask in /tmp may be another user's
     try:
         bench.warm_up()
-        with importlib.import_module("dask.config").set({"distributed.worker.http.routes": []}):
-            asyncio.run(_stay(address, bench, name, trust_client, security, say))
+        folder = str(private.path)
+        with importlib.import_module("dask.config").set({"temporary-directory": folder}):
+            asyncio.run(_stay(address, bench, name, credentials, say))
     finally:
         bench.close()
+        private.remove()
 
 
 async def _stay(
-    address: str,
-    bench: Bench,
-    name: str,
-    trust_client: bool,
-    security: Any,
-    say: Callable[[str], object],
+    address: str, bench: Bench, name: str, credentials: Credentials, say: Callable[[str], object]
 ) -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -107,9 +97,7 @@ async def _stay(
     say(f"waiting for the scheduler {address}; Ctrl-C ends")
     with suppress(asyncio.CancelledError):
         while True:
-            worker = measuring_worker(
-                address, bench, name, trust_client=trust_client, security=security
-            )
+            worker = measuring_worker(address, bench, name, credentials)
             try:
                 await worker
                 say(f"measuring for {address}, as {name}")

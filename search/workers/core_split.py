@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import socket
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from codegen import Target
+from codegen.cache_folder import private_folder
 from codegen.target import host
 from search.records.file_lock import take_lock
 
-_FOLDER: Final = Path("/tmp")
-"""Not what `TMPDIR` says: it is for all processes of the machine."""
-_claims: Final[list[object]] = []
+logger = logging.getLogger("tensorir.search")
+
+_PARENT: Final = Path("/tmp")
+"""Not what `TMPDIR` says: it is for all processes of this user."""
+_locks: Final[list[int]] = []
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,11 @@ class CoreSplit:
 def core_split() -> CoreSplit | None:
     """Return how this process splits its cores; None if it has one or this is not Linux.
 
-    The measuring core is one that no other search on this machine measures on. It is claimed by
-    what goes with this process, however that ends: a lock of a file, which holds among processes
-    that see the same files, and a name in the system's abstract sockets, which holds in a network
-    namespace. Containers that share neither do not see one another.
+    The measuring core is one that no other search of this user measures on. It is claimed by the
+    lock of a file, which goes with this process, however that ends. The file is in a folder that
+    only this user may write to, so that nobody else can hold it or put another one in its place;
+    so two users of a machine, and containers with temporary folders of their own, do not see one
+    another's claims.
     """
     return next(iter(core_splits(1)), None)
 
@@ -81,41 +85,20 @@ def core_splits(most: int) -> list[CoreSplit]:
 
 
 def _claimed(cores: Iterable[frozenset[int]]) -> frozenset[int] | None:
-    for core in cores:
-        claims = [_name(min(core)), _lock(min(core))]
-        if None not in claims:
-            _claims.extend(claims)
-            return core
+    """Return the first core that no other search has; the first one where no lock can be made."""
+    try:
+        folder = private_folder(_PARENT / f"tensorir-{os.geteuid()}")
+        for core in cores:
+            path = folder / f"tune_measures_on_core_{min(core)}.lock"
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                take_lock(lock, wait=False)
+            except BlockingIOError:
+                os.close(lock)
+            else:
+                _locks.append(lock)
+                return core
+    except OSError as error:
+        logger.warning("Another search may measure on the same core: %s", error)
+        return next(iter(cores), None)
     return None
-
-
-def _name(core: int) -> socket.socket | None:
-    """Take the name of a core among the abstract sockets; None if another search has it."""
-    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        claim.bind(f"\0tune_measures_on_core_{core}")
-    except OSError:
-        claim.close()
-        return None
-    return claim
-
-
-def _lock(core: int) -> IO[bytes] | str | None:
-    """Lock the file of a core; None if another search has, a remark where no file can be made."""
-    path = _FOLDER / f"tune_measures_on_core_{core}.lock"
-    try:
-        # Opened to be read: the file may be another user's.
-        claim = os.fdopen(os.open(path, os.O_RDONLY | os.O_CREAT, 0o644), "rb")
-    except PermissionError:
-        try:
-            claim = path.open("rb")
-        except OSError:
-            return f"{path} cannot be opened"
-    except OSError:
-        return f"{path} cannot be made"
-    try:
-        take_lock(claim.fileno(), wait=False)
-    except OSError:
-        claim.close()
-        return None
-    return claim

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from search.builder import LocalBuilder
+from search.distributed.credentials import VARIABLE, Credentials
 from search.runner import EvaluatorConfig, LocalRunner
 from tests.search.postgres_server import Server, running_server
 
@@ -27,3 +30,13 @@ def postgres() -> Iterator[Server]:
     """A PostgreSQL server, which starts once a session."""
     with running_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def credentials() -> Iterator[Path]:
+    """The file with the credentials of this process and of those that it starts."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        file = Path(folder, "credentials")
+        Credentials.read_or_make(file)
+        patch.setenv(VARIABLE, str(file))
+        yield file

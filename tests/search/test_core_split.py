@@ -1,6 +1,5 @@
 """The core that measures is one that nothing else of a search runs on."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ several = pytest.mark.skipif(
     sys.platform != "linux" or len(host.core_groups()) < 2,
     reason="there is one core, or this is not Linux",
 )
+linux = pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
 BIND = """
 import os
 from codegen import Target
@@ -74,35 +74,61 @@ def test_each_logical_core_is_of_one_core() -> None:
 
 
 CLAIM = """
-import fcntl, socket, pathlib
+import pathlib
 from search.workers import core_split
-{namespace}
-core_split._FOLDER = pathlib.Path({folder!r})
-print(sorted(core_split._claimed([frozenset([{first}]), frozenset([{first} + 1])])))
+core_split._PARENT = pathlib.Path({folder!r})
+print(sorted(core_split._claimed([frozenset([0]), frozenset([1])])))
 """
-NO_CORES = itertools.count(1_000_000 + 100 * os.getpid(), 2)
-"""Numbers that no core of this machine has and no other run of the tests takes."""
-OTHER_NETWORK_NAMESPACE = "socket.socket.bind = lambda *_: None  # its names are free there"
-OTHER_FILES = "fcntl.flock = lambda *_: None  # the file is another one there"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
-@pytest.mark.parametrize("namespace", ["", OTHER_NETWORK_NAMESPACE, OTHER_FILES])
-def test_a_core_is_claimed_across_namespaces(
-    namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(core_split_module, "_FOLDER", tmp_path)
-    first = next(NO_CORES)
-    assert core_split_module._claimed([frozenset([first])]) == frozenset([first])
-    script = CLAIM.format(namespace=namespace, first=first, folder=str(tmp_path))
-    assert output(script) == str([first + 1])
+def lock_file(parent: Path, core: int) -> Path:
+    return parent / f"tensorir-{os.geteuid()}" / f"tune_measures_on_core_{core}.lock"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
-def test_a_folder_without_locks_is_no_reason_to_share_a_core(
+@linux
+def test_a_core_is_claimed_for_all_processes_of_a_user(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(core_split_module, "_FOLDER", tmp_path / "missing")
-    first = next(NO_CORES)
-    assert core_split_module._claimed([frozenset([first])]) == frozenset([first])
-    assert core_split_module._claimed([frozenset([first])]) is None
+    monkeypatch.setattr(core_split_module, "_PARENT", tmp_path)
+    assert core_split_module._claimed([frozenset([0])]) == frozenset([0])
+    assert core_split_module._claimed([frozenset([0])]) is None
+    assert output(CLAIM.format(folder=str(tmp_path))) == "[1]"
+    path = lock_file(tmp_path, 0)
+    assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+@linux
+@pytest.mark.parametrize("squats", ["nothing can be made", "a link", "open to all", "another's"])
+def test_a_folder_of_another_user_is_not_used(
+    squats: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(core_split_module, "_PARENT", tmp_path)
+    folder, target = lock_file(tmp_path, 0).parent, tmp_path / "target"
+    target.mkdir(mode=0o700)
+    if squats == "nothing can be made":
+        folder.write_text("a file")
+    elif squats == "a link":
+        folder.symlink_to(target)
+    else:
+        folder.mkdir()
+        folder.chmod(0o777 if squats == "open to all" else 0o700)
+        if squats == "another's":
+            user = os.geteuid()
+            folder.rename(tmp_path / f"tensorir-{user + 1}")
+            monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert core_split_module._claimed([frozenset([0])]) == frozenset([0])
+    assert "Another search may measure on the same core" in caplog.text
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+@linux
+def test_a_lock_that_is_a_link_is_not_followed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(core_split_module, "_PARENT", tmp_path)
+    path, elsewhere = lock_file(tmp_path, 0), tmp_path / "elsewhere"
+    path.parent.mkdir(mode=0o700)
+    path.symlink_to(elsewhere)
+    assert core_split_module._claimed([frozenset([0])]) == frozenset([0])
+    assert "symbolic links" in caplog.text
+    assert not elsewhere.exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,8 @@ class LocalBuilder(builder.LocalBuilder):
     """Builds in `n_parallel` processes of this machine (None: one for each logical core).
 
     A build that takes longer than `timeout` seconds is killed. `build_func(mod, target)` builds in
-    place of `codegen.build`; it may be a function of a notebook or a script.
+    place of `codegen.build`; it may be a function of a notebook or a script. `allow_externs` names
+    the C functions that programs may call beside mathematical ones.
     """
 
     def __init__(
@@ -30,9 +31,13 @@ class LocalBuilder(builder.LocalBuilder):
         timeout: float = 15,
         n_parallel: int | None = None,
         build_func: str | BuildFunction = "default",
+        *,
+        allow_externs: Collection[str] = (),
     ) -> None:
         own = build_with(build_func, {}, TuningError)
-        super().__init__(max_workers=n_parallel, timeout_sec=timeout, f_build=own)
+        super().__init__(
+            max_workers=n_parallel, timeout_sec=timeout, f_build=own, allow_externs=allow_externs
+        )
 
 
 class LocalRunner(runner.LocalRunner):
@@ -69,8 +74,9 @@ class RPCRunner(DaskRunner):
     machine as `tensorir worker` prints it, or a CPU model; None takes the kind for the target of
     which there are most. The times are those of `LocalRunner`; `priority`, `n_parallel` and
     `cooldown_interval` are accepted and unused, as each machine is sent what it takes, and measures
-    one candidate after the other on each of its cores. TuningError for a `device` other than 0, the
-    CPU, and if no scheduler answers.
+    one candidate after the other on each of its cores. Credentials and `allow_externs` are those of
+    a `search.DaskRunner`. TuningError for a `device` other than 0, the CPU, and if no scheduler
+    answers.
     """
 
     def __init__(
@@ -87,6 +93,8 @@ class RPCRunner(DaskRunner):
         cooldown_interval: float = 0.0,
         enable_cpu_cache_flush: bool = False,
         device: int = 0,
+        *,
+        allow_externs: Collection[str] = (),
     ) -> None:
         _check_device(device)
         if enable_cpu_cache_flush:
@@ -96,6 +104,7 @@ class RPCRunner(DaskRunner):
             timeout_sec=timeout,
             evaluator_config=EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush),
             machines=key,
+            allow_externs=allow_externs,
         )
 
 

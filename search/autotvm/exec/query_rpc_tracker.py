@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the address of the Dask scheduler")
     parser.add_argument("--port", type=int, default=9190, help="its port")
     chosen = parser.parse_args(arguments)
-    connection = Connection(None, f"tcp://{chosen.host}:{chosen.port}", None, PATIENCE)
+    connection = Connection(f"dask://{chosen.host}:{chosen.port}", None, PATIENCE)
     try:
         found = connection.machines().values()
     finally:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from search.distributed.credentials import Credentials
 from search.distributed.machine import Machine
 from search.distributed.worker import serve
 from search.errors import TuningError
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"model, and not {chosen.key!r}: keys are not made up, so that times of unequal "
             "machines are never compared; leave out --key, and give one of the two to RPCRunner"
         )
-    serve(f"tcp://{chosen.tracker}", measuring=chosen.cores, say=_say)
+    serve(f"dask://{chosen.tracker}", Credentials.read(), measuring=chosen.cores, say=_say)
 
 
 def _say(text: str) -> None:

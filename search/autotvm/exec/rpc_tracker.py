@@ -6,17 +6,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from search.distributed.scheduler import schedule
+from search.distributed.credentials import Credentials
+from search.distributed.scheduler import LOOPBACK, schedule
 from search.errors import TuningError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until Ctrl-C. TuningError if Dask is not installed, or the port is taken."""
     parser = argparse.ArgumentParser(prog="rpc_tracker", description=__doc__)
-    parser.add_argument("--host", default="0.0.0.0", help="the address to listen at")
+    parser.add_argument("--host", default=LOOPBACK, help="the address to listen at")
     parser.add_argument("--port", type=int, default=9190, help="the port to listen at")
     chosen = parser.parse_args(arguments)
-    schedule(host=chosen.host, port=chosen.port, say=print)
+    schedule(Credentials.read_or_make(), host=chosen.host, port=chosen.port, say=print)
 
 
 if __name__ == "__main__":

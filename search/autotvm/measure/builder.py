@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -139,7 +139,8 @@ class LocalBuilder(TemplateBuilder):
     `timeout` seconds. `build_func(mod, target, **build_kwargs)` compiles in place of
     `codegen.build`; it may be a function of a notebook or a script. What `build_kwargs` says counts
     before what the runner wants of builds, which is warned of. `do_fork` is accepted and
-    unused: workers are always processes of their own. `runtime` is None.
+    unused: workers are always processes of their own. `runtime` is None. `allow_externs` names the
+    C functions that programs may call beside mathematical ones.
     """
 
     def __init__(
@@ -150,6 +151,8 @@ class LocalBuilder(TemplateBuilder):
         build_func: str | BuildFunction = "default",
         do_fork: bool = False,
         runtime: None = None,
+        *,
+        allow_externs: Collection[str] = (),
     ) -> None:
         if runtime is not None:
             raise TemplateError(f"there are no runtimes to choose from, got {runtime!r}")
@@ -157,7 +160,9 @@ class LocalBuilder(TemplateBuilder):
         self._function = build_func
         self._own_kwargs = self.build_kwargs = dict(build_kwargs or {})
         own = build_with(build_func, self.build_kwargs, TemplateError)
-        self._processes = BuilderProcesses(max_workers=n_parallel, timeout_sec=timeout, f_build=own)
+        self._processes = BuilderProcesses(
+            max_workers=n_parallel, timeout_sec=timeout, f_build=own, allow_externs=allow_externs
+        )
         super().__init__(self._processes, self._processes.max_workers)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NoReturn
 
 from search.autotvm.errors import TemplateError
@@ -22,7 +23,8 @@ class RPCRunner(TimingRunner):
     `n_parallel` is how many are sent at once (None: as many as the machines take). The other
     options are those of `LocalRunner`; `priority` and `cooldown_interval` are accepted and unused,
     as a machine measures one candidate after the other on each of its cores. `module_loader` is
-    None. TuningError if no scheduler answers.
+    None. Credentials and `allow_externs` are those of a `search.DaskRunner`. TuningError if no
+    scheduler answers.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class RPCRunner(TimingRunner):
         module_loader: None = None,
         *,
         end_hopeless: bool = True,
+        allow_externs: Collection[str] = (),
     ) -> None:
         if module_loader is not None:
             raise TemplateError(
@@ -49,7 +52,11 @@ class RPCRunner(TimingRunner):
             )
         config = EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush)
         self._machines = DaskRunner(
-            f"dask://{host}:{port}", timeout_sec=timeout, evaluator_config=config, machines=key
+            f"dask://{host}:{port}",
+            timeout_sec=timeout,
+            evaluator_config=config,
+            machines=key,
+            allow_externs=allow_externs,
         )
         super().__init__(self._machines, end_hopeless=end_hopeless)
         self._n_parallel = n_parallel

@@ -57,6 +57,17 @@ def f(A: T.Buffer((4,), "int32"), B: T.Buffer((2,), "int32")):
     assert b.tolist() == [1099, 115]
 
 
+def test_a_c_function_is_not_called_as_an_intrinsic() -> None:
+    with pytest.raises(
+        CodegenError, match=r"LLVM intrinsic, which 'getpid' is not.*T\.call_extern"
+    ):
+        build("""
+@T.prim_func
+def f(A: T.Buffer((1,), "int32")):
+    A[0] = T.call_llvm_intrin("int32", "getpid")
+""")
+
+
 def test_unknown_extern_is_named_when_building() -> None:
     with pytest.raises(LinkError, match=r"C function 'no_such_function_anywhere'.*register_extern"):
         build(

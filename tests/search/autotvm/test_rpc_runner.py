@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from codegen import load_module
 from search import auto_scheduler, autotvm
 from search.autotvm.exec import query_rpc_tracker, rpc_server
+from search.distributed.credentials import Credentials
 from search.distributed.in_process import (
     InProcessCluster,
     MadeUpBench,
@@ -29,6 +29,7 @@ from tensorir import te
 from tests.search.autotvm.templates import TUTORIAL
 
 pytest.importorskip("distributed")
+pytestmark = pytest.mark.usefixtures("credentials")
 
 TARGET = "llvm -num-cores=1"
 HOST = "127.0.0.1"
@@ -48,7 +49,7 @@ def benches() -> list[MadeUpBench]:
 
 @pytest.fixture
 def cluster(benches: list[MadeUpBench]) -> Iterator[InProcessCluster]:
-    with in_process_cluster(benches) as found:
+    with in_process_cluster(benches, 0, Credentials.read()) as found:
         yield found
 
 
@@ -159,7 +160,6 @@ def test_keys_that_no_machine_has_are_said(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(query_rpc_tracker, "PATIENCE", 0.2)
     task = autotvm.task.create(TUTORIAL, (64, 64, 64, "float32"), TARGET)
     runner = autotvm.RPCRunner("rk3399", HOST, port_of(cluster))
     with pytest.raises(autotvm.TemplateError, match=r"there are 2 of .*'rk3399' leaves it out"):
@@ -172,7 +172,8 @@ def test_keys_that_no_machine_has_are_said(
     query_rpc_tracker.main(["--port", str(port_of(cluster))])
     table = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in table] == ["key", Machine.this().kind, Machine.this().kind]
-    with pytest.raises(TuningError, match=r"there is no Dask scheduler at tcp://127\.0\.0\.1:1"):
+    monkeypatch.setattr(query_rpc_tracker, "PATIENCE", 0.2)
+    with pytest.raises(TuningError, match=r"there is no scheduler at tls://127\.0\.0\.1:1"):
         query_rpc_tracker.main(["--port", "1"])
 
 
@@ -183,23 +184,24 @@ def test_a_server_is_a_worker_of_the_tracker(monkeypatch: pytest.MonkeyPatch) ->
     )
     rpc_server.main(["--tracker=host:9190", f"--key={Machine.this().cpu}", "--cores=2"])
     ((address, options),) = served  # type: ignore[misc]
-    assert address == ("tcp://host:9190",)
+    assert address == ("dask://host:9190", Credentials.read())
     assert options["measuring"] == 2
 
 
 def test_a_tracker_is_a_scheduler() -> None:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port = str(probe.getsockname()[1])
-    command = [sys.executable, "-m", "search.autotvm.exec.rpc_tracker"]
     process = subprocess.Popen(
-        [*command, "--host", HOST, "--port", port],
+        [sys.executable, "-u", "-m", "search.autotvm.exec.rpc_tracker", "--port", "0"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        text=True,
     )
+    assert process.stdout is not None
     try:
-        with contextlib.closing(auto_scheduler.RPCRunner(None, HOST, int(port))) as runner:
+        port = int(process.stdout.readline().split()[2].rpartition(":")[2])
+        with contextlib.closing(auto_scheduler.RPCRunner(None, HOST, port)) as runner:
             assert runner.machines() == {}
     finally:
         process.terminate()
         process.wait()
+        process.stdout.close()

@@ -1,4 +1,4 @@
-"""Workers in processes of their own, which can be killed."""
+"""Workers and schedulers in processes of their own, which can be killed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from collections.abc import Callable, Iterator
 
 _SERVE = """
 import sys
+from search.distributed.credentials import Credentials
 from search.distributed.in_process import MadeUpBench, made_up_machine
+from search.distributed.scheduler import schedule
 from search.distributed.worker import serve
 
 address, name, cpu = sys.argv[1:]
 bench = MadeUpBench(made_up_machine(name, cpu), 0.1) if cpu else None
-serve(address, name=name, bench=bench, say=lambda text: print(text, flush=True))
+say = lambda text: print(text, flush=True)
+if address:
+    serve(address, Credentials.read(), name=name, bench=bench, say=say)
+else:
+    schedule(Credentials.read(), port=0, say=say)
 """
 
 
 @contextlib.contextmanager
 def worker_process(address: str, name: str, cpu: str = "") -> Iterator[subprocess.Popen[str]]:
     """Start what `tensorir worker` runs; with `cpu` it makes up a machine, and its times."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVE, address, name, cpu],
-        env=env,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -40,32 +45,17 @@ def worker_process(address: str, name: str, cpu: str = "") -> Iterator[subproces
         process.stdout.close()
 
 
+@contextlib.contextmanager
+def scheduler_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start what `tensorir scheduler` runs, and return it with its address."""
+    with worker_process("", "") as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().split()[2]
+
+
 def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.05)
-
-
-@contextlib.contextmanager
-def scheduler_process() -> Iterator[str]:
-    """Start what `tensorir scheduler` runs, and return its address."""
-    script = (
-        "from search.distributed.scheduler import schedule\n"
-        "schedule(host='127.0.0.1', port=0, say=lambda text: print(text, flush=True))"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().split()[2].removesuffix(";")
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()

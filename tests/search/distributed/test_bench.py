@@ -103,6 +103,21 @@ def test_energy_is_counted_where_the_machine_can(
     assert answer(bench, counted).status == "unable"
 
 
+def test_c_functions_are_allowed_by_the_search_or_by_the_machine(
+    bench: LocalBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = REQUEST.program.replace("T.float32(0.0)", 'T.call_extern("float32", "rand")')
+    request = replace(REQUEST, program=calls, reference=None)
+    found = answer(bench, request)
+    assert (found.status, found.stage) == ("failed", "build")
+    assert "calls the C function 'rand'" in str(found.error)
+    assert "--allow-extern rand" in str(found.error)
+    assert answer(bench, replace(request, allow_externs=frozenset({"rand"}))).error is None
+    assert answer(bench, request).error is not None
+    monkeypatch.setattr(bench._builder, "allow_externs", frozenset({"rand"}))
+    assert answer(bench, request).error is None
+
+
 def test_a_program_that_cannot_be_measured_is_no_fault_of_the_candidate(bench: LocalBench) -> None:
     calls = REQUEST.program.replace("T.float32(0.0)", 'T.call_extern("float32", "nobody_has_it")')
     found = answer(bench, replace(REQUEST, reference=calls))

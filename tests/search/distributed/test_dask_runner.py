@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import search as ms
 from codegen import Target
 from search.distributed import dispatcher
-from search.distributed.dask_package import security_of
+from search.distributed.credentials import Credentials
 from search.distributed.in_process import (
     InProcessCluster,
     MadeUpBench,
     in_process_cluster,
     made_up_machine,
 )
+from search.distributed.machine import this_release
 from search.distributed.messages import MeasureAnswer, MeasureRequest
 from search.errors import TuningError
 from search.runner import RunnerInput
 from tensorir import workloads
 from tensorir.function import IRModule
+from tests.search.distributed.processes import wait_until
 
 pytest.importorskip("distributed")
+pytestmark = pytest.mark.usefixtures("credentials")
 
 TARGET = Target("llvm -num-cores=1")
 BUILDER = ms.DaskBuilder()
+RELEASE = this_release()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def inputs() -> list[RunnerInput]:
 
 @pytest.fixture
 def cluster() -> Iterator[InProcessCluster]:
-    with in_process_cluster() as found:
+    with in_process_cluster(credentials=Credentials.read()) as found:
         yield found
 
 
@@ -82,9 +83,15 @@ def test_a_machine_that_comes_late_gets_work(
 
 
 def test_results_come_as_they_end(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
-    cluster.add(
-        MadeUpBench(made_up_machine("slow"), seconds=0.5), MadeUpBench(made_up_machine("quick"))
-    )
+    quick, slow = (MadeUpBench(made_up_machine(host)) for host in ("quick", "slow"))
+
+    def after_the_quick_ones(_: MeasureRequest, answer: MeasureAnswer) -> MeasureAnswer:
+        wait_until(lambda: len(quick.asked) >= 5)
+        time.sleep(0.2)  # their answers are on their way
+        return answer
+
+    slow.change = after_the_quick_ones
+    cluster.add(quick, slow)
     with runner_of(cluster) as runner:
         futures = runner.run(inputs[:6])
         order = [futures[k].result().machine for k in runner.as_they_end(futures, lambda: False)]
@@ -131,37 +138,31 @@ def test_without_a_machine_that_can_the_search_ends(
         runner.run(inputs[:1])[0].result()
 
 
-def test_a_slow_machine_is_left_out(
-    cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
-) -> None:
-    """All run the reference kernel: where that takes twice as long, times are others."""
-    for host, pace in (("usual", 1e-4), ("throttled", 2e-4)):
-        bench = MadeUpBench(made_up_machine(host), seconds=0.02)
-        bench.change = lambda request, answer, pace=pace: replace(answer, pace=pace)
-        cluster.add(bench)
-    with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
-        futures = runner.run(inputs[:4])
-        _ = [future.result() for future in futures]
-        later = [future.result().machine for future in runner.run(inputs[4:10])]
-    assert set(later) == {"usual"}
-    assert (
-        "throttled is left out for a while: it takes 2.00 times as long for the reference"
-        in caplog.text
+def paced(host: str, *paces: float, seconds: float = 0.02) -> MadeUpBench:
+    """A machine whose reference kernel takes these seconds, and then the last one for good."""
+    told = iter(paces)
+    return MadeUpBench(
+        made_up_machine(host),
+        seconds,
+        lambda request, answer: replace(answer, pace=next(told, paces[-1])),
     )
 
 
-def test_a_slow_machine_measures_where_no_other_one_is_left(
+def test_a_slow_machine_is_left_out_where_another_one_is_left(
     cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for host, pace in (("usual", 1e-4), ("throttled", 2e-4)):
-        bench = MadeUpBench(made_up_machine(host), seconds=0.02)
-        bench.change = lambda request, answer, pace=pace: replace(answer, pace=pace)
-        cluster.add(bench)
+    """All run the reference kernel: where that takes twice as long, times are others."""
+    cluster.add(paced("usual", 1e-4), paced("throttled", 2e-4))
     with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
-        _ = [future.result() for future in runner.run(inputs[:6])]
-        assert "throttled is left out" in caplog.text
+        _ = [future.result() for future in runner.run(inputs[:4])]
+        later = [future.result().machine for future in runner.run(inputs[4:10])]
+        assert set(later) == {"usual"}
+        assert (
+            "throttled is left out for a while: it takes 2.00 times as long for the reference"
+            in caplog.text
+        )
         cluster.end(0)
-        assert runner.run(inputs[6:7])[0].result().machine == "throttled"
+        assert runner.run(inputs[10:11])[0].result().machine == "throttled"
 
 
 def test_a_slow_machine_is_asked_again_after_a_while(
@@ -169,12 +170,7 @@ def test_a_slow_machine_is_asked_again_after_a_while(
 ) -> None:
     monkeypatch.setattr("search.distributed.dispatcher._SLOW_SECONDS", 0.1)
     monkeypatch.setattr("search.distributed.dispatcher._LOOK_SECONDS", 0.05)
-    paces = iter([2e-4])
-    for host in ("usual", "busy"):
-        bench = MadeUpBench(made_up_machine(host), seconds=0.05)
-        cluster.add(bench)
-        bench.change = lambda request, answer: replace(answer, pace=1e-4)
-    bench.change = lambda request, answer: replace(answer, pace=next(paces, 1e-4))
+    cluster.add(paced("usual", 1e-4, seconds=0.05), paced("busy", 2e-4, 1e-4, seconds=0.05))
     with runner_of(cluster) as runner:
         _ = [future.result() for future in runner.run(inputs[:4])]
         time.sleep(0.2)
@@ -185,9 +181,7 @@ def test_a_slow_machine_is_asked_again_after_a_while(
 def test_what_is_measured_while_the_pace_drifts_is_measured_again(
     cluster: InProcessCluster, inputs: list[RunnerInput]
 ) -> None:
-    paces = iter([1e-4, 1.01e-4, 0.99e-4, 3e-4] + [1e-4, 1.02e-4] * 9)
-    bench = MadeUpBench()
-    bench.change = lambda request, answer: replace(answer, pace=next(paces))
+    bench = paced("drifts", 1e-4, 1.01e-4, 0.99e-4, 3e-4, *[1e-4, 1.02e-4] * 9)
     cluster.add(bench)
     with runner_of(cluster) as runner:
         for future in [runner.run([one])[0] for one in inputs[:4]]:
@@ -224,48 +218,73 @@ def test_a_target_that_nobody_has_is_told_at_once(cluster: InProcessCluster) -> 
         )
 
 
-def test_versions_that_differ_are_told(cluster: InProcessCluster) -> None:
-    old = replace(made_up_machine("old"), protocol=0, version="0.0.1")
-    cluster.add(MadeUpBench(old))
+def test_machines_of_another_release_are_left_out_unless_allowed(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    bench = MadeUpBench(replace(made_up_machine("old"), release="0.0.1 (lowering 01234567)"))
+    cluster.add(bench)
     with runner_of(cluster) as runner:
         assert (
-            "not by old: it speaks version 0 of the protocol (tensorir 0.0.1) and this process "
-            "version 1: install the same version on both"
+            f"not by old: it runs tensorir 0.0.1 (lowering 01234567) and this process {RELEASE}: "
+            "install the same version on both"
         ) in str(runner.why_not(TARGET))
+        with pytest.raises(TuningError, match="allow_other_versions=True"):
+            runner.run(inputs[:1])
+    with runner_of(cluster, allow_other_versions=True) as runner:
+        assert runner.run(inputs[:1])[0].result().machine == "old"
+
+
+def test_one_search_uses_machines_of_one_release(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    """Also one that comes later, and where others are allowed: their times are others."""
+    old = MadeUpBench(replace(made_up_machine("old"), release="0.0.1"))
+    new = MadeUpBench(made_up_machine("new", at_once=2), seconds=0.01)
+    new.machine = replace(new.machine, measuring=2)
+    cluster.add(new)
+    with runner_of(cluster, allow_other_versions=True) as runner:
+        futures = runner.run(inputs)
+        cluster.add(old)
+        assert {future.result().machine for future in futures} == {"new"}
+
+
+def test_a_scheduler_of_another_release_is_refused_unless_allowed(
+    cluster: InProcessCluster,
+) -> None:
+    cluster.scheduler.task_metadata["tensorir"] = "0.0.1"
+    with pytest.raises(TuningError, match=r"the scheduler at tls.* runs tensorir 0\.0\.1 and this"):
+        ms.DaskRunner(cluster.address)
+    with runner_of(cluster, allow_other_versions=True) as runner:
+        assert runner.machines() == {}
+
+
+def test_a_worker_that_describes_itself_otherwise_is_told(
+    cluster: InProcessCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.add(MadeUpBench(replace(made_up_machine("odd"), cores="many")))  # type: ignore[arg-type]
+    with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
+        assert (runner.machines(), runner.machines()) == ({}, {})
+    assert caplog.text.count("is left out: the description of a machine has cores = 'many'") == 1
 
 
 def test_the_scheduler_goes_away_and_comes_back(
     inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "tensorir.search"):
-        with in_process_cluster([MadeUpBench(seconds=0.3)]) as first:
+        with in_process_cluster([MadeUpBench(seconds=0.3)], 0, Credentials.read()) as first:
             port = int(first.address.rsplit(":", 1)[1])
             runner = ms.DaskRunner(first.address)
             futures = runner.run(inputs[:3])
             assert futures[0].result().error_msg is None
-        with in_process_cluster([MadeUpBench()], port):
+        with in_process_cluster([MadeUpBench()], port, Credentials.read()):
             assert all(future.result().error_msg is None for future in futures)
             runner.close()
-
-
-def test_no_scheduler_is_a_sentence() -> None:
-    with pytest.raises(TuningError, match=r"there is no Dask scheduler at tcp://127\.0\.0\.1:1: "):
-        ms.Runner.create("dask://127.0.0.1:1", connect_sec=0.2)
 
 
 def test_what_another_builder_made_is_refused(cluster: InProcessCluster) -> None:
     cluster.add(MadeUpBench())
     with runner_of(cluster) as runner, pytest.raises(TuningError, match=r"leave out builder="):
         runner.run([RunnerInput("/some/object.o", "llvm", [])])
-
-
-def test_a_client_of_the_user_serves(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
-    cluster.add(MadeUpBench())
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(cluster.address, set_as_default=False) as client:
-        with contextlib.closing(ms.DaskRunner(client)) as runner:
-            assert runner.run(inputs[:1])[0].result().error_msg is None
-        assert client.status == "running"
 
 
 def test_what_nobody_waits_for_is_not_measured(
@@ -279,26 +298,6 @@ def test_what_nobody_waits_for_is_not_measured(
             future.give_up()
         assert first.result().error_msg is None
     assert len(bench.asked) <= 2
-
-
-def test_connections_are_tls_where_certificates_are_given(
-    tmp_path: Path, inputs: list[RunnerInput]
-) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make certificates with")
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    made = ["-newkey", "rsa:2048", "-nodes", "-x509", "-days", "1", "-subj", "/CN=localhost"]
-    subprocess.run(
-        ["openssl", "req", *made, "-keyout", key, "-out", cert], check=True, capture_output=True
-    )
-    security = security_of(cert, cert, key)
-    with in_process_cluster([MadeUpBench()], security=security) as cluster:
-        url = cluster.address.replace("tls://", "dask+tls://")
-        assert url != cluster.address
-        with contextlib.closing(ms.DaskRunner(url, security=security)) as runner:
-            assert runner.run(inputs[:1])[0].result().error_msg is None
-    with pytest.raises(TuningError, match="TLS needs three files"):
-        security_of(cert)
 
 
 def test_rounds_are_on_one_machine_and_go_on_on_another(

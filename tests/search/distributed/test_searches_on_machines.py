@@ -16,6 +16,7 @@ import pytest
 
 import search as ms
 from codegen.target import host
+from search.distributed.credentials import Credentials
 from search.distributed.in_process import (
     InProcessCluster,
     MadeUpBench,
@@ -28,7 +29,10 @@ from tests.search.networks.network_programs import dense_model
 from tests.search.programs import Matmul, split_all
 
 pytest.importorskip("distributed")
-pytestmark = pytest.mark.skipif(host.machine() != "x86_64", reason="the machines are made up")
+pytestmark = [
+    pytest.mark.usefixtures("credentials"),
+    pytest.mark.skipif(host.machine() != "x86_64", reason="the machines are made up"),
+]
 
 CPUS = ("x86-64-v3", "x86-64-v4")
 TRIALS = 24
@@ -75,7 +79,7 @@ def found_in(folder: Path) -> tuple[list[str], list[tuple[float, str]]]:
 def test_two_targets_on_three_machines_while_two_are_killed(tmp_path: Path) -> None:
     told = {cpu: Counted(6) for cpu in CPUS}
     with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(in_process_cluster())
+        cluster = stack.enter_context(in_process_cluster(credentials=Credentials.read()))
         killed = [
             stack.enter_context(worker_process(cluster.address, name, cpu))
             for name, cpu in (("a", CPUS[0]), ("c", CPUS[1]))
@@ -83,7 +87,7 @@ def test_two_targets_on_three_machines_while_two_are_killed(tmp_path: Path) -> N
         cluster.add(MadeUpBench(made_up_machine("b", CPUS[0]), 0.1))
         wait_until(lambda: workers(cluster) == 3)
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        url = cluster.address.replace("tcp://", "dask://")
+        url = cluster.address
         runs = [pool.submit(tuned, url, cpu, tmp_path / cpu, told[cpu]) for cpu in CPUS]
         for cpu, run in zip(CPUS, runs, strict=True):
             wait_until(lambda cpu=cpu, run=run: told[cpu].reached.is_set() or run.done())
@@ -113,14 +117,16 @@ def test_the_winner_is_that_of_one_machine(tmp_path: Path) -> None:
     found = []
     for count in (1, 5):
         folder = tmp_path / str(count)
-        with in_process_cluster([MadeUpBench(seconds=0.01) for _ in range(count)]) as cluster:
+        with in_process_cluster(
+            [MadeUpBench(seconds=0.01) for _ in range(count)], 0, Credentials.read()
+        ) as cluster:
             best = ms.tune_tir(
                 Matmul,
                 "llvm -num-cores=1",
                 ms.TuneConfig(TRIALS, num_trials_per_iter=8),
                 folder,
                 space=split_all,
-                runner=cluster.address.replace("tcp://", "dask://"),
+                runner=cluster.address,
                 cost_model="random",
                 seed=1,
             )
@@ -144,8 +150,8 @@ tuned(address, cpu, Path(folder), Counted(1000))
 def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
     """What it had sent is dropped, what it had kept is not measured again."""
     bench = MadeUpBench(made_up_machine("a", CPUS[0]), 0.1)
-    with in_process_cluster([bench]) as cluster:
-        url = cluster.address.replace("tcp://", "dask://")
+    with in_process_cluster([bench], 0, Credentials.read()) as cluster:
+        url = cluster.address
         client = subprocess.Popen(
             [sys.executable, "-c", _CLIENT, url, CPUS[0], str(tmp_path)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -165,13 +171,13 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 def test_a_model_is_tuned_for_machines_of_another_architecture(tmp_path: Path) -> None:
     machine = made_up_machine("board", "neoverse-n1")
-    with in_process_cluster([MadeUpBench(machine)]) as cluster:
+    with in_process_cluster([MadeUpBench(machine)], 0, Credentials.read()) as cluster:
         database = ms.tune_model(
             dense_model(),
             "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=1",
             tmp_path,
             max_trials_global=4,
-            runner=cluster.address.replace("tcp://", "dask://"),
+            runner=cluster.address,
             cost_model="random",
             seed=1,
         )
