@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,6 +152,31 @@ class OnnxNode:
         """Return integers that have to be known while a model is read, as `numbers`."""
         return [int(n) for n in self.numbers(value, what).reshape(-1)]
 
+    def integer(self, value: GraphExpr, what: str) -> int | PrimExpr:
+        """Return the element of a tensor of one integer, as `integers`.
+
+        IRValueError for a tensor that is known to have another number of elements.
+        """
+        self.check_single(value, what)
+        (number,) = self.integers(value, what)
+        return number
+
+    def known_integer(self, value: GraphExpr, what: str) -> int:
+        """Return the element of a tensor of one integer that has to be known, as `numbers`."""
+        self.check_single(value, what)
+        (number,) = self.known_integers(value, what)
+        return number
+
+    def check_single(self, value: GraphExpr, what: str) -> None:
+        """Raise IRValueError for a tensor that is known not to have exactly one element."""
+        shape = self.tensor(value).static_shape
+        if shape is not None and math.prod(shape) != 1:
+            raise IRValueError(f"{what} must be one element, got a tensor of shape {shape}")
+
+    def check_parts(self, count: int, what: str) -> None:
+        """Raise ImportLimitError for more parts of a value than may be listed one by one."""
+        self._importing.limits.check("max_parts", count, what)
+
     def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
         """Return a tensor of rank 1 of integers, which are remembered as its contents."""
         return self._importing.known.integer_tensor(values, dtype)
@@ -242,6 +269,14 @@ class OnnxNode:
         It sees the values that the node does.
         """
         return self._importing.subgraph(graph, inputs, self._scope)
+
+    def rounds(self, graph: Any) -> int:
+        """Return the number of rounds of a graph that may be read one by one."""
+        return self._importing.repeats.rounds(graph)
+
+    def reading_rounds(self, count: int) -> AbstractContextManager[None]:
+        """Read so many rounds of a graph one by one, in a `with` statement."""
+        return self._importing.repeats.reading_rounds(count)
 
     def branch(self, graph: Any) -> list[GraphExpr]:
         """Return the outputs of a graph without inputs that is emitted in a suite of its own."""

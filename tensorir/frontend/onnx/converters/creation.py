@@ -28,12 +28,14 @@ def range_(
     node: OnnxNode, start: GraphExpr, limit: GraphExpr, delta: GraphExpr, *, stash_type: int = 1
 ) -> GraphExpr:
     dtype = node.dtype(start)
+    for value, what in ((start, "start"), (limit, "limit"), (delta, "delta")):
+        node.check_single(value, what)
     known = [node.contents(value) for value in (start, limit, delta)]
     if all(array is not None and array.dtype != object for array in known):
         numbers = [array.item() for array in known if array is not None]
         return op.arange(*numbers, dtype=str(dtype))
     if dtype.is_integral and known[2] is not None and known[2].dtype != object:
-        values = [node.integers(v, "the limits")[0] for v in (start, limit, delta)]
+        values = [node.integer(v, "a limit") for v in (start, limit, delta)]
         return op.arange(*values, dtype=str(dtype))
     if dtype.is_floating and dtype.bits < 32:  # the numbers are not rounded before the end
         wide = [op.astype(value, "float32") for value in (start, limit, delta)]
@@ -52,7 +54,7 @@ def eye_like(node: OnnxNode, x: GraphExpr, *, dtype: int | None = None, k: int =
 def one_hot(
     node: OnnxNode, indices: GraphExpr, depth: GraphExpr, values: GraphExpr, *, axis: int = -1
 ) -> GraphExpr:
-    count = node.integers(depth, "the depth")[0]
+    count = node.integer(depth, "the depth")
     # Indices count from the end where they are negative; those beyond either end give no 1.
     kind = "int64" if node.dtype(indices) != "int32" else "int32"
     places = op.astype(indices, kind) if node.dtype(indices) != kind else indices
@@ -68,5 +70,5 @@ def one_hot(
 
 @onnx_operator("Trilu")
 def trilu(node: OnnxNode, x: GraphExpr, k: GraphExpr | None = None, *, upper: int = 1) -> GraphExpr:
-    diagonal = 0 if k is None else node.integers(k, "k")[0]
+    diagonal = 0 if k is None else node.integer(k, "k")
     return op.triu(x, diagonal) if upper else op.tril(x, diagonal)

@@ -136,7 +136,7 @@ def top_k(
     if k is None:
         raise IRValueError("k is missing")
     found = node.emit(
-        op.topk(x, node.integers(k, "k")[0], axis, "both", bool(largest), dtype="int64")
+        op.topk(x, node.integer(k, "k"), axis, "both", bool(largest), dtype="int64")
     )
     return [found[0], found[1]]
 

@@ -24,7 +24,7 @@ def shape(node: OnnxNode, x: GraphExpr, *, start: int = 0, end: int | None = Non
 
 @onnx_operator("Size")
 def size(node: OnnxNode, x: GraphExpr) -> GraphExpr:
-    return op.reshape(node.integer_tensor([_product(node.shape(x))]), ())
+    return op.prod(node.integer_tensor(node.shape(x)))
 
 
 @onnx_operator("Reshape")
@@ -155,7 +155,11 @@ def split(
     elif split is not None:
         parts = list(split)
     else:
-        count = num_outputs or len(node.outputs)
+        count = len(node.outputs) if num_outputs is None else num_outputs
+        if count != len(node.outputs):
+            raise IRValueError(
+                f"num_outputs must be the number of outputs, {len(node.outputs)}, got {count}"
+            )
         whole = node.shape(x)[place]
         length = Analyzer().simplify(floordiv(whole + (count - 1), count))
         parts = [length] * (count - 1)
