@@ -25,6 +25,7 @@ from tensorir.nodes.expr import EQ, LE, LT, IntImm, PrimExpr
 Array: TypeAlias = NDArray[Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
+
 class UndecidedError(Exception):
     """What is asked depends on sizes that are known when the model runs."""
 
@@ -428,14 +429,21 @@ def _split(state: Fold, array: Array, sizes: Array | None = None) -> Any:
 # ----------------------------------------------------------------------------------------- creation
 
 
+def range_length(start: float, limit: float, delta: float) -> int:
+    """Return the number of elements of a range, whose `delta` is not 0; exact for integers."""
+    return max(0, -int((start - limit) // delta))
+
+
 @_folds("Range")
 def _range(state: Fold, start: Array, limit: Array, delta: Array) -> Any:
     if any(array.dtype == object for array in (start, limit, delta)):
         raise UndecidedError
     if delta == 0:
         raise UndecidedError
-    state.small(math.ceil((limit.item() - start.item()) / delta.item()))
-    return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
+    bounds = start.item(), limit.item(), delta.item()
+    state.small(range_length(*bounds))
+    exact = all(isinstance(n, int) for n in bounds)
+    return np.array(range(*bounds) if exact else np.arange(*bounds)).astype(start.dtype)
 
 
 @_folds("ConstantOfShape")

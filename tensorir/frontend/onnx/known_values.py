@@ -157,7 +157,9 @@ class KnownValues:
         known = iter(arrays)
         aligned = [None if value is None else next(known) for value in inputs]
         attributes = {key: _plain_attribute(key, v) for key, v in node.attributes.items()}
-        results = fold(node.op_type, Fold(node.opset, attributes, self._analyzer, self._limits), aligned)
+        results = fold(
+            node.op_type, Fold(node.opset, attributes, self._analyzer, self._limits), aligned
+        )
         if results is None:
             return None
         dtype = _folded_dtype(node, inputs)

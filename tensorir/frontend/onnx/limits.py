@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorir.errors import IRValueError
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from tensorir.rewriting.visit import walk
@@ -70,13 +71,19 @@ class ImportLimits:
             return
         self.check("max_rank", info.ndim, f"{what} has too many dimensions")
         if info.shape is not None:
-            known = [max(n.value, 1) for n in info.shape if isinstance(n, IntImm)]
-            width = 1 if info.dtype is None else info.dtype.nbytes
-            self.check(
-                "max_bytes",
-                math.prod(known) * width,
-                f"{what} of shape {_shape_text(info.shape)} has too many bytes",
-            )
+            self.check_shape(info.shape, info.dtype, what)
+
+    def check_shape(
+        self, shape: Sequence[int | PrimExpr], dtype: DataType | None, what: str
+    ) -> None:
+        """Raise ImportLimitError for a shape of too many bytes; a number may be of any size."""
+        plain = [n.value if isinstance(n, IntImm) else n for n in shape]
+        known = [max(abs(n), 1) for n in plain if isinstance(n, int)]
+        width = 1 if dtype is None else dtype.nbytes
+        text = f"({', '.join(map(str, plain))})"
+        self.check(
+            "max_bytes", math.prod(known) * width, f"{what} of shape {text} has too many bytes"
+        )
 
     def has_few_terms(self, exprs: Sequence[object]) -> bool:
         """Return whether expressions have at most `max_terms` terms, integers not counted."""
@@ -96,7 +103,3 @@ DEFAULT_LIMITS = ImportLimits()
 
 def _shown(amount: int) -> str:
     return f"{amount:,}" if amount < 1 << 64 else f"about 2^{amount.bit_length() - 1}"
-
-
-def _shape_text(shape: Sequence[PrimExpr]) -> str:
-    return f"({', '.join(str(n.value if isinstance(n, IntImm) else n) for n in shape)})"

@@ -111,8 +111,8 @@ class Model:
         """Return the file of external data, which is in the folder of the model."""
         if self.path is None:
             raise IRValueError(
-                f"{place} is in the file {shown(location)} beside the model; give from_onnx the path of "
-                "the model"
+                f"{place} is in the file {shown(location)} beside the model; give from_onnx the "
+                "path of the model"
             )
         if not location or "\0" in location or Path(location).is_absolute():
             raise IRValueError(f"{place} is in {shown(location)}, which must be a relative path")
@@ -126,11 +126,13 @@ class Model:
             ) from error
         if not path.is_relative_to(folder):
             raise IRValueError(
-                f"{place} is in {shown(location)}, outside of the folder of the model; nothing is read "
-                "there"
+                f"{place} is in {shown(location)}, outside of the folder of the model; nothing is "
+                "read there"
             )
         if not is_file:
-            raise IRValueError(f"{place} is in {shown(location)}, which is no file beside the model")
+            raise IRValueError(
+                f"{place} is in {shown(location)}, which is no file beside the model"
+            )
         return path
 
 

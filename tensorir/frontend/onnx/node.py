@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tensorir.frontend.onnx.graph_import import GraphImport
     from tensorir.frontend.onnx.scope import Scope
     from tensorir.relax.block_builder import BlockBuilder
+
+_WIDEST: Final = 1 << 24
+"""Above the steps and widths of windows."""
 
 
 class OnnxNode:
@@ -176,6 +179,20 @@ class OnnxNode:
     def check_parts(self, count: int, what: str) -> None:
         """Raise ImportLimitError for more parts of a value than may be listed one by one."""
         self._importing.limits.check("max_parts", count, what)
+
+    def check_shape(self, shape: Sequence[int | PrimExpr], like: GraphExpr) -> None:
+        """Raise ImportLimitError if a result of a shape and of the dtype of `like` is too large.
+
+        Operators compute extents with 64 bits, here a number may be of any size.
+        """
+        self._importing.limits.check_shape(shape, self.dtype(like), "the result")
+
+    def check_narrow(self, what: str, values: Sequence[int | PrimExpr]) -> None:
+        """Raise IRValueError for numbers whose product with an extent may not fit 64 bits."""
+        if any(isinstance(n, int) and not -_WIDEST < n < _WIDEST for n in values):
+            raise IRValueError(
+                f"{what} must be numbers between {-_WIDEST:,} and {_WIDEST:,}, got {list(values)}"
+            )
 
     def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
         """Return a tensor of rank 1 of integers, which are remembered as its contents."""

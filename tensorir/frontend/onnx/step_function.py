@@ -94,8 +94,8 @@ class StepFunction(NamedTuple):
     def named(self, importing: GraphImport, fields: Sequence[GraphExpr]) -> list[GraphExpr]:
         """Return variables for the values carried last."""
         result = []
-        for field, elements in zip(fields, self.elements, strict=False):
-            result.append(importing.emitted(field))
+        for part, elements in zip(fields, self.elements, strict=False):
+            result.append(importing.emitted(part))
             importing.known.remember_elements(result[-1], elements)
         return result
 

@@ -34,6 +34,15 @@ def pad(
     sides: list[int | PrimExpr] = [0] * (2 * rank)
     for k, axis in enumerate(axes):
         sides[2 * axis], sides[2 * axis + 1] = given[k], given[len(axes) + k]
+    node.check_shape(
+        [
+            max(abs(n.value + before + behind), abs(before), abs(behind))
+            if isinstance(n, IntImm) and isinstance(before, int) and isinstance(behind, int)
+            else n
+            for n, before, behind in zip(node.shape(x), sides[::2], sides[1::2], strict=True)
+        ],
+        x,
+    )
     is_known = all(isinstance(width, int) for width in sides)
     operator = op.nn.pad if is_known else op.nn.dynamic_pad
     if mode != "constant" or fill is None:
