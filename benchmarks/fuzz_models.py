@@ -2,33 +2,47 @@
 
     python -m benchmarks.fuzz_models --seconds 600      # mutated files of node tests and of models
     python -m benchmarks.fuzz_models --count 2000
+    python -m benchmarks.fuzz_models --growing          # small files that describe large programs
 
 A file of a seed is mutated: bytes, or parts of its message (names, numbers, attributes, shapes,
 nodes left out or repeated). Reading it gives a module that is well-formed, or IRTypeError or
-IRValueError, in bounded time and memory; it opens no file but the model's, and runs nothing.
+IRValueError, in bounded time and memory; it opens no file but the model's, and runs nothing. With
+`--growing` the files are those of `benchmarks/growing_models.py`; a model that is read is built
+without schedules, and called where its tensors are small, which may end in a declared error, too.
 Takes the package onnx.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import resource
 import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import codegen
 from benchmarks.forked_runs import Report, Run
-from tensorir import IRTypeError, IRValueError, frontend
+from benchmarks.growing_models import growing_model
+from tensorir import IRModule, IRTypeError, IRValueError, frontend
+from tensorir.errors import TensorIRError
+from tensorir.nodes.expr import IntImm
+from tensorir.relax.expr import ExternFunc
+from tensorir.rewriting.visit import walk
 
-MEMORY = 4 << 30
-"""Bytes that the process of a file may take."""
+MEMORY = 2 << 30
+"""Bytes of addresses that the process of a file may take beyond what it begins with."""
+SMALL = 1 << 22
+"""Bytes of a tensor in models that are called."""
+SECONDS = 5.0
+"""Seconds of a processor that a file may take."""
 
 NUMBERS = (-(1 << 63), -(1 << 31), -7, -2, -1, 0, 1, 2, 3, 5, 64, 1 << 20, 1 << 31, (1 << 63) - 1)
 NAMES = ("", "x", "y", "../../etc/passwd", "a\0b", "ü", "0", "axes", "Relu", "Constant", "Reshape")
@@ -131,10 +145,46 @@ def outcome_of(model: Any) -> str:
     return "read"
 
 
-def _task(paths: Sequence[Path]) -> Any:
+def outcome_of_call(model: Any) -> str:
+    """Read, build and call a model; return what came of it, as `outcome_of`."""
+    what = outcome_of(model)
+    if what != "read":
+        return what
+    try:
+        mod = frontend.from_onnx(model)
+        main = codegen.VirtualMachine(codegen.vm_build(mod, default_schedules=False))["main"]
+        inputs = [_input(param.struct_info) for param in mod["main"].params]
+        if all(array is not None for array in inputs) and _is_small(mod):
+            main(*inputs)
+    except TensorIRError:
+        return "read"
+    except Exception as error:  # noqa: BLE001 - any other is what is looked for
+        return f"built: {type(error).__name__}: {str(error)[:200]}"
+    return "read"
+
+
+def _input(info: Any) -> np.ndarray[Any, Any] | None:
+    shape = [extent.value if isinstance(extent, IntImm) else 3 for extent in info.shape]
+    return np.ones(shape, np.float32) if math.prod(max(n, 1) for n in shape) < SMALL else None
+
+
+def _is_small(mod: IRModule) -> bool:
+    """Return whether all tensors of graph functions are small, and none loops many times."""
+    for func in mod.graph_funcs().values():
+        for node in walk(func):
+            info = getattr(node, "struct_info", None)
+            extents = getattr(info, "shape", None) or ()
+            known = [max(n.value, 1) for n in extents if isinstance(n, IntImm)]
+            if math.prod(known) > SMALL or isinstance(node, ExternFunc):
+                return False
+    return True
+
+
+def _task(paths: Sequence[Path], outcome: Callable[[Any], str]) -> Any:
     def run(report: Report) -> None:
         warnings.simplefilter("ignore")
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
         opened: list[str] = []
         folder = str(paths[0].parent)
 
@@ -155,12 +205,12 @@ def _task(paths: Sequence[Path]) -> Any:
         sys.addaudithook(watch)
         for path in paths:
             report(line=path.name)
-            started = time.perf_counter()
-            what = outcome_of(path)
-            seconds = time.perf_counter() - started
-            if seconds > 5:
+            started = time.process_time()
+            what = outcome(path)
+            seconds = time.process_time() - started
+            if seconds > SECONDS:
                 what = f"{seconds:.0f} seconds"
-            elif opened:
+            elif opened and outcome is outcome_of:  # compilers read much
                 what = f"reads {opened.pop()}"
             report(line=f"= {what}")
         report(what="")
@@ -168,25 +218,34 @@ def _task(paths: Sequence[Path]) -> Any:
     return run
 
 
+def _content(rng: np.random.Generator, models: Sequence[Any] | None) -> bytes:
+    if models is None:
+        return bytes(growing_model(rng).SerializeToString())
+    model = models[rng.integers(len(models))]
+    if rng.random() < 0.5:
+        return mutated_bytes(rng, model.SerializeToString())
+    return bytes(mutated_message(rng, model).SerializeToString())
+
+
 def fuzz(
-    seed: int, count: int, models: Sequence[Any], folder: Path
+    seed: int, count: int, models: Sequence[Any] | None, folder: Path
 ) -> tuple[Counter[str], list[str]]:
-    """Read so many mutated files; return how often what came of them, and the bad ones."""
+    """Read so many files; return how often what came of them, and the bad ones.
+
+    They are mutated ones of `models`; without these, files that grow, which are built and called.
+    """
+    outcome = outcome_of_call if models is None else outcome_of
     found: Counter[str] = Counter()
     bad: list[str] = []
     for first in range(0, count, 50):
         paths = []
         for number in range(first, min(first + 50, count)):
             rng = np.random.default_rng([seed, number])
-            model = models[rng.integers(len(models))]
             path = folder / f"{seed}_{number}.onnx"
-            if rng.random() < 0.5:
-                path.write_bytes(mutated_bytes(rng, model.SerializeToString()))
-            else:
-                path.write_bytes(mutated_message(rng, model).SerializeToString())
+            path.write_bytes(_content(rng, models))
             paths.append(path)
         while paths:
-            run = Run(_task(paths), time_limit=120)
+            run = Run(_task(paths, outcome), time_limit=120)
             end = run.finish()
             results = [line[2:] for line in run.lines if line.startswith("= ")]
             if end.what and len(results) < len(paths):
@@ -208,9 +267,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="a folder for bad files")
+    parser.add_argument("--growing", action="store_true", help="small files that grow")
     args = parser.parse_args()
-    models = seeds()
-    for model in models[::20]:  # what is imported and made once is there before
+    models = None if args.growing else seeds()
+    for model in (models or ())[::20]:  # what is imported and made once is there before
         outcome_of(model)
     deadline = time.monotonic() + args.seconds
     total: Counter[str] = Counter()

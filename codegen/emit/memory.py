@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from codegen.abi import OUT_OF_MEMORY
 from codegen.emit.context import FunctionEmitter, emits, emits_stmt, mangled
 from codegen.emit.index import linear_lanes, widened
 from codegen.emit.llvm_types import memory_type, register_type
-from codegen.lower.stack_memory import constant_bytes, stack_bytes
+from codegen.lower.stack_memory import MOST_BYTES, constant_bytes, stack_bytes
 from tensorir.arith.const_interval import exact_interval
 from tensorir.memory.alignment import ALIGNMENT, aligned
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
-from tensorir.nodes.expr import Add, BufferLoad, IntImm, PrimExpr, Var
+from tensorir.nodes.expr import Add, BufferLoad, IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.stmt import Allocate, AllocateConst, BufferStore
 
@@ -308,10 +308,26 @@ def _allocate_on_stack(f: FunctionEmitter, node: Allocate, nbytes: int) -> None:
     f.call_intrinsic("llvm.lifetime.end.p0", "void", arguments)
 
 
+_PAIR: Final = "{ i64, i1 }"
+
+
+def _factors(extent: PrimExpr) -> list[PrimExpr]:
+    if isinstance(extent, Mul):
+        return [*_factors(extent.a), *_factors(extent.b)]
+    return [extent]
+
+
 def _dynamic_size(f: FunctionEmitter, node: Allocate) -> str:
     size = str(node.dtype.nbytes)
-    for extent in node.extents:
-        size = f.op(f"mul nsw i64 {size}, {f.index(extent)}")
+    for factor in [part for extent in node.extents for part in _factors(extent)]:
+        # Too large a product must not become a small allocation.
+        pair = f.call_intrinsic(
+            "llvm.smul.with.overflow.i64", _PAIR, [("i64", size), ("i64", f.index(factor))]
+        )
+        size = f.op(f"extractvalue {_PAIR} {pair}, 0")
+        overflows = f.op(f"extractvalue {_PAIR} {pair}, 1")
+        f.leave_unless(f.op(f"xor i1 {overflows}, true"), str(OUT_OF_MEMORY))
+    f.leave_unless(f.op(f"icmp sle i64 {size}, {MOST_BYTES}"), str(OUT_OF_MEMORY))
     padded = f.op(f"add nsw i64 {size}, {ALIGNMENT - 1}")
     rounded = f.op(f"and i64 {padded}, {-ALIGNMENT}")
     return f.math_intrinsic("smax", INT64, rounded, str(ALIGNMENT))

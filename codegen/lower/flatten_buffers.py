@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
+from codegen.errors import LoweringError
 from codegen.lower.indices import as_ramp
 from codegen.lower.lower_match_buffers import offset_of
 from codegen.lower.scoped_facts import ScopedRewriter
+from codegen.lower.stack_memory import MOST_BYTES
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import variables_of
@@ -37,6 +40,17 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     return func.with_body(_Flatten(func)(func.body))
 
 
+def _check_bytes(node: s.Allocate) -> None:
+    """Raise LoweringError for a buffer whose bytes no address has: their number would wrap."""
+    known = math.prod(n.value for n in node.extents if isinstance(n, IntImm)) * node.dtype.nbytes
+    if known > MOST_BYTES:
+        shape = ", ".join(str(n.value if isinstance(n, IntImm) else n) for n in node.extents)
+        raise LoweringError(
+            f"the buffer {node.buffer_var.name} of shape ({shape}) would have {known:,} bytes or "
+            "more, which no memory has"
+        )
+
+
 class _Flatten(ScopedRewriter):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
@@ -64,6 +78,7 @@ class _Flatten(ScopedRewriter):
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
         new = self.generic(node)
         size: PrimExpr = const(1, wide_index(node.extents[0].dtype) if node.extents else INT32)
+        _check_bytes(new)
         for extent in new.extents:
             size = mul(size, extent)
         extents = (self.analyzer.simplify(size),)

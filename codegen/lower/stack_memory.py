@@ -8,6 +8,8 @@ from typing import Final
 from tensorir.nodes.expr import IntImm
 from tensorir.nodes.stmt import Allocate
 
+MOST_BYTES: Final = 1 << 62
+"""Bytes that no allocation exceeds."""
 STACK_LIMIT: Final = 32 << 10
 """Bytes up to which one allocation goes on the stack; threads may have small stacks."""
 STACK_TOTAL: Final = 256 << 10

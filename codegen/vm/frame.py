@@ -23,6 +23,18 @@ from tensorir.nodes.dtype import DataType
 Allocator: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray]
 
 
+def allocated(
+    allocate: Allocator, shape: tuple[int, ...], dtype: np.dtype[Any], what: str
+) -> NDArray:
+    """Return new memory; ExecutionError that calls it `what` where there is none."""
+    try:
+        return allocate(shape, dtype)
+    except (MemoryError, ValueError, OverflowError, OSError) as problem:
+        raise ExecutionError(
+            f"{what}: {math.prod(shape) * dtype.itemsize:,} bytes cannot be allocated ({problem})"
+        ) from problem
+
+
 def guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
     """Return an array that ends where memory without access begins."""
     pages, start = guarded_pages(math.prod(shape) * dtype.itemsize, "end")
@@ -67,7 +79,8 @@ class Frame:
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []
         nbytes = max(program.arena_bytes, ALIGNMENT)
-        self.arena = allocate((nbytes,), np.dtype(np.uint8))
+        what = f"{program.name}: the temporaries of a call"
+        self.arena = allocated(allocate, (nbytes,), np.dtype(np.uint8), what)
         self.slots[program.arena_slot] = address_of(self.arena)
         self.slots[program.constants_slot] = address_of(constants.block)
         self._shared = (self.arena, constants)
@@ -111,15 +124,11 @@ class Frame:
         if min(shape, default=0) < 0:
             extents = ", ".join(map(dim_text, array.shape))
             raise IRValueError(
-                f"{self.name}: an array of shape ({extents}) would have a negative extent: {shape}"
+                f"{self.name}: {array.name} of shape ({extents}) would have a negative extent: "
+                f"{shape}"
             )
-        try:
-            made = allocate(shape, DataType(array.dtype).to_numpy())
-        except (MemoryError, ValueError) as problem:
-            raise ExecutionError(
-                f"{self.name}: there is no memory for an array of {array.dtype} of shape {shape}: "
-                f"{problem}"
-            ) from problem
+        what = f"{self.name}: {array.name}, {array.dtype} of shape {shape}"
+        made = allocated(allocate, shape, DataType(array.dtype).to_numpy(), what)
         self.slots[array.slot] = address_of(made)
         self.registers[array.register] = made
         return made

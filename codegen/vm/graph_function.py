@@ -146,12 +146,16 @@ class GraphFunction:
                 frame.place(array, frame.sizes, self.allocate)
             return frame
         slots, registers = frame.slots, frame.registers
-        for slot, register, nbytes, shape, dtype in self._fresh:
-            raw = _empty(nbytes, _BYTE)
-            address = address_of(raw)
-            start = -address & _ALIGN_MASK
-            slots[slot] = address + start
-            registers[register] = _new(NDArray, shape, dtype, raw, start)
+        try:
+            for slot, register, nbytes, shape, dtype in self._fresh:
+                raw = _empty(nbytes, _BYTE)
+                address = address_of(raw)
+                start = -address & _ALIGN_MASK
+                slots[slot] = address + start
+                registers[register] = _new(NDArray, shape, dtype, raw, start)
+        except (MemoryError, ValueError):
+            for array in self.program.results:
+                frame.place(array, frame.sizes, self.allocate)  # says for which there is none
         return frame
 
     def _enter_outputs(self, frame: Frame, outputs: Sequence[NDArray]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from codegen.errors import LinkError
 from codegen.signature import Dim
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 NONE: Final = -1
 """The number of no register or slot."""
 
@@ -152,12 +152,16 @@ Pattern: TypeAlias = Leaf | TuplePattern
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """An array in memory of its own, made for each call: its slot, its register, what it holds."""
+    """An array in memory of its own, made for each call: its slot, its register, what it holds.
+
+    `name` is that of the value, for messages.
+    """
 
     slot: int
     register: int
     shape: tuple[Dim, ...]
     dtype: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class SuiteWriter:
             self._arena_bytes += aligned(nbytes)
             return Place(Address.at(self._layout.arena, offset), info)
         root = self._layout.root(name, info)
-        array = p.Fresh(root.slot, root.register, self._layout.dims(info), str(info.dtype))
+        array = p.Fresh(root.slot, root.register, self._layout.dims(info), str(info.dtype), name)
         if self._layout.is_known(info, self._layout.entry_sizes):
             self._temporaries.append(array)
         else:

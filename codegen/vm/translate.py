@@ -86,7 +86,13 @@ class Translation(SuiteWriter):
         parts = p.parts_of(result)
         given = [x.number for x in parts if isinstance(x, p.Register)]
         fresh = tuple(
-            p.Fresh(root.slot, root.register, self._layout.dims(root.info), str(root.info.dtype))
+            p.Fresh(
+                root.slot,
+                root.register,
+                self._layout.dims(root.info),
+                str(root.info.dtype),
+                root.name,
+            )
             for root in results.values()
             if root.info is not None and root.register in given
         )
@@ -272,7 +278,7 @@ class Translation(SuiteWriter):
             self._arena_bytes += aligned(nbytes.value)
             return Storage(Address.at(layout.arena, offset))
         root = layout.root("storage", None, nbytes)
-        array = p.Fresh(root.slot, root.register, (layout.dim(nbytes),), "uint8")
+        array = p.Fresh(root.slot, root.register, (layout.dim(nbytes),), "uint8", self._binding)
         if layout.is_entered(nbytes):
             self._temporaries.append(array)
         else:

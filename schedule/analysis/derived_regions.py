@@ -10,14 +10,14 @@ from tensorir.memory.access import get_block_read_write_region
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.expr import BufferLoad, Var
 from tensorir.nodes.stmt import Block
-from tensorir.rewriting.visit import walk
+from tensorir.rewriting.visit import statements, walk
 
 
 def with_derived_regions(block: Block, visible: Mapping[Var, Buffer]) -> Block:
     """Return a block that declares what its body touches of the buffers around it, by pointer."""
     own = {
         buffer.data
-        for node in walk(block)
+        for node in statements(block)
         if isinstance(node, Block)
         for buffer in (*node.alloc_buffers, *(view.buffer for view in node.match_buffers))
     }
@@ -32,7 +32,7 @@ def visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
     for current in path_up(scope):
         if current.is_block:
             visible.update({b.data: b for b in current.block.alloc_buffers})
-    for child in walk(scope.block):
+    for child in statements(scope.block):
         if isinstance(child, Block):
             visible.update({r.buffer.data: r.buffer for r in (*child.reads, *child.writes)})
     return visible

@@ -13,10 +13,12 @@ from tensorir.lazy_names import names_on_use
 
 if TYPE_CHECKING:
     from tensorir.frontend.onnx.from_onnx import from_onnx as from_onnx
+    from tensorir.frontend.onnx.limits import ImportLimitError as ImportLimitError
+    from tensorir.frontend.onnx.limits import ImportLimits as ImportLimits
     from tensorir.frontend.torch.exported_program import (
         from_exported_program as from_exported_program,
     )
 
-__all__ = ["from_exported_program", "from_onnx"]
+__all__ = ["ImportLimitError", "ImportLimits", "from_exported_program", "from_onnx"]
 
 __getattr__ = names_on_use(__name__)

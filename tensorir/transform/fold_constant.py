@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,7 +41,8 @@ class FoldConstant(FunctionPass):
 
     Calls of tensor functions are folded whose arguments, shapes and integers are all known, and
     with them tuples, fields, aliases and views of constants. A program must not grow by it: a call
-    is kept if its outputs take more bytes than twice its arguments and than `small`. Twice leaves
+    is kept if its outputs take more bytes than `small` and than twice the constants of the program
+    that they are computed from: a chain of calls that each double a constant ends. Twice leaves
     room for the padding of a layout; `fill((10000, 10000))` is kept. Also kept are calls of library
     functions, and of tensor functions that call some or that `kernel_runner` cannot run. Operators
     on constants are folded by what `LegalizeOps` makes of them.
@@ -101,6 +102,8 @@ class _Folding(GraphRewriter):
         self._small = small
         self._tuples = BuiltTuples()
         self._runs: dict[str, Run | None] = {}
+        self._made_of: dict[g.Constant, frozenset[g.Constant]] = {}
+        """The constants of the program that constants were computed from."""
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Fold a binding; uses of a constant name it directly from here on."""
@@ -117,6 +120,21 @@ class _Folding(GraphRewriter):
         return (g.VarBinding(new.var, value),)
 
     def _folded(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return a constant, or a tuple of some, in place of a value; the value itself if none."""
+        new = self._computed(value)
+        if new is not value and isinstance(value, g.GraphCall):
+            given = [leaf for arg in value.args for leaf in leaves_of(arg)]
+            origins = self._origins(leaf for leaf in given if isinstance(leaf, g.Constant))
+            for leaf in leaves_of(new):
+                if isinstance(leaf, g.Constant):
+                    self._made_of[leaf] = origins
+        return new
+
+    def _origins(self, constants: Iterable[g.Constant]) -> frozenset[g.Constant]:
+        """Return the constants of the program that constants are, or were computed from."""
+        return frozenset().union(*(self._made_of.get(c, {c}) for c in constants))
+
+    def _computed(self, value: g.GraphExpr) -> g.GraphExpr:
         if isinstance(value, g.TupleGetItem):
             field = self._tuples.field(value)
             return field if isinstance(field, g.Constant) else value
@@ -193,7 +211,8 @@ class _Folding(GraphRewriter):
         """Say whether outputs are of known sizes that are not too large."""
         sizes = [info.static_bytes for info in outputs]
         known = [size for size in sizes if size is not None]
-        most = max(self._small, 2 * sum(constant.source.nbytes for constant in constants))
+        origins = self._origins(constants)
+        most = max(self._small, 2 * sum(constant.source.nbytes for constant in origins))
         return len(known) == len(sizes) and sum(known) <= most
 
 

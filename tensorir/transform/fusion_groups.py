@@ -14,8 +14,10 @@ from typing import Final
 
 from tensorir.memory.op_pattern import OpPattern
 
-MAX_GROUP_SIZE: Final = 256
-"""Calls that one function may be made of."""
+MAX_GROUP_SIZE: Final = 64
+"""Calls that one function may be made of. The time to schedule a function grows faster than the
+number of its stages, since each stage that is inlined rewrites the others.
+"""
 MAX_COPIES: Final = 128
 """Times that calls of a group may be written once more when a schedule inlines each into all places
 that read its result. A chain of calls that each read the one before twice doubles at each step."""

@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 
 from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.limits import ImportLimits
 from tensorir.nodes import ops
 from tensorir.nodes.dtype import INT64
 from tensorir.nodes.expr import EQ, LE, LT, IntImm, PrimExpr
 
 Array: TypeAlias = NDArray[Any]
 F = TypeVar("F", bound=Callable[..., Any])
-
-MOST: Final = 1 << 12
-"""Elements of arrays that are computed while a model is read."""
 
 
 class UndecidedError(Exception):
@@ -35,10 +33,17 @@ class UndecidedError(Exception):
 class Fold:
     """The node whose contents are computed: its attributes, and what sizes are known to be."""
 
-    def __init__(self, opset: int, attributes: Mapping[str, Any], analyzer: Analyzer) -> None:
+    def __init__(
+        self,
+        opset: int,
+        attributes: Mapping[str, Any],
+        analyzer: Analyzer,
+        limits: ImportLimits,
+    ) -> None:
         self.opset = opset
         self.attributes = attributes
         self.analyzer = analyzer
+        self.limits = limits
 
     def attribute(self, name: str, default: Any) -> Any:
         """Return an attribute."""
@@ -60,15 +65,31 @@ class Fold:
         raise UndecidedError
 
     def simplified(self, array: Array) -> Array:
-        """Return contents with simple expressions; numbers if all are known."""
+        """Return contents with simple expressions; numbers if all are known.
+
+        UndecidedError for expressions that are too long, and numbers that are not of 64 bits.
+        """
         if array.dtype != object:
             return array
+        self._check_terms(array)
         result = np.empty(array.shape, object)
         for place, value in np.ndenumerate(array):
             result[place] = self._simplified(value)
+        self._check_terms(result)
         if all(isinstance(value, int) for value in result.flat):
             return result.astype(np.int64)
         return result
+
+    def _check_terms(self, array: Array) -> None:
+        if not self.limits.has_few_terms(array.ravel()):
+            raise UndecidedError
+        if any(isinstance(n, int) and not _LEAST <= n < -_LEAST for n in array.flat):
+            raise UndecidedError
+
+    def small(self, *shape: int) -> None:
+        """Check that an array may be computed; UndecidedError for one of too many elements."""
+        if math.prod(shape) > self.limits.max_known_elements:
+            raise UndecidedError
 
     def _simplified(self, value: Any) -> Any:
         if not isinstance(value, PrimExpr):
@@ -101,23 +122,26 @@ def as_array(values: Sequence[Any]) -> Array:
     return result
 
 
+_LEAST: Final = -(1 << 63)
+
 _FOLDS: Final[dict[str, Callable[..., Any]]] = {}
 
 
 def fold(name: str, state: Fold, inputs: Sequence[Array | None]) -> list[Array] | None:
     """Return the contents of the outputs of a standard operator; None if they are not known."""
     function = _FOLDS.get(name)
-    if function is None or sum(a.size for a in inputs if a is not None) > MOST:
+    if function is None:
         return None
     try:
+        state.small(sum(a.size for a in inputs if a is not None))
         with np.errstate(all="ignore"):
             result = function(state, *inputs)
+        results = result if isinstance(result, list) else [result]
+        return [state.simplified(np.asarray(array)) for array in results]
     except (UndecidedError, OverflowError):
         return None
     except (IndexError, TypeError, ValueError) as error:
         raise IRValueError(f"the values do not go together: {error}") from error
-    results = result if isinstance(result, list) else [result]
-    return [state.simplified(np.asarray(array)) for array in results]
 
 
 def _folds(*names: str) -> Callable[[F], F]:
@@ -133,10 +157,9 @@ def _objects(array: Array) -> Array:
     return array.astype(object)
 
 
-def _shape(values: Array, most: int = MOST) -> list[int]:
+def _shape(state: Fold, values: Array) -> list[int]:
     sizes = known_integers(values)
-    if math.prod(sizes) > most:
-        raise UndecidedError
+    state.small(*sizes)
     return sizes
 
 
@@ -149,13 +172,15 @@ def _elementwise(
     """Return a function of arrays of numbers, or of objects one by one."""
 
     def function(state: Fold, *inputs: Array) -> Any:
+        shape = np.broadcast_shapes(*(array.shape for array in inputs))
+        state.small(*shape)
         if all(array.dtype != object for array in inputs):
             return numbers(*inputs)
-        if symbols is None:
+        if symbols is None or math.prod(shape) > state.limits.max_terms:
             raise UndecidedError
         stretched = np.broadcast_arrays(*map(_objects, inputs))
-        result = np.empty(stretched[0].shape, object)
-        for place in np.ndindex(result.shape):
+        result = np.empty(shape, object)
+        for place in np.ndindex(shape):
             result[place] = symbols(state, *(_element(array[place]) for array in stretched))
         is_truth = all(isinstance(value, bool) for value in result.flat)
         return result.astype(bool) if is_truth and result.size else result
@@ -253,6 +278,7 @@ def _min(state: Fold, *inputs: Array) -> Any:
 def _where(state: Fold, condition: Array, a: Array, b: Array) -> Any:
     if condition.dtype == object:
         raise UndecidedError
+    state.small(*np.broadcast_shapes(condition.shape, a.shape, b.shape))
     if a.dtype == b.dtype:
         return np.where(condition, a, b)
     return np.where(condition, _objects(a), _objects(b))
@@ -332,6 +358,7 @@ def _cast(state: Fold, array: Array) -> Array:
 def _gather(state: Fold, array: Array, indices: Array) -> Any:
     place = axis(state.attribute("axis", 0), array.ndim)
     known_integers(indices)
+    state.small(indices.size, *array.shape[:place], *array.shape[place + 1 :])
     return np.take(array, indices, place)
 
 
@@ -402,31 +429,40 @@ def _split(state: Fold, array: Array, sizes: Array | None = None) -> Any:
 # ----------------------------------------------------------------------------------------- creation
 
 
+def range_length(start: float, limit: float, delta: float) -> int:
+    """Return the number of elements of a range, whose `delta` is not 0; exact for integers."""
+    return max(0, -int((start - limit) // delta))
+
+
 @_folds("Range")
 def _range(state: Fold, start: Array, limit: Array, delta: Array) -> Any:
     if any(array.dtype == object for array in (start, limit, delta)):
         raise UndecidedError
-    if delta == 0 or (limit - start) / delta > MOST:
+    if delta == 0:
         raise UndecidedError
-    return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
+    bounds = start.item(), limit.item(), delta.item()
+    state.small(range_length(*bounds))
+    exact = all(isinstance(n, int) for n in bounds)
+    return np.array(range(*bounds) if exact else np.arange(*bounds)).astype(start.dtype)
 
 
 @_folds("ConstantOfShape")
 def _constant_of_shape(state: Fold, shape: Array) -> Any:
     value = state.attribute("value", np.zeros(1, np.float32))
-    return np.full(_shape(shape), value.reshape(-1)[0], value.dtype)
+    return np.full(_shape(state, shape), value.reshape(-1)[0], value.dtype)
 
 
 @_folds("Expand")
 def _expand(state: Fold, array: Array, shape: Array) -> Any:
-    return np.broadcast_to(array, np.broadcast_shapes(array.shape, tuple(_shape(shape))))
+    target = np.broadcast_shapes(array.shape, tuple(known_integers(shape)))
+    state.small(*target)
+    return np.broadcast_to(array, target)
 
 
 @_folds("Tile")
 def _tile(state: Fold, array: Array, repeats: Array) -> Any:
     times = known_integers(repeats)
-    if array.size * math.prod(times) > MOST:
-        raise UndecidedError
+    state.small(array.size, *times)
     return np.tile(array, times)
 
 

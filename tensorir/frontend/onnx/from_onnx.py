@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorir.frontend.onnx.graph_import import GraphImport
+from tensorir.frontend.onnx.limits import DEFAULT_LIMITS, ImportLimits
 from tensorir.frontend.onnx.model_file import Model, read_model
 from tensorir.function import IRModule
 from tensorir.nodes.expr import PrimExpr
+from tensorir.recursion import any_depth
 
 
+@any_depth
 def from_onnx(
     model: Any,
     shape_dict: Mapping[str, Sequence[int | str | PrimExpr]] | None = None,
     dtype_dict: str | Mapping[str, str] = "float32",
     opset: int | None = None,
     keep_params_in_input: bool = False,
+    limits: ImportLimits = DEFAULT_LIMITS,
 ) -> IRModule:
     """Return a module whose graph function `main` computes an ONNX model.
 
@@ -36,11 +40,14 @@ def from_onnx(
     numbers that are not, the numbers are looked at when the model runs; where sizes have to be
     equal and nobody knows that they are, that is checked when the model runs.
 
+    `limits` bounds how far a small file may grow while it is read.
+
     Raises IRValueError or IRTypeError that names the node: for what is not read as a model or
     breaks the rules of one, an opset that is newer than the package `onnx`, operands that do not go
-    together, and for operators without a converter, all of them at once. NaN and infinite weights
-    are kept as they are.
+    together, and for operators without a converter, all of them at once; ImportLimitError, an
+    IRValueError, for a model that grows beyond a limit. NaN and infinite weights are kept as they
+    are.
     """
     source: Model = read_model(model)
-    importing = GraphImport(source, opset)
+    importing = GraphImport(source, opset, limits)
     return importing.module(shape_dict or {}, dtype_dict, keep_params_in_input)

@@ -6,21 +6,28 @@ that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.limits import ImportLimits
 from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.optional_package import onnx_package
-from tensorir.frontend.onnx.registry import converter_of
+from tensorir.frontend.onnx.registry import converter_of, shown_name
 from tensorir.frontend.onnx.schemas import check_texts, domain_of, schema_of
 
 
 class FunctionBodies:
     """Looks functions up."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, limits: ImportLimits) -> None:
         self._local = {(domain_of(f), f.name): f for f in model.proto.functions}
+        self._limits = limits
+        self._nodes_of: dict[tuple[str, str], int | None] = {}
+        """The nodes of each function of the model, with those of the functions that it calls.
+
+        None while they are counted.
+        """
 
     def local(self, proto: Any) -> Any:
         """Return the function of the model that a node calls, None if it names none."""
@@ -56,35 +63,66 @@ class FunctionBodies:
             return function if function.node else None
         return None
 
-    def unsupported(self, graph: Any, opsets: Mapping[str, int]) -> Iterator[Any]:
-        """Return the nodes of a graph, and of what it calls, that nothing converts."""
-        yield from self._unsupported(graph.node, opsets, set())
+    def survey(self, graph: Any, opsets: Mapping[str, int]) -> list[Any]:
+        """Check the nodes of a graph and of what it calls; return those that nothing converts.
 
-    def _unsupported(
-        self, nodes: Any, opsets: Mapping[str, int], entered: set[tuple[str, str]]
-    ) -> Iterator[Any]:
+        Raises ImportLimitError for more nodes than allowed, each function counted for each call.
+        """
+        found: list[Any] = []
+        self._survey(graph.node, opsets, found, 1)
+        return found
+
+    def _survey(
+        self, nodes: Any, opsets: Mapping[str, int], unsupported: list[Any], depth: int
+    ) -> int:
+        """Return the number of nodes, with those of functions and of graphs inside of them."""
+        self._limits.check("max_depth", depth - 1, "functions or graphs are nested too deeply")
+        count = 0
         for proto in nodes:
             check_texts(proto.op_type, proto.domain, proto.name, *proto.input, *proto.output)
             check_texts(*(name for a in proto.attribute for name in (a.name, a.ref_attr_name)))
+            count += 1
             key = (domain_of(proto), proto.op_type)
             function = self._local.get(key)
             if function is not None:
-                if key not in entered:
-                    entered.add(key)
-                    own = opset_versions(function.opset_import)
-                    yield from self._unsupported(function.node, own, entered)
-                continue
-            for attribute in proto.attribute:
-                for graph in [attribute.g, *attribute.graphs]:
-                    yield from self._unsupported(graph.node, opsets, entered)
-            if converter_of(proto.op_type, key[0]) is None and not self._is_defined(
+                count += self._nodes_of_function(key, function, unsupported, depth + 1)
+            elif converter_of(proto.op_type, key[0]) is None and not self._is_defined(
                 proto, opsets.get(key[0], 1)
             ):
-                yield proto
+                unsupported.append(proto)
+            for attribute in proto.attribute:
+                for graph in [attribute.g, *attribute.graphs]:
+                    if graph.node:
+                        count += self._survey(graph.node, opsets, unsupported, depth + 1)
+            self._limits.check(
+                "max_nodes",
+                count,
+                f"node {node_name(proto)} ({shown_name(proto.op_type, proto.domain)}): the model "
+                "has too many nodes, those of functions counted for each call",
+            )
+        return count
+
+    def _nodes_of_function(
+        self, key: tuple[str, str], function: Any, unsupported: list[Any], depth: int
+    ) -> int:
+        if key not in self._nodes_of:
+            self._nodes_of[key] = None
+            opsets = opset_versions(function.opset_import)
+            self._nodes_of[key] = self._survey(function.node, opsets, unsupported, depth)
+        count = self._nodes_of[key]
+        if count is None:
+            raise IRValueError(f"the function {shown_name(key[1], key[0])} calls itself")
+        return count
 
     def _is_defined(self, proto: Any, opset: int) -> bool:
         schema = schema_of(proto, opset)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def node_name(proto: Any) -> str:
+    """Return what messages call a node: its name, else that of its first output."""
+    outputs = [name for name in proto.output if name]
+    return repr(proto.name or (outputs[0] if outputs else proto.op_type))
 
 
 def _by_itself(proto: Any, attributes: Mapping[str, Any]) -> Any:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from numpy.typing import NDArray
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.attributes import attribute_values, present_attributes
 from tensorir.frontend.onnx.dtypes import dtype_number, dtype_of, held_dtype
-from tensorir.frontend.onnx.function_bodies import FunctionBodies
+from tensorir.frontend.onnx.function_bodies import FunctionBodies, node_name
 from tensorir.frontend.onnx.known_values import KnownValues, constant_contents, identifier
+from tensorir.frontend.onnx.limits import DEFAULT_LIMITS, ImportLimits
 from tensorir.frontend.onnx.model_file import Model, opset_versions
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.registry import Result, converter_of, shown_name
+from tensorir.frontend.onnx.repeats import Repeats
 from tensorir.frontend.onnx.schemas import check_node, check_texts, domain_of, schema_of
 from tensorir.frontend.onnx.scope import Scope, stated_ranks
 from tensorir.function import IRModule
@@ -33,20 +35,21 @@ from tensorir.relax.struct_info import (
 from tensorir.transform import ConvertToDataflow, DeadCodeElimination
 from tensorir.verify import verify_well_formed
 
-_DEEPEST: Final = 100
-"""Functions and graphs inside of one another."""
-
 
 class GraphImport:
     """Reads one model; `builder` has the graph function that is being built."""
 
-    def __init__(self, model: Model, opset: int | None = None) -> None:
+    def __init__(
+        self, model: Model, opset: int | None = None, limits: ImportLimits = DEFAULT_LIMITS
+    ) -> None:
         self.model = model
+        self.limits = limits
         self.builder = BlockBuilder()
-        self._functions = FunctionBodies(model)
+        self._functions = FunctionBodies(model, limits)
         self._opsets = {**model.opsets, **({} if opset is None else {"": opset})}
-        self.known = KnownValues(self.builder)
+        self.known = KnownValues(self.builder, limits)
         self._depth = 0
+        self.repeats = Repeats(limits)
 
     # ------------------------------------------------------------------------------------ the model
 
@@ -66,6 +69,7 @@ class GraphImport:
         weights = {}
         for tensor, constant in self.model.weights():
             weights[tensor.name] = constant
+            self.limits.check_tensor(constant.struct_info, f"the tensor {tensor.name!r}")
             self.known.remember_kind(weights[tensor.name], tensor.data_type)
         inputs = [info for info in graph.input if info.name not in weights]
         for name in shapes:
@@ -104,7 +108,7 @@ class GraphImport:
     def _check_supported(self, graph: Any) -> None:
         """Raise one IRValueError for all nodes that nothing converts."""
         found: dict[str, list[str]] = defaultdict(list)
-        for proto in self._functions.unsupported(graph, self._opsets):
+        for proto in self._functions.survey(graph, self._opsets):
             found[shown_name(proto.op_type, proto.domain)].append(node_name(proto))
         if not found:
             return
@@ -147,6 +151,7 @@ class GraphImport:
             shape = [_stated_extent(d, f"{info.name}_{k}") for k, d in enumerate(tensor.shape.dim)]
         extents = [self.known.size(n) if isinstance(n, str) else n for n in shape]
         param = GraphVar(identifier(info.name), TensorStructInfo(extents, dtype))
+        self.limits.check_tensor(param.struct_info, place)
         self.known.remember_kind(param, tensor.elem_type)
         return param
 
@@ -195,6 +200,7 @@ class GraphImport:
         for tensor in graph.initializer:
             if tensor.name not in scope.values:
                 scope.define(tensor.name, self.model.tensor(tensor))
+        self.repeats.enter(graph)
         with self._deeper():
             return self._graph(graph, scope)
 
@@ -217,10 +223,11 @@ class GraphImport:
                 function = self._defined_by(proto, scope, node, inputs)
                 stated = [a.default_value for a in schema.attributes.values()]
                 defaults = [value for value in stated if value.type]
-            if function is not None:
-                results = self._called(function, proto, inputs, scope, defaults)
-            else:
-                results = self.convert(node, inputs)
+            with self.repeats.node(proto):
+                if function is not None:
+                    results = self._called(function, proto, inputs, scope, defaults)
+                else:
+                    results = self.convert(node, inputs)
             if len(results) < len([name for name in proto.output if name]):
                 raise IRValueError(
                     f"{len(proto.output)} outputs are asked for, but there are {len(results)}"
@@ -300,18 +307,30 @@ class GraphImport:
         return self.emitted(value, name, scope.ranks.get(name, UNKNOWN_NDIM))
 
     def emitted(self, expr: GraphExpr, name: str = "", rank: int = UNKNOWN_NDIM) -> GraphExpr:
-        """Bind an expression to a variable; dimensions that are not known become sizes."""
+        """Bind an expression to a variable.
+
+        Extents that are not known, or are too long to compute with, become sizes.
+        """
         if isinstance(expr, (Constant, GraphVar)):
             return expr
+        self.limits.check_tensor(expr.struct_info, f"the value {name!r}" if name else "a value")
         hint = identifier(name) if name else ""
         var = self.builder.emit(expr, hint)
         info = var.struct_info
-        if not isinstance(info, TensorStructInfo) or info.shape is not None:
+        if not isinstance(info, TensorStructInfo):
             return var
-        ndim = rank if info.ndim == UNKNOWN_NDIM else info.ndim
-        if ndim == UNKNOWN_NDIM:
+        shape: Sequence[PrimExpr | None] | None = info.shape
+        if shape is None:
+            ndim = rank if info.ndim == UNKNOWN_NDIM else info.ndim
+            if ndim == UNKNOWN_NDIM:
+                return var
+            shape = [None] * ndim
+        elif self.limits.has_few_terms(shape):
             return var
-        sizes = [self.known.fresh_size(f"{hint or 'n'}_{k}") for k in range(ndim)]
+        sizes = [
+            n if isinstance(n, IntImm) else self.known.fresh_size(f"{hint or 'n'}_{k}")
+            for k, n in enumerate(shape)
+        ]
         return self.builder.match_cast(var, TensorStructInfo(sizes, info.dtype), hint)
 
 
@@ -323,17 +342,12 @@ class _Depth:
 
     def __enter__(self) -> None:
         self._importing._depth += 1
-        if self._importing._depth > _DEEPEST:
-            raise IRValueError(f"functions or graphs are nested more than {_DEEPEST} deep")
+        self._importing.limits.check(
+            "max_depth", self._importing._depth, "functions or graphs are nested too deeply"
+        )
 
     def __exit__(self, *_: object) -> None:
         self._importing._depth -= 1
-
-
-def node_name(proto: Any) -> str:
-    """Return what messages call a node: its name, else that of its first output."""
-    outputs = [name for name in proto.output if name]
-    return repr(proto.name or (outputs[0] if outputs else proto.op_type))
 
 
 def _stated_extent(dim: Any, otherwise: str) -> int | str:

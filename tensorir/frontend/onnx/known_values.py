@@ -7,6 +7,7 @@ the symbolic sizes, by the names that the model has for them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.contents import Fold, as_array, fold
 from tensorir.frontend.onnx.dtypes import dtype_of, held_dtype, narrow_integer
 from tensorir.frontend.onnx.elements import common_element
+from tensorir.frontend.onnx.limits import ImportLimits
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import op
@@ -37,8 +39,9 @@ _MOST_SIZE: Final = 1 << 40
 class KnownValues:
     """What is known of the values of one model; `builder` has the function that is being built."""
 
-    def __init__(self, builder: BlockBuilder) -> None:
+    def __init__(self, builder: BlockBuilder, limits: ImportLimits) -> None:
         self._builder = builder
+        self._limits = limits
         self._sizes: dict[str, Var] = {}
         self._taken: set[str] = set()
         self._analyzer = Analyzer()
@@ -154,7 +157,9 @@ class KnownValues:
         known = iter(arrays)
         aligned = [None if value is None else next(known) for value in inputs]
         attributes = {key: _plain_attribute(key, v) for key, v in node.attributes.items()}
-        results = fold(node.op_type, Fold(node.opset, attributes, self._analyzer), aligned)
+        results = fold(
+            node.op_type, Fold(node.opset, attributes, self._analyzer, self._limits), aligned
+        )
         if results is None:
             return None
         dtype = _folded_dtype(node, inputs)
@@ -167,12 +172,10 @@ class KnownValues:
         if not isinstance(info, TensorStructInfo) or info.shape is None:
             return None
         if node.op_type == "Size":
-            total: PrimExpr | int = 1
-            for extent in info.shape:
-                total = total * extent
-            return (
-                self._of_contents(as_array([self._analyzer.simplify(total)]).reshape(()), None),
-            )
+            attributes = {"keepdims": 0}
+            state = Fold(node.opset, attributes, self._analyzer, self._limits)
+            total = fold("ReduceProd", state, [as_array(info.shape)])
+            return None if total is None else (self._of_contents(total[0], None),)
         part = slice(node.attributes.get("start", 0), node.attributes.get("end"))
         return (self._of_contents(as_array(info.shape[part]), None),)
 
@@ -212,7 +215,8 @@ class KnownValues:
                 f"the number of integers in {what} must be known while the model is read, got "
                 f"{info}"
             )
-        count = int(np.prod(shape))
+        count = math.prod(shape)
+        self._limits.check("max_parts", count, f"{what}: too many integers of one tensor")
         numbers = self._builder.emit(op.tensor_to_scalars(value, count=count))
         result: list[PrimExpr] = [self._fresh("value") for _ in range(count)]
         self._builder.match_cast(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from tensorir.frontend.onnx.optional_package import onnx_package
 from tensorir.frontend.onnx.stored_weights import MappedFile, without_weights
 from tensorir.nodes.dtype import DataType
 from tensorir.relax.expr import Constant
+
+_DIGITS: Final = 19
+"""The most digits of a number of bytes."""
+_SHOWN: Final = 80
 
 
 @dataclass
@@ -107,20 +111,28 @@ class Model:
         """Return the file of external data, which is in the folder of the model."""
         if self.path is None:
             raise IRValueError(
-                f"{place} is in the file {location!r} beside the model; give from_onnx the path of "
-                "the model"
+                f"{place} is in the file {shown(location)} beside the model; give from_onnx the "
+                "path of the model"
             )
         if not location or "\0" in location or Path(location).is_absolute():
-            raise IRValueError(f"{place} is in {location!r}, which must be a relative path")
-        folder = self.path.parent.resolve()
-        path = (folder / location).resolve()  # symbolic links are followed
+            raise IRValueError(f"{place} is in {shown(location)}, which must be a relative path")
+        try:
+            folder = self.path.parent.resolve()
+            path = (folder / location).resolve()  # symbolic links are followed
+            is_file = path.is_file()
+        except (OSError, RuntimeError) as error:  # RuntimeError for links in a circle
+            raise IRValueError(
+                f"{place} is in {shown(location)}, which cannot be opened: {_reason(error)}"
+            ) from error
         if not path.is_relative_to(folder):
             raise IRValueError(
-                f"{place} is in {location!r}, outside of the folder of the model; nothing is read "
-                "there"
+                f"{place} is in {shown(location)}, outside of the folder of the model; nothing is "
+                "read there"
             )
-        if not path.is_file():
-            raise IRValueError(f"{place} is in {location!r}, which is no file beside the model")
+        if not is_file:
+            raise IRValueError(
+                f"{place} is in {shown(location)}, which is no file beside the model"
+            )
         return path
 
 
@@ -132,9 +144,15 @@ def read_model(model: Any) -> Model:
     onnx = onnx_package()
     if isinstance(model, (str, Path)):
         path = Path(model)
-        if not path.is_file():
-            raise IRValueError(f"there is no model file {str(path)!r}")
-        stored = without_weights(path)
+        try:
+            is_file = path.is_file()
+            stored = without_weights(path) if is_file else None
+        except OSError as error:
+            raise IRValueError(
+                f"the model file {shown(str(path))} cannot be opened: {_reason(error)}"
+            ) from error
+        if stored is None:
+            raise IRValueError(f"there is no model file {shown(str(path))}")
         return _checked(Model(_parsed(stored.message, path.name), path, places=stored.places))
     if not isinstance(model, onnx.ModelProto):
         raise IRTypeError(
@@ -186,6 +204,16 @@ def opset_versions(imports: Any) -> dict[str, int]:
     return versions
 
 
+def shown(text: str) -> str:
+    """Return a name as messages show it, the end of a long one left out."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}... ({len(text)} characters)"
+
+
+def _reason(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) else None
+    return text or "its symbolic links form a circle"
+
+
 def _check_bytes(place: str, shape: Sequence[int], dtype: DataType, given: int) -> None:
     needed = math.prod(shape) * dtype.nbytes
     if min(shape, default=0) < 0 or needed != given:
@@ -195,6 +223,9 @@ def _check_bytes(place: str, shape: Sequence[int], dtype: DataType, given: int) 
 
 
 def _number(text: str, place: str) -> int:
-    if not text.isdecimal():
-        raise IRValueError(f"{place} has {text!r} in place of a number of bytes")
+    if not (text.isdecimal() and text.isascii() and len(text) <= _DIGITS):
+        raise IRValueError(
+            f"{place} has {shown(text)} in place of a number of bytes, which has at most {_DIGITS} "
+            "digits"
+        )
     return int(text)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from tensorir.frontend.onnx.graph_import import GraphImport
     from tensorir.frontend.onnx.scope import Scope
     from tensorir.relax.block_builder import BlockBuilder
+
+_WIDEST: Final = 1 << 24
+"""Above the steps and widths of windows."""
 
 
 class OnnxNode:
@@ -150,6 +155,45 @@ class OnnxNode:
         """Return integers that have to be known while a model is read, as `numbers`."""
         return [int(n) for n in self.numbers(value, what).reshape(-1)]
 
+    def integer(self, value: GraphExpr, what: str) -> int | PrimExpr:
+        """Return the element of a tensor of one integer, as `integers`.
+
+        IRValueError for a tensor that is known to have another number of elements.
+        """
+        self.check_single(value, what)
+        (number,) = self.integers(value, what)
+        return number
+
+    def known_integer(self, value: GraphExpr, what: str) -> int:
+        """Return the element of a tensor of one integer that has to be known, as `numbers`."""
+        self.check_single(value, what)
+        (number,) = self.known_integers(value, what)
+        return number
+
+    def check_single(self, value: GraphExpr, what: str) -> None:
+        """Raise IRValueError for a tensor that is known not to have exactly one element."""
+        shape = self.tensor(value).static_shape
+        if shape is not None and math.prod(shape) != 1:
+            raise IRValueError(f"{what} must be one element, got a tensor of shape {shape}")
+
+    def check_parts(self, count: int, what: str) -> None:
+        """Raise ImportLimitError for more parts of a value than may be listed one by one."""
+        self._importing.limits.check("max_parts", count, what)
+
+    def check_shape(self, shape: Sequence[int | PrimExpr], like: GraphExpr) -> None:
+        """Raise ImportLimitError if a result of a shape and of the dtype of `like` is too large.
+
+        Operators compute extents with 64 bits, here a number may be of any size.
+        """
+        self._importing.limits.check_shape(shape, self.dtype(like), "the result")
+
+    def check_narrow(self, what: str, values: Sequence[int | PrimExpr]) -> None:
+        """Raise IRValueError for numbers whose product with an extent may not fit 64 bits."""
+        if any(isinstance(n, int) and not -_WIDEST < n < _WIDEST for n in values):
+            raise IRValueError(
+                f"{what} must be numbers between {-_WIDEST:,} and {_WIDEST:,}, got {list(values)}"
+            )
+
     def integer_tensor(self, values: Sequence[int | PrimExpr], dtype: str = "int64") -> GraphExpr:
         """Return a tensor of rank 1 of integers, which are remembered as its contents."""
         return self._importing.known.integer_tensor(values, dtype)
@@ -242,6 +286,14 @@ class OnnxNode:
         It sees the values that the node does.
         """
         return self._importing.subgraph(graph, inputs, self._scope)
+
+    def rounds(self, graph: Any) -> int:
+        """Return the number of rounds of a graph that may be read one by one."""
+        return self._importing.repeats.rounds(graph)
+
+    def reading_rounds(self, count: int) -> AbstractContextManager[None]:
+        """Read so many rounds of a graph one by one, in a `with` statement."""
+        return self._importing.repeats.reading_rounds(count)
 
     def branch(self, graph: Any) -> list[GraphExpr]:
         """Return the outputs of a graph without inputs that is emitted in a suite of its own."""

@@ -9,6 +9,7 @@ sizes are symbolic ones of the step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tensorir.arith import Analyzer
@@ -93,8 +94,8 @@ class StepFunction(NamedTuple):
     def named(self, importing: GraphImport, fields: Sequence[GraphExpr]) -> list[GraphExpr]:
         """Return variables for the values carried last."""
         result = []
-        for field, elements in zip(fields, self.elements, strict=False):
-            result.append(importing.emitted(field))
+        for part, elements in zip(fields, self.elements, strict=False):
+            result.append(importing.emitted(part))
             importing.known.remember_elements(result[-1], elements)
         return result
 
@@ -134,7 +135,11 @@ def step_function(
     `carried` are the values of the first round. Raises IRValueError for a step that gives another
     number of values than it gets, IRTypeError for values of other kinds or dtypes.
     """
-    values = [_Carried(value, importing) for value in carried]
+    changing = importing.repeats.changing()
+    values = [
+        _Carried(value, importing, changing.setdefault(k, _Change()))
+        for k, value in enumerate(carried)
+    ]
     while True:
         try:
             return _read(importing, parent, hint, values, body)
@@ -146,17 +151,24 @@ class _WiderError(Exception):
     """A step gives values of other shapes than it was read for."""
 
 
+@dataclass
+class _Change:
+    """How the shape of a tensor that a loop carries changes from round to round."""
+
+    axes: set[int] = field(default_factory=set)
+    """The axes whose extents differ."""
+    any_rank: bool = False
+
+
 class _Carried:
     """What is known of a value that a loop carries, in all rounds."""
 
-    def __init__(self, first: GraphExpr, importing: GraphImport) -> None:
+    def __init__(self, first: GraphExpr, importing: GraphImport, change: _Change) -> None:
         self._first = first.struct_info
+        self._change = change
         self._importing = importing
         self.elements = importing.known.known_elements(first)
         """What the elements of a sequence are."""
-        self._open: set[int] = set()
-        """The axes whose extents differ from round to round."""
-        self._any_rank = False
 
     def parameter(self) -> GraphVar:
         """Return a parameter, with new sizes for open axes."""
@@ -166,12 +178,14 @@ class _Carried:
 
     def _stated(self) -> StructInfo:
         info = self._first
-        if not isinstance(info, TensorStructInfo) or self._any_rank:
-            return TensorStructInfo(None, info.dtype) if self._any_rank else info  # type: ignore[attr-defined]
-        if info.shape is None or not self._open:
+        if not isinstance(info, TensorStructInfo):
+            return info
+        if self._change.any_rank:
+            return TensorStructInfo(None, info.dtype)
+        if info.shape is None or not self._change.axes:
             return info
         extents = [
-            self._importing.known.fresh_size("n") if k in self._open else n
+            self._importing.known.fresh_size("n") if k in self._change.axes else n
             for k, n in enumerate(info.shape)
         ]
         return TensorStructInfo(extents, info.dtype)
@@ -179,9 +193,9 @@ class _Carried:
     def known(self) -> StructInfo:
         """Return what the caller knows of the value."""
         info = self._first
-        if self._any_rank and isinstance(info, TensorStructInfo):
+        if self._change.any_rank and isinstance(info, TensorStructInfo):
             return TensorStructInfo(None, info.dtype)
-        if self._open and isinstance(info, TensorStructInfo):
+        if self._change.axes and isinstance(info, TensorStructInfo):
             return TensorStructInfo(None, info.dtype, info.ndim)
         return info
 
@@ -194,19 +208,19 @@ class _Carried:
             raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
         if first.dtype != given.dtype:
             raise IRTypeError(f"a loop carries {first}, but its step gives {given}")
-        if self._any_rank or (first.ndim == UNKNOWN_NDIM):
+        if self._change.any_rank or (first.ndim == UNKNOWN_NDIM):
             return False
         if first.ndim != given.ndim:
-            self._any_rank = True
+            self._change.any_rank = True
             return True
-        before = len(self._open)
+        before = len(self._change.axes)
         if first.shape is not None:
-            self._open |= {
+            self._change.axes |= {
                 k
                 for k, extent in enumerate(first.shape)
                 if given.shape is None or not _ANALYZER.can_prove_equal(extent, given.shape[k])
             }
-        return len(self._open) > before
+        return len(self._change.axes) > before
 
     def _widen_sequence(self, output: GraphExpr) -> bool:
         """Take in a sequence, which is of unknown length if it is of another one."""

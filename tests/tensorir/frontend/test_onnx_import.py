@@ -437,7 +437,7 @@ def test_a_function_that_calls_itself_is_refused() -> None:
         [helper.make_node("F", ["x"], ["out"], domain="mine")], {"x": [2]}, ["out"],
         functions=[endless],
     )  # fmt: skip
-    with pytest.raises(IRValueError, match="nested more than 100 deep"):
+    with pytest.raises(IRValueError, match="calls itself"):
         frontend.from_onnx(proto)
 
 

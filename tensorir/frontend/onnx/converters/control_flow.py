@@ -22,15 +22,13 @@ from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr, TupleGetItem
 from tensorir.relax.struct_info import TupleStructInfo
 
-_MOST_NODES: Final = 96
-"""Nodes of all rounds of a loop that is read round by round."""
-
 
 @onnx_operator("If")
 def if_(
     node: OnnxNode, cond: GraphExpr, *, then_branch: Any, else_branch: Any
 ) -> Sequence[GraphExpr]:
     """One of two graphs."""
+    node.check_single(cond, "the condition")
     known = node.contents(cond)
     if known is not None and known.dtype != object:
         return node.graph(then_branch if known.all() else else_branch)
@@ -72,6 +70,8 @@ def loop(
             f"the condition, and {count} value(s) that are carried, all given"
         )
     limit = None if trips is None else _number_of_rounds(node, trips)
+    if cond is not None:
+        node.check_single(cond, "the condition")
     begins = None if cond is None else node.contents(cond)
     if begins is not None:
         if not begins.all():
@@ -83,8 +83,7 @@ def loop(
         return StepOutputs(go_on, outputs[:count], outputs[count:])
 
     if cond is None and (limit is None or isinstance(limit, int)):
-        rounds = _MOST_NODES // max(len(body.node), 1)
-        done = _unrolled(node, rounds, limit, carried, emit)
+        done = _unrolled(node, node.rounds(body), limit, carried, emit)
         if done is not None:
             return done
     function = node.step_function(carried, lambda step, k, values: emit(k, values, step.graph))
@@ -97,10 +96,11 @@ _Graph: TypeAlias = Callable[[Any, Sequence[GraphExpr]], Sequence[GraphExpr]]
 
 
 def _number_of_rounds(node: OnnxNode, trips: GraphExpr) -> GraphExpr | PrimExpr | int:
+    node.check_single(trips, "the number of rounds")
     known = node.contents(trips)
     if known is None:
         return trips
-    (number,) = known.reshape(-1)
+    number = known.item()
     return number if isinstance(number, PrimExpr) else int(number)
 
 
@@ -123,8 +123,10 @@ def _unrolled(
     if limit is not None and (limit > most or limit == 0):
         return None
     values, parts = carried, []
-    for k in range(most if limit is None else limit):
-        outputs = emit(Constant(np.array(k, np.int64)), values, node.graph)
+    rounds = most if limit is None else limit
+    for k in range(rounds):
+        with node.reading_rounds(rounds):
+            outputs = emit(Constant(np.array(k, np.int64)), values, node.graph)
         go_on = node.contents(outputs.go_on)
         if go_on is None or go_on.dtype == object:
             return None
@@ -220,7 +222,7 @@ class _Scan:
 
         done = None
         if isinstance(length, IntImm):
-            most = _MOST_NODES // max(len(self.body.node), 1)
+            most = node.rounds(self.body)
             done = _unrolled(
                 node, most, length.value, carried, lambda k, v, graph: emit(k, v, sliced, graph)
             )
@@ -256,6 +258,7 @@ def _in_batches(
     batch = node.shape(values[0])[0]
     if not isinstance(batch, IntImm):
         raise IRValueError("the number of sequences must be known while the model is read")
+    node.check_parts(batch.value, "too many sequences of a batch")
     results = []
     for k in range(batch.value):
         at = Constant(np.array(k, np.int64))

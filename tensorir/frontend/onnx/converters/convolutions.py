@@ -25,6 +25,7 @@ class Window:
         strides: Sequence[int] | None,
         dilations: Sequence[int] | None,
     ) -> None:
+        self._node = node
         self.rank = node.rank(x) - 2
         if self.rank not in DATA_LAYOUTS:
             raise IRValueError(
@@ -39,6 +40,7 @@ class Window:
         ):  # fmt: skip
             if len(values) != self.rank or min(values) < 1:
                 raise IRValueError(f"{name} must be {self.rank} positive numbers, got {values}")
+            node.check_narrow(name, values)
 
     def padding(self, auto_pad: str, pads: Sequence[int] | None) -> list[int]:
         """Return the padding before all axes, then behind them."""
@@ -46,6 +48,7 @@ class Window:
             given = list(pads or [0] * 2 * self.rank)
             if len(given) != 2 * self.rank:
                 raise IRValueError(f"pads must be {2 * self.rank} numbers, got {given}")
+            self._node.check_narrow("pads", given)
             return given
         if auto_pad == "VALID":
             return [0] * 2 * self.rank
@@ -115,6 +118,7 @@ def conv_transpose(
 ) -> GraphExpr:  # fmt: skip
     window = Window(node, x, kernel_taps(node, w, kernel_shape), strides, dilations)
     extra = list(output_padding or [0] * window.rank)
+    node.check_narrow("output_padding", extra)
     if output_shape is not None or auto_pad.startswith("SAME"):
         totals = []
         wanted = None if output_shape is None else output_shape[-window.rank :]
@@ -145,7 +149,16 @@ def col2im(
 ) -> GraphExpr:  # fmt: skip
     blocks = node.known_integers(block_shape, "block_shape")
     rank = len(blocks)
+    image = node.integers(image_shape, "image_shape")
+    windows = {
+        "strides": strides or [1] * rank,
+        "pads": pads or [0] * 2 * rank,
+        "dilations": dilations or [1] * rank,
+    }
+    node.check_narrow("image_shape", image)
+    node.check_narrow("block_shape", blocks)
+    for name, values in windows.items():
+        node.check_narrow(name, values)
     return op.nn.col2im(
-        x, node.integers(image_shape, "image_shape"), blocks, strides or [1] * rank,
-        pads or [0] * 2 * rank, dilations or [1] * rank,
+        x, image, blocks, windows["strides"], windows["pads"], windows["dilations"]
     )  # fmt: skip

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from tensorir.errors import IRValueError
+from tensorir.frontend.onnx.contents import range_length
 from tensorir.frontend.onnx.dtypes import dtype_of
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
+from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
 from tensorir.relax.expr import Constant, GraphExpr
+
+_OUTSIDE: Final = 1 << 40
+"""The number of a diagonal that no matrix has."""
 
 
 @onnx_operator("ConstantOfShape")
@@ -28,12 +35,16 @@ def range_(
     node: OnnxNode, start: GraphExpr, limit: GraphExpr, delta: GraphExpr, *, stash_type: int = 1
 ) -> GraphExpr:
     dtype = node.dtype(start)
+    for value, what in ((start, "start"), (limit, "limit"), (delta, "delta")):
+        node.check_single(value, what)
     known = [node.contents(value) for value in (start, limit, delta)]
     if all(array is not None and array.dtype != object for array in known):
         numbers = [array.item() for array in known if array is not None]
+        if dtype.is_integral and numbers[2] != 0:
+            node.check_shape([range_length(*numbers)], start)
         return op.arange(*numbers, dtype=str(dtype))
     if dtype.is_integral and known[2] is not None and known[2].dtype != object:
-        values = [node.integers(v, "the limits")[0] for v in (start, limit, delta)]
+        values = [node.integer(v, "a limit") for v in (start, limit, delta)]
         return op.arange(*values, dtype=str(dtype))
     if dtype.is_floating and dtype.bits < 32:  # the numbers are not rounded before the end
         wide = [op.astype(value, "float32") for value in (start, limit, delta)]
@@ -43,16 +54,18 @@ def range_(
 
 @onnx_operator("EyeLike")
 def eye_like(node: OnnxNode, x: GraphExpr, *, dtype: int | None = None, k: int = 0) -> GraphExpr:
+    if node.rank(x) != 2:
+        raise IRValueError(f"the input must be a matrix, got {node.rank(x)} dimension(s)")
     rows, columns = node.shape(x)
     kind = node.dtype(x) if dtype is None else dtype_of(dtype)
-    return op.eye(rows, columns, k, str(kind))
+    return op.eye(rows, columns, _diagonal(k), str(kind))
 
 
 @onnx_operator("OneHot")
 def one_hot(
     node: OnnxNode, indices: GraphExpr, depth: GraphExpr, values: GraphExpr, *, axis: int = -1
 ) -> GraphExpr:
-    count = node.integers(depth, "the depth")[0]
+    count = node.integer(depth, "the depth")
     # Indices count from the end where they are negative; those beyond either end give no 1.
     kind = "int64" if node.dtype(indices) != "int32" else "int32"
     places = op.astype(indices, kind) if node.dtype(indices) != kind else indices
@@ -66,7 +79,12 @@ def one_hot(
     return op.where(op.astype(hot, "bool"), op.reshape(on, ()), op.reshape(off, ()))
 
 
+def _diagonal(k: int | PrimExpr) -> int | PrimExpr:
+    """Return the number of a diagonal, no farther out than arithmetic of 64 bits can have it."""
+    return max(-_OUTSIDE, min(k, _OUTSIDE)) if isinstance(k, int) else k
+
+
 @onnx_operator("Trilu")
 def trilu(node: OnnxNode, x: GraphExpr, k: GraphExpr | None = None, *, upper: int = 1) -> GraphExpr:
-    diagonal = 0 if k is None else node.integers(k, "k")[0]
+    diagonal = _diagonal(0 if k is None else node.integer(k, "k"))
     return op.triu(x, diagonal) if upper else op.tril(x, diagonal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,15 @@ def pad(
     sides: list[int | PrimExpr] = [0] * (2 * rank)
     for k, axis in enumerate(axes):
         sides[2 * axis], sides[2 * axis + 1] = given[k], given[len(axes) + k]
+    node.check_shape(
+        [
+            max(abs(n.value + before + behind), abs(before), abs(behind))
+            if isinstance(n, IntImm) and isinstance(before, int) and isinstance(behind, int)
+            else n
+            for n, before, behind in zip(node.shape(x), sides[::2], sides[1::2], strict=True)
+        ],
+        x,
+    )
     is_known = all(isinstance(width, int) for width in sides)
     operator = op.nn.pad if is_known else op.nn.dynamic_pad
     if mode != "constant" or fill is None:
@@ -92,9 +102,9 @@ def resize(
         targets = node.integers(sizes, "sizes")
         if keep_aspect_ratio_policy != "stretch":
             factors, targets = _in_proportion(lengths, targets, keep_aspect_ratio_policy)
-    elif scales is not None:
+    elif scales is not None and node.tensor(scales).static_shape != (0,):
         factors = [float(f) for f in node.numbers(scales, "scales").reshape(-1)]
-        targets = [_scaled(n, f) for n, f in zip(lengths, factors, strict=True)]
+        targets = _all_scaled(lengths, factors)
     else:
         raise IRValueError("neither scales nor sizes are given")
     region = None
@@ -138,6 +148,14 @@ def _resized_when_run(
     return op.image.dynamic_resize(x, targets, scales, roi, axes=list(places), **kind)
 
 
+def _all_scaled(lengths: Sequence[PrimExpr], factors: Sequence[float]) -> list[int | PrimExpr]:
+    if len(factors) != len(lengths) or not all(0 < f < math.inf for f in factors):
+        raise IRValueError(
+            f"scales must be {len(lengths)} positive finite numbers, got {list(factors)}"
+        )
+    return [_scaled(n, f) for n, f in zip(lengths, factors, strict=True)]
+
+
 def _scaled(length: PrimExpr, factor: float) -> int | PrimExpr:
     """Return `floor(length * factor)`."""
     if isinstance(length, IntImm):
@@ -171,7 +189,7 @@ def upsample(
         scales = [float(f) for f in node.numbers(factors, "scales").reshape(-1)]
     if scales is None:
         raise IRValueError("the scales are missing")
-    targets = [_scaled(n, f) for n, f in zip(node.shape(x), scales, strict=True)]
+    targets = _all_scaled(node.shape(x), scales)
     return op.image.resize(
         x, targets, list(range(node.rank(x))), None, list(scales), _METHODS.get(mode, mode),
         "asymmetric", "floor",

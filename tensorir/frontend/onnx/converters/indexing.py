@@ -135,9 +135,7 @@ def top_k(
 ) -> list[GraphExpr]:  # fmt: skip
     if k is None:
         raise IRValueError("k is missing")
-    found = node.emit(
-        op.topk(x, node.integers(k, "k")[0], axis, "both", bool(largest), dtype="int64")
-    )
+    found = node.emit(op.topk(x, node.integer(k, "k"), axis, "both", bool(largest), dtype="int64"))
     return [found[0], found[1]]
 
 

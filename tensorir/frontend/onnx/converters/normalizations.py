@@ -90,6 +90,7 @@ def lrn(
     node: OnnxNode, x: GraphExpr, *, size: int, alpha: float = 1e-4, beta: float = 0.75,
     bias: float = 1.0,
 ) -> GraphExpr:  # fmt: skip
+    node.check_narrow("size", [size])
     return op.nn.lrn(x, size, 1, bias, alpha, beta)
 
 

@@ -127,8 +127,7 @@ def _register_running(name: str, operator: str) -> None:
             return op.cumulated_at(
                 x, axis, kind=operator, exclusive=bool(exclusive), reverse=bool(reverse)
             )
-        (place,) = node.known_integers(axis, "the axis")
-        place = node.axis(place, node.rank(x))
+        place = node.axis(node.known_integer(axis, "the axis"), node.rank(x))
         if reverse:
             x = op.flip(x, place)
         result = getattr(op, operator)(x, place, exclusive=bool(exclusive))

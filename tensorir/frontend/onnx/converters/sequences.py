@@ -7,6 +7,7 @@ Sequences whose length is known are tuples of the graph function; for others see
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,12 @@ def _elements(value: GraphExpr) -> list[GraphExpr]:
 
 def _position(node: OnnxNode, value: GraphExpr | None, length: int | None) -> int | None:
     """Return a position counted from the first; None if it, or the length, is not known."""
+    if value is not None:
+        node.check_single(value, "the position")
     known = node.contents(value)
     if length is None or known is None or known.dtype == object:
         return None
-    place = int(known.reshape(()))
+    place = int(known.item())
     if not -length <= place <= length:
         raise IRValueError(f"position {place} is not one of a sequence of {length}")
     return place + length if place < 0 else place
@@ -163,11 +166,16 @@ def split_to_sequence(
     known = Constant(np.array(1)).data if split is None else node.contents(split)
     if known is not None and known.dtype != object and isinstance(extent, IntImm):
         lengths = [int(n) for n in known.reshape(-1)]
+        ends: Sequence[int]
         if known.ndim == 0:
-            ends = list(range(lengths[0], extent.value, lengths[0]))
+            if lengths[0] <= 0:
+                raise IRValueError(f"the length of a part must be positive, got {lengths[0]}")
+            ends = range(lengths[0], extent.value, lengths[0])
+            node.check_parts(len(ends) + 1, f"too many parts of {extent.value} elements")
         else:
-            ends = [int(n) for n in np.cumsum(lengths)[:-1]]
-        parts = node.emit(op.split(x, ends, axis=place)) if ends else Tuple([x])
+            node.check_parts(len(lengths), "too many parts")
+            ends = list(accumulate(lengths[:-1]))
+        parts = node.emit(op.split(x, list(ends), axis=place)) if ends else Tuple([x])
         elements = _elements(parts)
         if split is None and not keepdims:
             elements = [op.squeeze(element, axis=[place]) for element in elements]
@@ -186,10 +194,8 @@ def sequence_map(
     length = _length(sequence)
     lengths = [_length(value) for value in inputs if _is_sequence(value)]
     if length is not None and all(n == length for n in lengths):
-        rows = [
-            node.graph(body, [_elements(v)[k] if _is_sequence(v) else v for v in inputs])
-            for k in range(length)
-        ]
+        columns = [_elements(v) if _is_sequence(v) else [v] * length for v in inputs]
+        rows = [node.graph(body, row) for row in zip(*columns, strict=True)]
         return [Tuple(column) for column in zip(*rows, strict=True)]
     outside = [node.emit(value) for value in inputs]
     empty = [sequence_empty(node) for _ in body.output]

@@ -14,7 +14,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.nodes.ops import floordiv
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
-from tensorir.topi.extents import is_number
+from tensorir.topi.extents import extent_text, is_number
 
 
 @onnx_operator("Shape")
@@ -24,7 +24,7 @@ def shape(node: OnnxNode, x: GraphExpr, *, start: int = 0, end: int | None = Non
 
 @onnx_operator("Size")
 def size(node: OnnxNode, x: GraphExpr) -> GraphExpr:
-    return op.reshape(node.integer_tensor([_product(node.shape(x))]), ())
+    return op.prod(node.integer_tensor(node.shape(x)))
 
 
 @onnx_operator("Reshape")
@@ -155,11 +155,16 @@ def split(
     elif split is not None:
         parts = list(split)
     else:
-        count = num_outputs or len(node.outputs)
+        count = len(node.outputs) if num_outputs is None else num_outputs
+        if count != len(node.outputs):
+            raise IRValueError(
+                f"num_outputs must be the number of outputs, {len(node.outputs)}, got {count}"
+            )
         whole = node.shape(x)[place]
         length = Analyzer().simplify(floordiv(whole + (count - 1), count))
         parts = [length] * (count - 1)
         parts.append(Analyzer().simplify(whole - length * (count - 1)))
+    _check_lengths(node.shape(x)[place], parts)
     if len(parts) == 1:
         return [x]
     result: list[GraphExpr] = []
@@ -171,9 +176,33 @@ def split(
     return result
 
 
+def _check_lengths(whole: PrimExpr, parts: Sequence[int | PrimExpr]) -> None:
+    """Raise IRValueError if the lengths of parts are known and do not make up the whole."""
+    known = [n.value if isinstance(n, IntImm) else n for n in parts]
+    numbers = [n for n in known if isinstance(n, int)]
+    wrong = isinstance(whole, IntImm) and len(numbers) == len(known) and sum(numbers) != whole.value
+    if wrong or min(numbers, default=0) < 0:
+        raise IRValueError(
+            f"parts of lengths {known} do not make up an axis of {extent_text(whole)}"
+        )
+
+
 @onnx_operator("Tile")
 def tile(node: OnnxNode, x: GraphExpr, repeats: GraphExpr) -> GraphExpr:
-    return op.tile(x, node.integers(repeats, "repeats"))
+    times = node.integers(repeats, "repeats")
+    own = node.shape(x)
+    node.check_shape([*own[len(times) :], *_products(own, times)], x)
+    return op.tile(x, times)
+
+
+def _products(
+    extents: Sequence[PrimExpr], factors: Sequence[int | PrimExpr]
+) -> list[int | PrimExpr]:
+    """Return products of extents and factors, with numbers of any size where both are known."""
+    return [
+        n.value * k if isinstance(n, IntImm) and isinstance(k, int) else n
+        for n, k in zip(extents, factors, strict=False)
+    ]
 
 
 @onnx_operator("Slice")

@@ -15,7 +15,7 @@ def dft(
     *, axis: int = 1, inverse: int = 0, onesided: int = 0,
 ) -> GraphExpr:  # fmt: skip
     if node.opset >= 20:
-        axis = -2 if place is None else int(node.numbers(place, "axis").reshape(()))
+        axis = -2 if place is None else node.known_integer(place, "axis")
     known = None if length is None else ShapeExpr(node.integers(length, "dft_length"))
     return op.signal.dft(x, known, axis, bool(inverse), bool(onesided))
 
@@ -26,11 +26,11 @@ def stft(
     length: GraphExpr | None = None, *, onesided: int = 1,
 ) -> GraphExpr:  # fmt: skip
     if length is not None:
-        extent = node.integers(length, "frame_length")[0]
+        extent = node.integer(length, "frame_length")
     elif window is not None:
         extent = node.shape(window)[0]
     else:
         raise IRValueError("neither a window nor frame_length is given")
     x = signal if node.rank(signal) == 3 else op.expand_dims(signal, axis=-1)
-    sizes = ShapeExpr([extent, node.integers(step, "frame_step")[0]])
+    sizes = ShapeExpr([extent, node.integer(step, "frame_step")])
     return op.signal.stft(x, sizes, window, bool(onesided))

@@ -1,0 +1,105 @@
+"""How far a small model file may grow while it is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tensorir.errors import IRValueError
+from tensorir.nodes.dtype import DataType
+from tensorir.nodes.expr import IntImm, PrimExpr
+from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.rewriting.visit import walk
+
+
+class ImportLimitError(IRValueError):
+    """A model grows beyond a limit while it is read; the text names the field of `ImportLimits`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportLimits:
+    """Limits for `from_onnx(model, limits=ImportLimits(max_nodes=10**6))`.
+
+    A file of a few kilobytes can describe a program of any size: functions that call one another,
+    loops, shapes, doubled integers. Beyond a limit there is an `ImportLimitError`; the limits on
+    integers and expressions that are computed while a model is read (`max_known_elements`,
+    `max_terms`) raise none: what is larger is computed when the model runs.
+    """
+
+    max_nodes: int = 100_000
+    """Nodes of the model, with those of each function once for each call."""
+    max_repeated_nodes: int = 10_000
+    """Nodes that are read again: rounds of loops and of SequenceMap, steps of loops whose values
+    change their shapes."""
+    max_depth: int = 100
+    """Functions and graphs inside of one another."""
+    max_parts: int = 4096
+    """Outputs of one node, elements of a sequence that are known one by one, and integers of one
+    tensor that become sizes."""
+    max_rank: int = 64
+    """Dimensions of a tensor. NumPy has no arrays of more than 64."""
+    max_bytes: int = 1 << 38
+    """Bytes of one tensor of known shape; an extent of 0 counts as 1."""
+    max_known_elements: int = 4096
+    """Elements of an integer tensor that are computed while the model is read."""
+    max_terms: int = 256
+    """Variables, numbers and operations in a symbolic shape, or in the known elements of an integer
+    tensor. In place of a longer expression a shape gets a new symbolic size, which the model
+    computes when it runs."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise IRValueError(f"{name} must be an integer of at least 0, got {value!r}")
+
+    def check(self, name: str, amount: int, what: str) -> None:
+        """Raise ImportLimitError if an amount, described by `what`, is above the limit `name`."""
+        most = getattr(self, name)
+        if amount > most:
+            raise ImportLimitError(
+                f"{what}: {_shown(amount)}, at most {most:,} allowed; if the model is meant to be "
+                f"so large, raise the limit: from_onnx(..., limits=ImportLimits({name}=...))"
+            )
+
+    def check_tensor(self, info: StructInfo, what: str) -> None:
+        """Raise ImportLimitError for a tensor of too many dimensions or bytes."""
+        if isinstance(info, TupleStructInfo):
+            for k, field in enumerate(info.elements):
+                self.check_tensor(field, f"{what}, part {k}")
+        if not isinstance(info, TensorStructInfo):
+            return
+        self.check("max_rank", info.ndim, f"{what} has too many dimensions")
+        if info.shape is not None:
+            self.check_shape(info.shape, info.dtype, what)
+
+    def check_shape(
+        self, shape: Sequence[int | PrimExpr], dtype: DataType | None, what: str
+    ) -> None:
+        """Raise ImportLimitError for a shape of too many bytes; a number may be of any size."""
+        plain = [n.value if isinstance(n, IntImm) else n for n in shape]
+        known = [max(abs(n), 1) for n in plain if isinstance(n, int)]
+        width = 1 if dtype is None else dtype.nbytes
+        text = f"({', '.join(map(str, plain))})"
+        self.check(
+            "max_bytes", math.prod(known) * width, f"{what} of shape {text} has too many bytes"
+        )
+
+    def has_few_terms(self, exprs: Iterable[object]) -> bool:
+        """Return whether expressions have at most `max_terms` terms, integers not counted."""
+        left = self.max_terms
+        for expr in exprs:
+            if not isinstance(expr, PrimExpr) or isinstance(expr, IntImm):
+                continue
+            for _ in walk(expr):
+                left -= 1
+                if left < 0:
+                    return False
+        return True
+
+
+DEFAULT_LIMITS = ImportLimits()
+
+
+def _shown(amount: int) -> str:
+    return f"{amount:,}" if amount < 1 << 64 else f"about 2^{amount.bit_length() - 1}"
