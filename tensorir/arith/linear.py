@@ -258,13 +258,15 @@ class Wrapped(Atom):
 class Opaque(Atom):
     """Any other expression, its parts simplified; `interval` holds in every context."""
 
-    __slots__ = ("expr", "interval")
+    __slots__ = ("expr", "interval", "is_being_bounded")
     rank = 7
 
     def __init__(self, expr: PrimExpr, key: Key, interval: Interval) -> None:
         super().__init__((), (), key)
         self.expr: Final = expr
         self.interval: Final = interval
+        self.is_being_bounded = False
+        """True while a context reads its operands."""
 
     def evaluate(self, domain: Domain[V]) -> V:
         """Return the value in a domain."""

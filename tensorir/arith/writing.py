@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 from tensorir.arith.linear import Linear, Opaque, Piece, Product, Term, Wrapped
+from tensorir.arith.opaque import position_of
 from tensorir.arith.pieces import Pieces, pieces
 from tensorir.arith.wrapping import reduced
 from tensorir.errors import IRValueError
@@ -158,12 +159,12 @@ class Writer:
 
     def _rank(self, piece: Term | Piece) -> tuple[Any, ...]:
         """Return the position of a piece in the canonical order of terms."""
+        assert self._order is not None
         if isinstance(piece, Var):
-            assert self._order is not None
             order = self._order.get(piece)
             return (0, order) if order is not None else (1, piece.name)
         if isinstance(piece, Opaque):
-            return (piece.rank, str(piece.key))
+            return (piece.rank, position_of(piece.key, self._order))
         if isinstance(piece, Product):
             return (piece.rank, tuple(map(self._rank, piece.factors)))
         return (piece.rank, *piece.numbers, tuple(map(self._ranks, piece.operands)))
