@@ -11,12 +11,10 @@ from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
 from tensorir.rewriting.visit import Rewriter
 
 T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
-N = TypeVar("N", bound=Node)
 
 
 @any_depth
@@ -43,9 +41,6 @@ class _SimplifyProgram(Rewriter):
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return self._analyzer.simplify(node, sort=True)
 
-    def rewrite_Reduce(self, node: e.Reduce) -> PrimExpr:  # noqa: N802
-        return self._within(node.axis, node)
-
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         low, extent = self(node.min), self(node.extent)
         with self._analyzer.loop_scope(node.loop_var, low, extent):
@@ -54,11 +49,8 @@ class _SimplifyProgram(Rewriter):
         return s.For(node.loop_var, low, extent, node.kind, body, node.thread_binding, annotations)
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        return self._within(node.iter_vars, node)
-
-    def _within(self, axes: tuple[e.IterVar, ...], node: N) -> N:
         with self._analyzer.scope():
-            for axis in self.each(axes):
+            for axis in self.each(node.iter_vars):
                 if axis.dom is not None:
                     self._analyzer.bind(axis.var, axis.dom, allow_override=True)
             return self.generic(node)

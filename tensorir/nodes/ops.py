@@ -137,6 +137,8 @@ def fold_binary(kind: type[e.BinaryOp], x: PrimExpr, y: PrimExpr) -> PrimExpr | 
             dtype = x.dtype
             value = operation(kind, dtype)(x.value, y.value)  # type: ignore[attr-defined]
             return const(value, dtype)
+    elif right is e.Broadcast and kind in DIVISIONS and is_const_int(y.value, 0):  # type: ignore[attr-defined]
+        raise IRValueError("Divide by zero")
     elif left is FloatImm and right is FloatImm and _has_arithmetic(x.dtype):
         return FloatImm(x.dtype, evaluate(kind, x.dtype, value_of(x), value_of(y)))  # type: ignore[arg-type]
     return None
