@@ -9,6 +9,7 @@ from tensorir.arith.const_interval import EVERYTHING, Interval
 from tensorir.arith.linear import Key
 from tensorir.nodes import expr as e
 from tensorir.nodes.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.nodes.intrin import Effect
 
 
 def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
@@ -28,9 +29,14 @@ def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
 
 
 def expr_key(expr: PrimExpr) -> Key:
-    """Return a hashable value that is equal for structurally equal expressions."""
+    """Return a hashable value that is equal for structurally equal expressions.
+
+    A call with an effect is equal to no other: the next one may give another value.
+    """
     if isinstance(expr, Var):
         return Var, expr
+    if type(expr) is e.Call and getattr(expr.op, "effect", Effect.OPAQUE) is Effect.OPAQUE:
+        return e.Call, expr
     parts: list[Any] = [type(expr).__name__]
     for name in expr.fields:
         parts.append(_key_of(getattr(expr, name)))

@@ -13,7 +13,8 @@ from tensorir.arith import Analyzer
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import decl_buffer
-from tensorir.nodes.ops import const, truncdiv, truncmod
+from tensorir.nodes.ops import const, min_, truncdiv, truncmod
+from tensorir.script import T
 
 
 def analyzer_for(domain):
@@ -150,6 +151,14 @@ def test_a_combiner_is_simplified_by_what_is_known():
     analyzer = Analyzer()
     analyzer.bind(sign, Range(-10, -3))
     assert str(analyzer.simplify(either(A[row], row))) == str(te.sum(A[row], row))
+
+
+def test_calls_with_effects_are_never_equal():
+    one, other = (T.call_extern("int32", "rand") for _ in range(2))
+    p = Var("p", "bool")
+    for expr in (one - other, min_(one, other), e.Select(p, one, other), e.EQ(one, other)):
+        assert str(Analyzer().simplify(expr)).count("rand") == 2
+    assert not Analyzer().can_prove_equal(one, other)
 
 
 def test_a_difference_of_loads_of_floats_stays_for_it_may_be_nan():
