@@ -112,9 +112,9 @@ def _shift_remainders(marks: Iterable[IterMark], uses: dict[IterMark, list[IterS
             by_piece.setdefault(args[0].key, []).append(mark)
     for siblings in by_piece.values():
         for mark in siblings if len(siblings) > 1 else ():
-            (split, *more) = uses[mark] or [None]
-            if split is None or more or split.lower_factor != 1:
+            if len(uses[mark]) != 1 or uses[mark][0].lower_factor != 1:
                 continue
+            split = uses[mark][0]
             for other in siblings:
                 if (
                     other is not mark
@@ -142,7 +142,7 @@ def _variables(mark: IterMark) -> Iterator[IterMark]:
 
 
 def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> Size:
-    """Return how many values the pieces of an iterator make up; NoIterMapError if they do not fit."""
+    """Return how many values the pieces of an iterator make up; NoIterMapError if none fit."""
     reached: Size = 1
     for split in sorted(splits, key=_position) if len(splits) > 1 else splits:
         skips = level is IterMapLevel.SURJECTIVE and split.lower_factor % reached == 0

@@ -37,9 +37,9 @@ def _read_floor(reader: Linearizer, expr: e.FloorDiv | e.FloorMod) -> Linear:
     a, b = reader(expr.a), reader(expr.b)
     if not b.terms and not b.const:
         return reader.as_written(expr)
-    if not b.terms and b.const < 0 and not is_negative(a.times(-1)):
-        if reader.bound(a)[0] <= integer_limits(expr.dtype)[0]:
-            return reader.as_written(expr)  # The negative of the dividend is beyond the type.
+    turned = not b.terms and b.const < 0 and not is_negative(a.times(-1))
+    if turned and reader.bound(a)[0] <= integer_limits(expr.dtype)[0]:
+        return reader.as_written(expr)  # The negative of the dividend is beyond the type.
     quotient = reader.floor_divide(a, b)
     return quotient if type(expr) is e.FloorDiv else a.plus(reader.product(quotient, b), -1)
 

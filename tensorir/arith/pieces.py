@@ -45,8 +45,6 @@ _GROUPED: Final = frozenset({Quotient, Product, TruncatedQuotient, Extremum})
 
 SymbolicDivision: TypeAlias = SymbolicQuotient | TruncatedQuotient
 
-_SYMBOLIC: Final = frozenset({SymbolicQuotient, TruncatedQuotient})
-
 
 def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     """Return coefficients and pieces that make up `linear` with a constant, its `rest`.
@@ -72,14 +70,15 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     for extremum in extrema:
         if extremum in left:
             linear.rest -= _absorb(extremum, left, linear.rest, order, found)
-    for quotient in sorted((*quotients, *truncated), key=lambda q: -_constant(q)):
+    rounded: list[Quotient | TruncatedQuotient] = [*quotients, *truncated]
+    for quotient in sorted(rounded, key=lambda q: -_constant(q)):
         if quotient in left:
             linear.rest -= _take(_by_constant(quotient, left), left, order, found)
     for above in quotients:
         if above.divisor == 2 and above in left:
             _take(_halves(above, left), left, order, found)
     if products:
-        divided = {f: None for t in products for f in t.factors if type(f) in _SYMBOLIC}
+        divided = {f: None for t in products for f in t.factors if isinstance(f, SymbolicDivision)}
         for symbolic in sorted(divided, key=lambda q: -degree(q.divisor)):
             linear.rest -= _take(_by_symbol(symbolic, left), left, order, found)
     found.extend((order[t], c, t) for t, c in left.items())

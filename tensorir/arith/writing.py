@@ -193,7 +193,7 @@ class Writer:
         return self._bound(value)[1] > integer_limits(self._dtype)[1]
 
     def _piece(self, piece: Term | Piece | _Multiple) -> PrimExpr:
-        if type(piece) is _Multiple:
+        if isinstance(piece, _Multiple):
             return mul(self._piece(piece.factor), self.write(piece.times))
         if type(piece) is Quotient and self._overflows(piece.index):
             piece = Quotient(piece.index.times(-1), -piece.divisor)

@@ -220,8 +220,8 @@ class Buffer(Node):
         """Return the offset of an element, in elements from `data`; it includes `elem_offset`.
 
         There is one offset for every group of dimensions between axis separators. They are in
-        their simplest form: `(x // 8, x % 8)` in (4, 8) is at `x`. Raises IRValueError for a wrong number of indices, and for an `elem_offset` of
-        several groups.
+        their simplest form: `(x // 8, x % 8)` in (4, 8) is at `x`. Raises IRValueError for a wrong
+        number of indices, and for an `elem_offset` of several groups.
         """
         given = [
             as_expr(i) for i in (indices if isinstance(indices, (list, tuple)) else (indices,))

@@ -81,9 +81,7 @@ def test_loops_of_the_program_whose_length_depends_on_others_stay_on_request(
 ) -> None:
     postprocs = [DisallowDynamicLoop(keep_program_loops=keeps)]
     generator = ms.space_generator.ScheduleFn(lambda sch: None, postprocs=postprocs)
-    context = ms.TuneContext(
-        parse(TRIANGLE), target="llvm -num-cores=1", space_generator=generator
-    )
+    context = ms.TuneContext(parse(TRIANGLE), target="llvm -num-cores=1", space_generator=generator)
     assert context.mod is not None
     assert context.space_generator is not None
     assert context.space_generator.postprocs[0].apply(Schedule(context.mod)) is accepted

@@ -10,8 +10,8 @@ from test_simplification_of_random_expressions import points
 
 from tensorir import Range, Var, parse
 from tensorir.arith import Analyzer
-from tensorir.interp.memory import InterpreterError
 from tensorir.interp.expressions import ExpressionCompiler
+from tensorir.interp.memory import InterpreterError
 
 PARAMETERS = {
     "x": "int32", "y": "int32", "z": "int32", "k": "int32", "l": "int64", "w": "int32",
