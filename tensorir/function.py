@@ -24,6 +24,11 @@ class BaseFunc(Node):
     __slots__ = ("attrs",)
     attrs: Attrs
 
+    @property
+    def __name__(self) -> str:
+        """The `global_symbol`; `main` for a private function."""
+        return str(self.attrs.get("global_symbol", "main"))
+
     def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Self:
         """Return a function with one attribute (or all of a mapping) set."""
         added = {key: value} if isinstance(key, str) else dict(key)
@@ -144,7 +149,7 @@ class IRModule(Node):
     @staticmethod
     def from_expr(func: BaseFunc) -> IRModule:
         """Return the module of one function, named by its `global_symbol`, else `main`."""
-        return IRModule({str(func.attrs.get("global_symbol", "main")): func})
+        return IRModule({func.__name__: func})
 
     def __getitem__(self, name: str | GlobalVar) -> BaseFunc:
         key = _function_name(name)

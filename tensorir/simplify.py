@@ -13,13 +13,11 @@ from tensorir.memory.value_variables import value_variables
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IterVar, PrimExpr, Var
-from tensorir.nodes.node import Node
 from tensorir.nodes.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.recursion import any_depth
 from tensorir.rewriting.visit import Rewriter, collect_vars, uses_var
 
 T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
-N = TypeVar("N", bound=Node)
 
 
 @any_depth
@@ -48,9 +46,6 @@ class _SimplifyProgram(Rewriter):
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return self._analyzer.simplify(node, sort=True)
-
-    def rewrite_Reduce(self, node: e.Reduce) -> PrimExpr:  # noqa: N802
-        return self._within(node.axis, node)
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         low, extent = self(node.min), self(node.extent)
@@ -91,7 +86,11 @@ class _SimplifyProgram(Rewriter):
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         axes = [(a.var, a.dom.min, a.dom.extent) for a in node.iter_vars if a.dom is not None]
         self._around.extend(axes)
-        new = self._within(node.iter_vars, node)
+        with self._analyzer.scope():
+            for axis in self.each(node.iter_vars):
+                if axis.dom is not None:
+                    self._analyzer.bind(axis.var, axis.dom, allow_override=True)
+            new = self.generic(node)
         del self._around[len(self._around) - len(axes) :]
         if node.init is None:
             return new
@@ -108,13 +107,6 @@ class _SimplifyProgram(Rewriter):
                 scopes.enter_context(around_init(self._analyzer, *values))
             yield
         self._analyzer = inside
-
-    def _within(self, axes: tuple[e.IterVar, ...], node: N) -> N:
-        with self._analyzer.scope():
-            for axis in self.each(axes):
-                if axis.dom is not None:
-                    self._analyzer.bind(axis.var, axis.dom, allow_override=True)
-            return self.generic(node)
 
     def value(self, value: Any) -> Any:
         return value if isinstance(value, e.StringImm) else super().value(value)

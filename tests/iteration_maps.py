@@ -76,7 +76,8 @@ def iteration_maps(draw: Callable[[Any], Any]) -> IterationMap:
         if kind == 1:
             return draw(st.sampled_from(variables))  # type: ignore[no-any-return]
         divisor = draw(_DIVISORS)
-        return piece(depth - 1) // divisor if kind < 4 else piece(depth - 1) % divisor
+        divided = piece(depth - 1) + draw(_OFFSETS)
+        return divided // divisor if kind < 4 else divided % divisor
 
     def index() -> PrimExpr:
         if draw(st.booleans()):

@@ -21,10 +21,12 @@ from codegen.emit.memory import element_address, flat_index
 from codegen.signature import symbolic_vars
 from codegen.target import machine_intrinsics
 from tensorir.arith.const_interval import exact_interval
+from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.intrin import Op
+from tensorir.nodes.llvm_intrinsics import check_llvm_intrinsic
 
 _C_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 
@@ -135,6 +137,10 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
             for a, (_, v) in zip(operands, arguments, strict=True)
         ]
         return f.call_intrinsic(name.value, result, arguments)
+    try:
+        check_llvm_intrinsic(name.value)
+    except IRValueError as error:
+        f.fail(str(error))
     # Two overloads of a name need two declarations; LLVM corrects the suffix when it reads them.
     suffix = "".join(f".{mangled(a.dtype)}" for a in operands[:1])
     full = name.value if suffix and name.value.endswith(suffix) else name.value + suffix

@@ -208,9 +208,9 @@ class Trace:
         counts = ((len(self.insts), "instruction"), (len(self.decisions), "decision"))
         return ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts)
 
-    def show(self, *, dialect: Dialect = "tensorir") -> None:
+    def show(self, style: str | None = None, *, dialect: Dialect = "tensorir") -> None:
         """Show the trace as Python, highlighted on a terminal and in a notebook."""
-        show_text(self.script(dialect=dialect))
+        show_text(self.script(dialect=dialect), style)
 
     def _repr_html_(self) -> str:
         return text_to_html(self.script())

@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 class DisallowDynamicLoop(Postproc):
     """Rejects a schedule with a loop whose extent is not constant.
 
-    A loop of the program itself may have an extent that follows from loops and axes around it, as
-    the window of an adaptive pooling does, or that is data; not one that is a size left open.
+    With `keep_program_loops`, as in the presets, a loop of the program itself may have an extent
+    that follows from loops and axes around it, as the window of an adaptive pooling does, or that
+    is data; not one that is a size left open.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keep_program_loops: bool = False) -> None:
+        self._keep = keep_program_loops
         self._own: frozenset[Var] = frozenset()
         """The loops of the program that may stay as they are."""
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        if context.mod is not None:
+        if self._keep and context.mod is not None:
             self._own = frozenset(_loops_of_known_length(context.mod))
 
     def apply(self, sch: Schedule) -> bool:
-        """Say whether all extents are constant, or those of the program."""
+        """Return True if all extents are constant, or those of loops that may stay."""
         return self._refused(sch) is None
 
     def reason(self, sch: Schedule) -> str:

@@ -16,7 +16,7 @@ from search.postproc.rewrite_tensorize import RewriteTensorize
 def cpu_postprocs() -> list[Postproc]:
     """Return the postprocessors for any CPU."""
     return [
-        DisallowDynamicLoop(),
+        DisallowDynamicLoop(keep_program_loops=True),
         RewriteParallelVectorizeUnroll(),
         RewriteRegisterTile(),
         RewritePanels(),

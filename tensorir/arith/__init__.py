@@ -31,6 +31,7 @@ from tensorir.arith.iter_map import (
     detect_iter_map,
     iter_map_simplify,
     normalize_iter_map_to_expr,
+    normalize_to_iter_sum,
 )
 from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.modular import ModularSet
@@ -61,5 +62,6 @@ __all__ = [
     "inverse_affine_iter_map",
     "iter_map_simplify",
     "normalize_iter_map_to_expr",
+    "normalize_to_iter_sum",
     "subspace_divide",
 ]

@@ -29,7 +29,7 @@ from tensorir.arith.linearize import Linearizer
 from tensorir.arith.logic import Connectives, negation
 from tensorir.arith.modular import ModularSet
 from tensorir.arith.opaque import expr_key
-from tensorir.arith.polynomial import least_values
+from tensorir.arith.polynomial import at_corners, least_values
 from tensorir.arith.residues import learned, residue_of
 from tensorir.arith.simplifier import simplifier
 from tensorir.arith.terms import choice_of, reads_memory
@@ -225,15 +225,20 @@ class Analyzer:
 
     def vector(self, expr: PrimExpr) -> PrimExpr:
         """Return a vector of integers or conditions with its lanes simplified as scalars."""
-        count = expr.dtype.lanes
+        lanes, element = self._element(expr)
+        with self.loop_scope(lanes.lane, 0, lanes.lanes):
+            return lanes.vector(self._simplifier(element))
+
+    def _element(self, vector: PrimExpr) -> tuple[Lanes, PrimExpr]:
+        """Return the element of a vector in a lane, and what knows the lane."""
+        count = vector.dtype.lanes
         lanes = self._lanes.get(count)
         if lanes is None:
             lanes = self._lanes[count] = Lanes(count, self._simplifier)
-        element = lanes.element(expr)
+        element = lanes.element(vector)
         for var, whole in lanes.elements.items():
             self._linear.stands_for(var, whole)
-        with self.loop_scope(lanes.lane, 0, count):
-            return lanes.vector(self._simplifier(element))
+        return lanes, element
 
     def compare(self, expr: e.CmpOp) -> PrimExpr:
         """Return a comparison of integers decided, or in its shortest form."""
@@ -285,9 +290,14 @@ class Analyzer:
     def const_int_bound(self, expr: ExprLike) -> ConstIntBound:
         """Return constants between which `expr` surely lies (Cousot and Cousot 1977).
 
-        They hold of the value that its dtype holds, whatever wraps. Divisors are other than 0.
+        They hold of the value that its dtype holds, whatever wraps, and of each lane of a vector.
+        Divisors are other than 0.
         """
         value = as_expr(expr)
+        if value.dtype.lanes > 1 and value.dtype.is_integral:
+            lanes, element = self._element(value)
+            with self.loop_scope(lanes.lane, 0, lanes.lanes):
+                return self.const_int_bound(element)
         low, high = self._interval(value)
         least, most = type_interval(value) or EVERYTHING
         low, high = max(low, least), min(high, most)
@@ -311,8 +321,10 @@ class Analyzer:
                 second = self._interval(values[1])
             return max(low, min(first[0], second[0])), min(high, max(first[1], second[1]))
         written = exact_interval(value, self._linear.context.ranges)
-        if written is not None:
-            low, high = max(low, written[0]), min(high, written[1])
+        corners = at_corners(linear, self._linear.context.piece_bound)
+        for found in (written, corners):
+            if found is not None:
+                low, high = max(low, found[0]), min(high, found[1])
         if low <= -HALF_INFINITE and self._linear.at_least_zero(linear):
             low = 0
         if high >= HALF_INFINITE and self._linear.at_least_zero(linear.times(-1)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Final
 
+from tensorir.arith.const_interval import Interval
 from tensorir.arith.linear import Extremum, Linear, Product, Quotient, TruncatedQuotient
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.pieces import pieces
@@ -18,7 +19,7 @@ from tensorir.arith.wrapping import agrees, sum_fits
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import PrimExpr, Var
+from tensorir.nodes.expr import PrimExpr, Var, integer_limits
 from tensorir.nodes.index_arithmetic import holds_indices, is_scalar_integer
 from tensorir.nodes.ops import FALSE, TRUE, logical_and, logical_or
 
@@ -82,7 +83,7 @@ class Comparisons:
 
     def zero(self, difference: Linear, dtype: DataType, equal: bool) -> PrimExpr | None:
         """Return `difference == 0`, or `!= 0`, as a condition on numbers of a dtype."""
-        low, high = self._reader.bound(difference)
+        low, high = self._bound(difference)
         divisor = difference.content()
         if low > 0 or high < 0 or difference.const % (divisor or 1):
             return FALSE if equal else TRUE
@@ -155,10 +156,23 @@ class Comparisons:
             divisor = gap.content()
             if divisor > 1:
                 gap = gap.over(divisor)
+            low, high = self._bound(gap)
+            if low >= 0 or high < 0:
+                return low >= 0
             shorter = self._without_fraction(gap) or self._by_cases(gap) or _undivided(gap)
             if shorter is None:
                 return gap
             gap = shorter
+
+    def _bound(self, total: Linear) -> Interval:
+        """Return the bounds of a sum; a variable alone is what its type holds."""
+        low, high = self._reader.bound(total)
+        if len(total.terms) == 1:
+            ((term, c),) = total.terms.items()
+            if type(term) is Var:
+                ends = [c * end + total.const for end in integer_limits(term.dtype)]
+                low, high = max(low, min(ends)), min(high, max(ends))
+        return low, high
 
     def _without_fraction(self, gap: Linear) -> Linear | None:
         """Divide by a coefficient where the terms that it does not divide cannot carry."""

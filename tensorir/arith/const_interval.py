@@ -14,6 +14,7 @@ from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import PrimExpr, Var, integer_limits
 from tensorir.rewriting.visit import substitute
+from tensorir.semantics import convert
 
 Interval: TypeAlias = tuple[int, int]
 Ranges: TypeAlias = Mapping[Var, Interval]
@@ -76,8 +77,12 @@ def floor_remainder(a: Interval, b: Interval) -> Interval | None:
     if b[0] == b[1] and max(abs(a[0]), abs(a[1])) < HALF_INFINITE and a[0] // b[0] == a[1] // b[0]:
         return a[0] % b[0], a[1] % b[0]
     if b[0] > 0:
-        return a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
-    return a if a[1] <= 0 and a[0] > b[1] else (b[0] + 1, 0)
+        if a[0] < 0:
+            return 0, b[1] - 1
+        return a if a[1] < b[0] else (0, min(a[1], b[1] - 1))
+    if a[1] > 0:
+        return b[0] + 1, 0
+    return a if a[0] > b[1] else (max(a[0], b[0] + 1), 0)
 
 
 def trunc_remainder(a: Interval, b: Interval) -> Interval | None:
@@ -218,8 +223,24 @@ def _binary(
 
 
 def _cast(n: e.Cast, operand: Operand) -> Interval | None:
+    middle = n.value
+    if isinstance(middle, e.Cast) and middle.dtype.is_floating and middle.value.dtype.is_integral:
+        if middle.dtype.bits < 16:
+            return type_interval(n)  # What is too large for it becomes NaN.
+        # Rounding to the nearest number, and then to zero, keeps an order.
+        ends = operand(middle.value) if n.dtype.is_integral and not n.dtype.is_bool else None
+        return type_interval(n) if ends is None else _through(ends, middle, n.dtype)
     inner = operand(n.value) if n.dtype.is_integral and n.value.dtype.is_integral else None
     return type_interval(n) if inner is None else _fitting(inner, n.dtype) or type_interval(n)
+
+
+def _through(ends: Interval, middle: e.Cast, target: DataType) -> Interval:
+    """Return the interval of integers that are cast to floating point numbers and back."""
+    limits = integer_limits(middle.value.dtype.element)
+    source, between = middle.value.dtype.element, middle.dtype.element
+    inside = max(ends[0], limits[0]), min(ends[1], limits[1])
+    low, high = (convert(convert(end, source, between), between, target.element) for end in inside)
+    return low, high
 
 
 def _select(n: e.Select, operand: Operand) -> Interval | None:

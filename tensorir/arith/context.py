@@ -299,9 +299,14 @@ class Context:
 
     def opaque(self, term: Opaque) -> Interval:
         """Return an interval that holds every value of what is not linear."""
-        if self.reader is None or type(term.expr) is BufferLoad:
+        if self.reader is None or type(term.expr) is BufferLoad or term.is_being_bounded:
             return term.interval
-        found = value_interval(term.expr, self._operand_bound)
+        # A fact about the term may be needed to simplify its operands.
+        term.is_being_bounded = True
+        try:
+            found = value_interval(term.expr, self._operand_bound)
+        finally:
+            term.is_being_bounded = False
         low, high = term.interval
         return term.interval if found is None else (max(low, found[0]), min(high, found[1]))
 

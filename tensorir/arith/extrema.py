@@ -94,11 +94,15 @@ def _weight(coefficient: int) -> int:
     return 0 if coefficient == 0 else 2 if abs(coefficient) == 1 else 4
 
 
-def _length(args: Sequence[Linear], c: int, outside: Linear) -> int:
-    """Return the number of nodes in which an extremum's multiple and its sum are written."""
+def _length(args: Sequence[Linear], c: int, outside: Linear) -> tuple[int, int]:
+    """Return in how many nodes an extremum's multiple and its sum are written.
+
+    Of equally many, the form with the fewest variables is the shortest.
+    """
     beside = sum(map(_weight, outside.terms.values())) + (2 if outside.const else 0)
     multiple = 0 if c == 1 or (c == -1 and any(d > 0 for d in outside.terms.values())) else 2
-    return beside + multiple + sum(map(_nodes, args))
+    variables = len(outside.terms) + sum(len(arg.terms) for arg in args)
+    return beside + multiple + sum(map(_nodes, args)), variables
 
 
 def _nodes(value: Linear) -> int:

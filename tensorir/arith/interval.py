@@ -12,8 +12,8 @@ from tensorir.arith.writing import NotRepresentableError
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.dtype import DataType
-from tensorir.nodes.expr import PrimExpr, Var
-from tensorir.nodes.ops import const, max_, min_
+from tensorir.nodes.expr import ExprLike, PrimExpr, Var
+from tensorir.nodes.ops import as_expr, const, max_, min_
 from tensorir.rewriting.visit import collect_vars, uses_var
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ class IntervalSet:
     __slots__ = ("empty", "max_value", "min_value")
 
     def __init__(
-        self, min_value: PrimExpr | None, max_value: PrimExpr | None, empty: bool = False
+        self, min_value: ExprLike | None, max_value: ExprLike | None, empty: bool = False
     ) -> None:
-        self.min_value: Any = min_value
-        self.max_value: Any = max_value
+        self.min_value: Any = None if min_value is None else as_expr(min_value)
+        self.max_value: Any = None if max_value is None else as_expr(max_value)
         self.empty = empty
 
     @staticmethod
@@ -43,8 +43,9 @@ class IntervalSet:
         return IntervalSet(None, None)
 
     @staticmethod
-    def point(value: PrimExpr) -> IntervalSet:
+    def point(value: ExprLike) -> IntervalSet:
         """Return the set of one value."""
+        value = as_expr(value)
         return IntervalSet(value, value)
 
     @staticmethod
@@ -209,7 +210,8 @@ def _spanned(
         high = span(analyzer.linear(last))[1]
     if high is not None:
         high = high.plus_const(beyond)
-    return IntervalSet(_written(low, first.dtype, analyzer), _written(high, last.dtype, analyzer))
+    dtype = first.dtype.element
+    return IntervalSet(_written(low, dtype, analyzer), _written(high, dtype, analyzer))
 
 
 def _depends(values: IntervalSet, sets: Mapping[Var, IntervalSet]) -> bool:
@@ -232,7 +234,10 @@ def _ends(values: IntervalSet | None, analyzer: Analyzer) -> Ends | None:
 
 
 def _written(end: Linear | None, dtype: DataType, analyzer: Analyzer) -> PrimExpr | None:
+    reader = analyzer.linearizer
+    if end is None or (reader.may_wrap(end) and not reader.fits(end, dtype)):
+        return None  # Written as arithmetic of the type it might wrap.
     try:
-        return None if end is None else analyzer.linearizer.write(end, dtype)
+        return reader.write(end, dtype)
     except NotRepresentableError:
         return None

@@ -39,7 +39,7 @@ class Fuser:
         """Return a sum as one piece and a base; NoIterMapError if it is none."""
         if len(value.args) < 2 and not (value.args and self.groups):
             return value
-        terms = _merge_pieces(list(value.args))
+        terms = merge_pieces(list(value.args))
         if len(terms) == 1 and not self.groups:
             return IterSumExpr(tuple(terms), value.base)
         order = self._order(terms)
@@ -67,7 +67,7 @@ class Fuser:
 
         Raises NoIterMapError if they take none, or if that is not known.
         """
-        terms = _merge_pieces(list(value.args))
+        terms = merge_pieces(list(value.args))
         if not terms:
             if (low is None or at_most(low, 0)) and (high is None or at_most(0, high)):
                 return
@@ -174,7 +174,7 @@ def _from_innermost(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
     return left
 
 
-def _merge_pieces(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
+def merge_pieces(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
     """Join neighbouring pieces of one iterator: `x // 4 * 4 + x % 4` is `x`."""
     merged = len(terms) > len({s.source for s in terms})
     while merged and len(terms) > 1:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
 
-from tensorir.arith.iter_term import Group, IterMark, IterSplitExpr, IterSumExpr, NoIterMapError
+from tensorir.arith.iter_term import (
+    Group,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    NoIterMapError,
+    PieceKey,
+)
 from tensorir.arith.size import Size, at_most, ceil_div, size_rank
+from tensorir.errors import IRValueError
 
 
 class IterMapLevel(IntEnum):
@@ -20,6 +28,17 @@ class IterMapLevel(IntEnum):
     """Every value of every iterator appears, and iterators may be padded."""
     NO_CHECK = 3
     """Nothing is checked, and iterators may be padded."""
+
+    @classmethod
+    def of(cls, level: IterMapLevel | str) -> IterMapLevel:
+        """Return a level, which may be given by its name; IRValueError for an unknown name."""
+        if isinstance(level, cls):
+            return level
+        names = {one.name.replace("_", "").lower(): one for one in cls}
+        found = names.get(str(level).replace("_", "").lower())
+        if found is None:
+            raise IRValueError(f"unknown level {level!r}; expected one of {', '.join(names)}")
+        return found
 
 
 def check_pieces_fit(
@@ -35,12 +54,18 @@ def check_pieces_fit(
         _note(value.args, uses)
     # What an iterator is made of is less deep, so all its pieces are known when it is its turn.
     for depth in range(max([mark.depth for mark in uses], default=0), -1, -1):
-        for mark in [mark for mark in uses if mark.depth == depth]:
+        marks = [mark for mark in uses if mark.depth == depth]
+        if level is IterMapLevel.SURJECTIVE and depth and len(marks) > 1:
+            _shift_remainders(marks, uses)
+        for mark in marks:
             splits = uses[mark]
+            if not splits:
+                continue
+            reached = mark.extent
             if len(splits) > 1 or mark.missing or not splits[0].is_whole:
-                _check_mark(mark, splits, level)
+                reached = _check_mark(mark, splits, level)
             if depth:
-                _note(mark.source.args, uses)  # type: ignore[union-attr]
+                _note(_used(mark, reached, level), uses)
     if level is IterMapLevel.INJECTIVE or not groups:
         return uses
     met = {group for mark in uses for group in _with_inner(mark.groups)}
@@ -59,6 +84,48 @@ def _note(splits: Iterable[IterSplitExpr], uses: dict[IterMark, list[IterSplitEx
             known.append(split)
 
 
+def _used(mark: IterMark, reached: Size, level: IterMapLevel) -> tuple[IterSplitExpr, ...]:
+    """Return the pieces that an iterator is made of, as far as they are used.
+
+    Its own pieces repeat after `reached` values, so any that many values of the one piece that was
+    padded will do.
+    """
+    args: tuple[IterSplitExpr, ...] = mark.source.args  # type: ignore[union-attr]
+    if level is not IterMapLevel.SURJECTIVE or len(args) != 1 or mark.groups:
+        return args
+    (piece,) = args
+    repeats = piece.extent % reached == 0 or piece.reaches_top
+    if not repeats or at_most(mark.extent, reached):
+        return args
+    return (IterSplitExpr(piece.source, piece.lower_factor, reached, piece.scale),)
+
+
+def _shift_remainders(marks: Iterable[IterMark], uses: dict[IterMark, list[IterSplitExpr]]) -> None:
+    """Count `(x + a) % n` as `(x + b) % n` where that makes room beside `(x + b) // n`.
+
+    The one takes all its values for each value of the quotient if the other does.
+    """
+    by_piece: dict[PieceKey, list[IterMark]] = {}
+    for mark in marks:
+        args = mark.source.args  # type: ignore[union-attr]
+        if len(args) == 1 and not mark.groups:
+            by_piece.setdefault(args[0].key, []).append(mark)
+    for siblings in by_piece.values():
+        for mark in siblings if len(siblings) > 1 else ():
+            if len(uses[mark]) != 1 or uses[mark][0].lower_factor != 1:
+                continue
+            split = uses[mark][0]
+            for other in siblings:
+                if (
+                    other is not mark
+                    and uses[other]
+                    and all(s.lower_factor % split.extent == 0 for s in uses[other])
+                ):
+                    uses[other].append(IterSplitExpr(other, 1, split.extent, 1))
+                    uses[mark] = []
+                    break
+
+
 def _with_inner(groups: Iterable[Group]) -> Iterator[Group]:
     for group in groups:
         yield group
@@ -74,7 +141,8 @@ def _variables(mark: IterMark) -> Iterator[IterMark]:
         yield mark
 
 
-def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> None:
+def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> Size:
+    """Return how many values the pieces of an iterator make up; NoIterMapError if none fit."""
     reached: Size = 1
     for split in sorted(splits, key=_position) if len(splits) > 1 else splits:
         skips = level is IterMapLevel.SURJECTIVE and split.lower_factor % reached == 0
@@ -87,13 +155,13 @@ def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
         fits = at_most(mark.extent, reached) or _rounds_up(mark, splits)
     elif level is IterMapLevel.BIJECTIVE:
         fits = reached == mark.extent
-    elif not mark.padded and not mark.missing:
-        fits = mark.extent % reached == 0
     else:
-        present = mark.extent - mark.missing
-        fits = at_most(reached, present) or (len(splits) == 1 and _takes_all(splits[0], mark))
+        fits = not mark.padded and not mark.missing and mark.extent % reached == 0
+        fits = fits or at_most(reached, mark.extent - mark.missing)
+        fits = fits or (len(splits) == 1 and _takes_all(splits[0], mark))
     if not fits:
         raise NoIterMapError("the pieces of an iterator do not make up its extent")
+    return reached
 
 
 def _rounds_up(mark: IterMark, splits: Sequence[IterSplitExpr]) -> bool:

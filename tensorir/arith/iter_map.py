@@ -26,7 +26,7 @@ from tensorir.arith.iter_term import (
 from tensorir.nodes.dtype import INT32, DataType
 from tensorir.nodes.expr import Add, IntImm, Mul, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import holds_indices
-from tensorir.nodes.ops import TRUE, const, is_const_int
+from tensorir.nodes.ops import TRUE, as_expr, const, is_const_int
 
 
 @dataclass(slots=True)
@@ -40,8 +40,8 @@ class IterMapResult:
 def detect_iter_map(
     indices: Sequence[PrimExpr],
     input_iters: Mapping[Var, Bounds],
-    predicate: PrimExpr = TRUE,
-    check_level: IterMapLevel = IterMapLevel.SURJECTIVE,
+    predicate: PrimExpr | bool = TRUE,
+    check_level: IterMapLevel | str = IterMapLevel.SURJECTIVE,
     simplify_trivial_iterators: bool = True,
     analyzer: Analyzer | None = None,
 ) -> IterMapResult:
@@ -49,8 +49,10 @@ def detect_iter_map(
 
     Each index of the result is a sum of at most one piece and a base. Only points at which
     `predicate` holds count. Iterators of one value are left out if `simplify_trivial_iterators`.
+    Raises IRValueError for an unknown name of a level.
     """
-    options = check_level, simplify_trivial_iterators
+    options = IterMapLevel.of(check_level), simplify_trivial_iterators
+    predicate = as_expr(predicate)
     if analyzer is not None:
         return _detected(indices, input_iters, predicate, *options, analyzer)
     key = _key(indices, input_iters, predicate, *options)
@@ -72,8 +74,7 @@ def _detected(
     reader = IterReader(domain, level, simplify_trivial, analyzer)
     try:
         reader.constrain(predicate)
-        found = tuple([reader.index(i) for i in indices])
-        reader.check_independent(found)
+        found = reader.independent(indices)
     except NoIterMapError as error:
         return IterMapResult(errors=[str(error)])
     return IterMapResult(found)
@@ -107,8 +108,8 @@ def _remember(key: tuple[object, ...], found: IterMapResult) -> None:
 def iter_map_simplify(
     indices: Sequence[PrimExpr],
     input_iters: Mapping[Var, Bounds],
-    predicate: PrimExpr = TRUE,
-    check_level: IterMapLevel = IterMapLevel.SURJECTIVE,
+    predicate: PrimExpr | bool = TRUE,
+    check_level: IterMapLevel | str = IterMapLevel.SURJECTIVE,
     analyzer: Analyzer | None = None,
     simplify_trivial_iterators: bool = True,
 ) -> tuple[PrimExpr, ...]:
@@ -118,7 +119,9 @@ def iter_map_simplify(
     """
     if all(type(i) in _TRIVIAL for i in indices) and not simplify_trivial_iterators:
         return tuple(indices)
+    check_level = IterMapLevel.of(check_level)
     options = check_level, simplify_trivial_iterators
+    predicate = as_expr(predicate)
     conditions = [predicate]
     if check_level is not IterMapLevel.BIJECTIVE:
         if is_const_int(predicate, 1):
@@ -199,6 +202,17 @@ def _counting(terms: list[tuple[int, int, Var]], dtype: DataType) -> PrimExpr | 
         term = var if scale == 1 else Mul(var, const(scale, dtype))
         result = term if result is None else Add(result, term)
     return const(0, dtype) if result is None else result
+
+
+def normalize_to_iter_sum(
+    index: PrimExpr, input_iters: Mapping[Var, Bounds], analyzer: Analyzer | None = None
+) -> IterSumExpr:
+    """Return an index as a sum of pieces of iterators, those with the largest scales first.
+
+    Scales may be symbolic, and of either sign. What is no piece of an iterator is part of the base,
+    with the iterators in it. Nothing is said of how the pieces fit together.
+    """
+    return IterReader(input_iters, IterMapLevel.NO_CHECK, True, analyzer).normalized(index)
 
 
 def normalize_iter_map_to_expr(

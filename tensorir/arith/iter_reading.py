@@ -7,13 +7,13 @@ of the predicate narrow the range of a variable, or say how far the terms of a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.const_interval import Interval
-from tensorir.arith.iter_fuse import Fuser
+from tensorir.arith.iter_fuse import Fuser, merge_pieces
 from tensorir.arith.iter_independence import IterMapLevel, check_pieces_fit
 from tensorir.arith.iter_term import (
     IterMark,
@@ -33,9 +33,11 @@ from tensorir.arith.size import (
     is_positive,
     larger,
     linear_of,
+    size_rank,
     smaller,
     times_size,
 )
+from tensorir.arith.terms import variables_of
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -76,6 +78,8 @@ class IterReader:
         self._vars: dict[Var, IterSumExpr] = {}
         self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
+        self._paddings: dict[PieceKey, dict[int, int]] = {}
+        """Numbers that are added to pieces before they are divided, by the divisors."""
 
     @cached_property
     def _linear(self) -> Linearizer:
@@ -142,6 +146,19 @@ class IterReader:
             return self._variable(expr)
         return self._fuser.single(self._rewrite(expr))
 
+    def independent(self, exprs: Sequence[PrimExpr]) -> tuple[IterSumExpr, ...]:
+        """Return indices as at most one piece and a base each; NoIterMapError unless they fit."""
+        found = tuple([self.index(expr) for expr in exprs])
+        try:
+            self.check_independent(found)
+        except NoIterMapError:
+            if not self._paddings:
+                raise
+            # What was divided first is padded now as what was divided later needs it.
+            found = tuple([self.index(expr) for expr in exprs])
+            self.check_independent(found)
+        return found
+
     def _rewrite(self, expr: PrimExpr) -> IterSumExpr:
         kind = type(expr)
         if kind is Var or kind is e.SizeVar:
@@ -159,6 +176,34 @@ class IterReader:
         if self._mentions_iterator(expr):
             raise NoIterMapError(f"`{expr}` is not affine")
         return IterSumExpr((), self._linear(expr))
+
+    def normalized(self, expr: PrimExpr) -> IterSumExpr:
+        """Return an index as a sum of pieces and a base, which holds all that is no piece."""
+        found = self._terms(expr)
+        pieces = merge_pieces(_added_up(list(found.args)))
+        pieces.sort(key=lambda s: size_rank(s.scale), reverse=True)
+        return IterSumExpr(tuple(pieces), found.base)
+
+    def _terms(self, expr: PrimExpr) -> IterSumExpr:
+        if isinstance(expr, (e.Add, e.Sub)):
+            a, b = self._terms(expr.a), self._terms(expr.b)
+            sign = 1 if isinstance(expr, e.Add) else -1
+            scaled = (s.scaled(s.scale * sign) for s in b.args)
+            return IterSumExpr((*a.args, *scaled), a.base.plus(b.base, sign))
+        if isinstance(expr, e.Mul):
+            a, b = self._terms(expr.a), self._terms(expr.b)
+            a, b = (b, a) if b.args else (a, b)
+            if not b.args and not self._holds_iterators(b.base):
+                factor = self._size(b.base)
+                scaled = (s.scaled(s.scale * factor) for s in a.args if factor != 0)
+                return IterSumExpr(tuple(scaled), self._linear.product(a.base, b.base))
+        try:
+            return self._rewrite(expr)
+        except NoIterMapError:
+            return IterSumExpr((), self._linear(expr))
+
+    def _holds_iterators(self, value: Linear) -> bool:
+        return any(var in self._domain for term in value.terms for var in variables_of(term))
 
     def _collect(self, expr: PrimExpr, factor: int, parts: list[IterSplitExpr]) -> Linear:
         """Add the pieces in `factor` times an integer to a list, and return the base.
@@ -284,7 +329,7 @@ class IterReader:
             split = split.scaled(1)
         if divisor == 1:
             return IterSumExpr((split,), base) if quotient else IterSumExpr((), ZERO)
-        left = 0
+        left: Size = 0
         if not self._divides(divisor, base):
             start = self._divide_base(base, divisor, False).base
             if self._linear.bound(start.plus(linear_of(split.extent - divisor), 1))[1] <= 0:
@@ -292,11 +337,14 @@ class IterReader:
                 if quotient:
                     return self._divide_base(base, divisor, True)
                 return IterSumExpr((split.scaled(outer),), times_size(start, outer))
-            if type(divisor) is not int or not self._divides(divisor, Linear(base.terms, 0)):
+            if type(divisor) is not int:
                 raise NoIterMapError("the offset of a divided iterator is not known")
-            left = base.const % divisor
-            split = self._padded_left(split, left, divisor)
-        carried = self._over(base.plus_const(-left), divisor)
+            left = self._size(base.plus(self._linear.quotient(base, divisor), -divisor))
+        if type(divisor) is int and type(left) is int and (left or self._paddings):
+            left = self._common_padding(split, left, divisor)
+        if left != 0:
+            split = self._padded_left(split, left)
+        carried = self._over(base.plus(linear_of(left), -1), divisor)
         if quotient:
             piece = self._quotient_piece(split, divisor)
             return IterSumExpr((piece,), carried)
@@ -316,10 +364,24 @@ class IterReader:
             return Linear(terms, value.const // divisor)
         return linear_of(self._size(value) // divisor)
 
-    def _padded_left(self, split: IterSplitExpr, left: int, divisor: int) -> IterSplitExpr:
+    def _common_padding(self, split: IterSplitExpr, left: int, divisor: int) -> int:
+        """Return how far to pad a piece so that divisions of it find the same numbers.
+
+        For a divisor by which others divide, theirs will do: `(x + 7) % 3` is about `x + 7` where
+        `(x + 7) // 12` is, and not about `x + 1`.
+        """
+        known = self._paddings.setdefault(split.key, {}) if left else self._paddings.get(split.key)
+        if known is None:
+            return left
+        if left:
+            known.setdefault(divisor, left)
+        fitting = [d for d, n in known.items() if d % divisor == 0 and n % divisor == left]
+        return known[max(fitting)] if fitting else left
+
+    def _padded_left(self, split: IterSplitExpr, left: Size) -> IterSplitExpr:
         if self._level is IterMapLevel.BIJECTIVE:
             raise NoIterMapError("an iterator would have to be padded on the left")
-        mark = self._fuser.mark([split], left + split.extent, left)
+        mark = self._fuser.mark([split], split.extent + left, left)
         mark.missing = left
         return mark.whole
 
@@ -332,16 +394,16 @@ class IterReader:
         lower, extent = split.lower_factor, split.extent
         if extent % divisor == 0:
             return IterSplitExpr(split.source, lower * divisor, extent // divisor, 1)
-        if split.is_whole:
+        if split.reaches_top:
             self._pad(split.source)
-            return IterSplitExpr(split.source, divisor, ceil_div(extent, divisor), 1)
+            return IterSplitExpr(split.source, lower * divisor, ceil_div(extent, divisor), 1)
         mark = self._fuser.mark([split], extent, 0)
         self._pad(mark)
         return IterSplitExpr(mark, divisor, ceil_div(extent, divisor), 1)
 
     def _remainder_piece(self, split: IterSplitExpr, divisor: Size, scale: Size) -> IterSplitExpr:
         if split.extent % divisor != 0:
-            if not split.is_whole:
+            if not split.reaches_top:
                 split = self._fuser.mark([split], split.extent, 0).whole
             self._pad(split.source)
         return IterSplitExpr(split.source, split.lower_factor, divisor, scale)

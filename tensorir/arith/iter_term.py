@@ -35,6 +35,8 @@ class IterMark:
 
     __slots__ = ("depth", "extent", "groups", "missing", "offset", "padded", "source")
 
+    missing: Size
+
     def __init__(
         self,
         source: Var | IterSumExpr,
@@ -88,6 +90,11 @@ class IterSplitExpr:
     def is_whole(self) -> bool:
         """True if the piece is all of its iterator."""
         return self.lower_factor == 1 and self.extent == self.source.extent
+
+    @property
+    def reaches_top(self) -> bool:
+        """True if the piece surely is a quotient: its remainder changes nothing."""
+        return at_most(self.source.extent, self.lower_factor * self.extent)
 
 
 class Group:

@@ -9,6 +9,7 @@ stands for its element.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Final
 
 from tensorir.arith.linear import Key
@@ -81,6 +82,8 @@ class Lanes:
             return self.elements[element]
         if isinstance(element, (e.Add, e.Sub)):
             return self._sum(element)
+        if isinstance(element, (e.Min, e.Max)):
+            return self._extremum(element)
         if isinstance(element, e.BinaryOp):
             return type(element)(self.vector(element.a), self.vector(element.b))
         if isinstance(element, e.Not):
@@ -117,6 +120,24 @@ class Lanes:
             a = None if self._varies(factor) else self._affine(varying)
             return None if a is None else (mul(a[0], factor), mul(a[1], factor))
         return None
+
+    def _extremum(self, element: e.Min | e.Max) -> PrimExpr:
+        """Return an extremum of vectors, those that are equal in all lanes as one."""
+        kind = type(element)
+        parts: list[PrimExpr] = []
+        pending: list[PrimExpr] = [element]
+        while pending:
+            part = pending.pop()
+            if type(part) is kind:
+                pending += (part.b, part.a)
+            else:
+                parts.append(part)
+        even = [part for part in parts if not self._varies(part)]
+        if even:
+            place = next(k for k, part in enumerate(parts) if part is even[0])
+            varying = [part for part in parts if self._varies(part)]
+            parts = [*varying[:place], reduce(kind, even), *varying[place:]]
+        return reduce(kind, map(self.vector, parts))
 
     def _sum(self, element: PrimExpr) -> PrimExpr:
         """Return a sum of vectors, what is affine in it as one ramp or broadcast."""

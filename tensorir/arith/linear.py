@@ -159,6 +159,11 @@ def without_zeros(terms: Terms) -> Terms:
     return terms
 
 
+def is_negative(value: Linear) -> bool:
+    """Say whether all terms of a sum, and its constant, are subtracted."""
+    return value.const <= 0 and all(c < 0 for c in value.terms.values())
+
+
 ZERO: Final = Linear({}, 0)
 
 
@@ -258,13 +263,15 @@ class Wrapped(Atom):
 class Opaque(Atom):
     """Any other expression, its parts simplified; `interval` holds in every context."""
 
-    __slots__ = ("expr", "interval")
+    __slots__ = ("expr", "interval", "is_being_bounded")
     rank = 7
 
     def __init__(self, expr: PrimExpr, key: Key, interval: Interval) -> None:
         super().__init__((), (), key)
         self.expr: Final = expr
         self.interval: Final = interval
+        self.is_being_bounded = False
+        """True while a context reads its operands."""
 
     def evaluate(self, domain: Domain[V]) -> V:
         """Return the value in a domain."""
@@ -278,6 +285,8 @@ class Remainder(Piece):
     """
 
     __slots__ = ("divisor", "index", "modulus")
+    floors: ClassVar = True
+    """True if quotients are rounded down, False if toward zero."""
 
     def __init__(self, index: Linear, modulus: Any, divisor: Any) -> None:
         if isinstance(modulus, int):
@@ -291,28 +300,21 @@ class Remainder(Piece):
     @property
     def rank(self) -> int:  # type: ignore[override]
         """The position in the canonical order of terms."""
-        return 2 if self.numbers else 8
+        return (2 if self.numbers else 8) + (0 if self.floors else 9)
 
     def evaluate(self, domain: Domain[V]) -> V:
         """Return the value in a domain."""
-        inner = domain.remainder(domain.of(self.index), domain.of(self.modulus), True)
-        return inner if self.divisor == 1 else domain.quotient(inner, domain.of(self.divisor), True)
+        inner = domain.remainder(domain.of(self.index), domain.of(self.modulus), self.floors)
+        if self.divisor == 1:
+            return inner
+        return domain.quotient(inner, domain.of(self.divisor), self.floors)
 
 
-class TruncatedRemainder(Piece):
-    """The remainder of `index` divided by `modulus`, rounding toward zero."""
+class TruncatedRemainder(Remainder):
+    """The same of the division that rounds toward zero."""
 
-    __slots__ = ("index", "modulus")
-    rank = 11
-
-    def __init__(self, index: Linear, modulus: int) -> None:
-        super().__init__((index,), (modulus,))
-        self.index: Final = index
-        self.modulus: Final = modulus
-
-    def evaluate(self, domain: Domain[V]) -> V:
-        """Return the value in a domain."""
-        return domain.remainder(domain.of(self.index), domain.of(self.modulus), False)
+    __slots__ = ()
+    floors = False
 
 
 def product_key(factors: tuple[Term, ...]) -> Key:

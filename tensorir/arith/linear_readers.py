@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorir.arith.linear import Linear, Term, TruncatedQuotient
+from tensorir.arith.linear import Linear, is_negative
 from tensorir.nodes import expr as e
 from tensorir.nodes.expr import IntImm, integer_limits
 from tensorir.nodes.index_arithmetic import holds_indices, is_scalar_integer
@@ -30,8 +30,6 @@ def _read_truncated(reader: Linearizer, expr: e.Div | e.Mod) -> Linear:
     if not b.terms and not b.const:
         return reader.as_written(expr)
     quotient = reader.truncated(a, b)
-    if type(expr) is e.Mod and any(_is_symbolic(term) for term in quotient.terms):
-        return reader.opaque(expr)
     return quotient if type(expr) is e.Div else a.plus(reader.product(quotient, b), -1)
 
 
@@ -39,7 +37,8 @@ def _read_floor(reader: Linearizer, expr: e.FloorDiv | e.FloorMod) -> Linear:
     a, b = reader(expr.a), reader(expr.b)
     if not b.terms and not b.const:
         return reader.as_written(expr)
-    if not b.terms and b.const < 0 and reader.bound(a)[0] <= integer_limits(expr.dtype)[0]:
+    turned = not b.terms and b.const < 0 and not is_negative(a.times(-1))
+    if turned and reader.bound(a)[0] <= integer_limits(expr.dtype)[0]:
         return reader.as_written(expr)  # The negative of the dividend is beyond the type.
     quotient = reader.floor_divide(a, b)
     return quotient if type(expr) is e.FloorDiv else a.plus(reader.product(quotient, b), -1)
@@ -62,10 +61,6 @@ def _read_let(reader: Linearizer, expr: e.Let) -> Linear:
     if any(isinstance(part, (e.BufferLoad, e.Call)) for part in walk(expr.value)):
         return reader.opaque(expr)
     return reader(substitute(expr.body, {expr.var: expr.value}))
-
-
-def _is_symbolic(term: Term) -> bool:
-    return type(term) is TruncatedQuotient and bool(term.divisor.terms)
 
 
 def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer, Any], Linear]:

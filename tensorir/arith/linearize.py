@@ -30,7 +30,7 @@ from tensorir.arith.linear import (
 from tensorir.arith.linear_readers import READERS
 from tensorir.arith.opaque import expr_key, interval_of
 from tensorir.arith.pieces import pieces
-from tensorir.arith.polynomial import common_factors, exact_quotient, factors
+from tensorir.arith.polynomial import at_corners, common_factors, exact_quotient, factors
 from tensorir.arith.proof import Proof
 from tensorir.arith.terms import parts_of
 from tensorir.arith.wrapping import agrees, fits, reduced
@@ -191,7 +191,7 @@ class Linearizer:
             return None
         rest = Linear({}, index.rest % factor)
         for c, piece in parts:
-            if isinstance(piece, Remainder) and piece.numbers:
+            if type(piece) is Remainder and piece.numbers:
                 part, upper = (
                     self.quotient(piece.index, d) for d in (piece.divisor, piece.modulus)
                 )
@@ -250,7 +250,7 @@ class Linearizer:
         a, b = _without_factor(a, b, self.product)
         if not b.terms and b.const < 0:
             return self.truncated(a, b.times(-1)).times(-1)
-        if self.bound(b)[0] > 0 and self.at_least_zero(a):
+        if self.bound(b)[0] >= 0 and self.at_least_zero(a):
             return self.floor_divide(a, b)
         if b.terms or b.const == 0:
             return Linear({self.intern(TruncatedQuotient(a, b)): 1}, 0)
@@ -266,11 +266,16 @@ class Linearizer:
         parts = pieces(index)
         if len(parts) == 1 and not index.rest:
             c, part = parts[0]
-            if isinstance(part, TruncatedRemainder) and part.modulus % size == 0 and abs(c) == 1:
-                # Both parts have the sign of the remainder, so each is rounded as the whole is.
-                inner = self.truncated(part.index, divisor)
+            if type(part) is TruncatedRemainder and part.numbers and abs(c) == 1:
+                step = part.divisor * size
                 outer = self.truncated(part.index, Linear({}, part.modulus))
-                return inner.plus(outer, -(part.modulus // size)).times(c)
+                if part.modulus % step == 0:
+                    # Both parts have the sign of the remainder, so each is rounded as the whole is.
+                    inner = self.truncated(part.index, Linear({}, step))
+                    return inner.plus(outer, -(part.modulus // step)).times(c)
+                if part.divisor > 1:
+                    whole = part.index.plus(outer, -part.modulus)
+                    return self.truncated(whole, Linear({}, step)).times(c)
             if type(part) is TruncatedQuotient and not part.divisor.terms and abs(c) == 1:
                 return self.truncated(part.index, part.divisor.times(size)).times(c)
         if TruncatedQuotient(index.times(-1), divisor).key in self._atoms or all(
@@ -431,6 +436,8 @@ class Linearizer:
         if not linear.terms:
             return linear.const >= 0
         low, high = self.bound(linear)
+        if low < 0 <= high:
+            low, high = at_corners(linear, self.context.piece_bound) or (low, high)
         if low >= 0 or high < 0:
             return low >= 0
         return Proof(self.context, self.bound, self.product).at_least_zero(linear)
@@ -447,7 +454,7 @@ class Linearizer:
 
     def _writer(self, linear: Linear, dtype: DataType) -> Writer:
         order = self.context.order if self.sort_terms else None
-        return Writer(dtype, order, self.may_wrap(linear))
+        return Writer(dtype, order, self.may_wrap(linear), self.bound)
 
 
 def _divided_terms(index: Linear, factor: int) -> tuple[Linear, Linear]:

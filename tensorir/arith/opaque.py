@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from tensorir.arith.const_interval import EVERYTHING, Interval
 from tensorir.arith.linear import Key
 from tensorir.nodes import expr as e
 from tensorir.nodes.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.nodes.intrin import Effect
 
 
 def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
@@ -27,11 +29,18 @@ def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
 
 
 def expr_key(expr: PrimExpr) -> Key:
-    """Return a hashable value that is equal for structurally equal expressions."""
+    """Return a hashable value that is equal for structurally equal expressions.
+
+    A call with an effect is equal to no other: the next one may give another value.
+    """
+    if isinstance(expr, Var):
+        return Var, expr
+    if type(expr) is e.Call and getattr(expr.op, "effect", Effect.OPAQUE) is Effect.OPAQUE:
+        return e.Call, expr
     parts: list[Any] = [type(expr).__name__]
     for name in expr.fields:
         parts.append(_key_of(getattr(expr, name)))
-    return tuple(parts) if not isinstance(expr, Var) else (Var, id(expr))
+    return tuple(parts)
 
 
 def _key_of(value: Any) -> Key:
@@ -39,6 +48,29 @@ def _key_of(value: Any) -> Key:
         return expr_key(value)
     if isinstance(value, tuple):
         return tuple(_key_of(v) for v in value)
-    if isinstance(value, (str, int, float)) or value is None:
-        return value
-    return id(value)
+    # Zeros of both signs are equal, and NaNs are not.
+    return repr(value) if isinstance(value, float) else value
+
+
+Position: TypeAlias = tuple[tuple[int, str], ...]
+
+
+def position_of(key: Key, order: Mapping[Var, int]) -> Position:
+    """Return the position of an expression in an order that is the same in every process.
+
+    `key` is its key. Variables count by their positions in `order`, others and buffers by name.
+    """
+    found: list[tuple[int, str]] = []
+    pending = [key]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, tuple):
+            found.append((len(part), ""))
+            pending.extend(reversed(part))
+        elif isinstance(part, Var):
+            found.append((order.get(part, -1), "" if part in order else part.name))
+        elif isinstance(part, int):
+            found.append((part, ""))
+        else:
+            found.append((0, part if isinstance(part, str) else getattr(part, "name", "")))
+    return tuple(found)

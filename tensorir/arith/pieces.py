@@ -43,6 +43,8 @@ Group: TypeAlias = tuple[Piece, Terms, Collection[Term], int]
 _GROUPED: Final = frozenset({Quotient, Product, TruncatedQuotient, Extremum})
 """Terms that may be written as one piece with others; remainders end in one of the first three."""
 
+SymbolicDivision: TypeAlias = SymbolicQuotient | TruncatedQuotient
+
 
 def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     """Return coefficients and pieces that make up `linear` with a constant, its `rest`.
@@ -60,7 +62,7 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
         return plain
     quotients = [t for t in grouped if type(t) is Quotient]
     products = [t for t in grouped if type(t) is Product]
-    truncated = [t for t in grouped if type(t) is TruncatedQuotient]
+    truncated = [t for t in grouped if type(t) is TruncatedQuotient and not t.divisor.terms]
     extrema = [t for t in grouped if type(t) is Extremum] if absorb else []
     left = dict(linear.terms)
     order = {term: k for k, term in enumerate(linear.terms)}
@@ -68,19 +70,17 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     for extremum in extrema:
         if extremum in left:
             linear.rest -= _absorb(extremum, left, linear.rest, order, found)
-    for quotient in sorted(quotients, key=lambda q: -q.divisor):
+    rounded: list[Quotient | TruncatedQuotient] = [*quotients, *truncated]
+    for quotient in sorted(rounded, key=lambda q: -_constant(q)):
         if quotient in left:
             linear.rest -= _take(_by_constant(quotient, left), left, order, found)
-    for part in truncated:
-        if part in left:
-            linear.rest -= _take(_toward_zero(part), left, order, found)
-    for quotient in quotients:
-        if quotient.divisor == 2 and quotient in left:
-            _take(_halves(quotient, left), left, order, found)
+    for above in quotients:
+        if above.divisor == 2 and above in left:
+            _take(_halves(above, left), left, order, found)
     if products:
-        divided = {f: None for t in products for f in t.factors if type(f) is SymbolicQuotient}
+        divided = {f: None for t in products for f in t.factors if isinstance(f, SymbolicDivision)}
         for symbolic in sorted(divided, key=lambda q: -degree(q.divisor)):
-            _take(_by_symbol(symbolic, left), left, order, found)
+            linear.rest -= _take(_by_symbol(symbolic, left), left, order, found)
     found.extend((order[t], c, t) for t, c in left.items())
     found.sort(key=lambda item: item[0])
     linear.parts = [(c, piece) for _, c, piece in found]
@@ -104,33 +104,32 @@ def _take(groups: Iterable[Group], left: Terms, order: dict[Term, int], found: F
     return 0
 
 
-def _by_constant(quotient: Quotient, left: Terms) -> Iterator[Group]:
+def _constant(quotient: Quotient | TruncatedQuotient) -> int:
+    divisor = quotient.divisor
+    return divisor if isinstance(divisor, int) else divisor.const
+
+
+def _by_constant(quotient: Quotient | TruncatedQuotient, left: Terms) -> Iterator[Group]:
     """Yield the remainders that end in a quotient, those beside larger divisors first."""
-    index, modulus, weight = quotient.index, quotient.divisor, left[quotient]
+    index, modulus, weight = quotient.index, _constant(quotient), left[quotient]
+    make = Remainder if quotient.floors else TruncatedRemainder
     inner = [
-        other
+        (divisor, other)
         for other in left
-        if type(other) is Quotient
+        if type(other) is type(quotient)
         and other is not quotient
-        and modulus % other.divisor == 0
+        and (divisor := _constant(other))
+        and modulus % divisor == 0
         and other.index.key == index.key
     ]
-    for other in sorted(inner, key=lambda q: -q.divisor):
-        ratio = modulus // other.divisor
+    for divisor, other in sorted(inner, key=lambda found: -found[0]):
+        ratio = modulus // divisor
         if weight % ratio == 0:
             group: Terms = {quotient: -ratio, other: 1}
-            yield Remainder(index, modulus, other.divisor), group, (other,), 0
+            yield make(index, modulus, divisor), group, (other,), 0
     if weight % modulus == 0:
         whole = {quotient: -modulus, **index.terms}
-        yield Remainder(index, modulus, 1), whole, index.terms, index.const
-
-
-def _toward_zero(quotient: TruncatedQuotient) -> Iterator[Group]:
-    """Yield the remainder that ends in a truncated quotient by a constant."""
-    index, modulus = quotient.index, quotient.divisor.const
-    if not quotient.divisor.terms and modulus:
-        group = {quotient: -modulus, **index.terms}
-        yield TruncatedRemainder(index, modulus), group, index.terms, index.const
+        yield make(index, modulus, 1), whole, index.terms, index.const
 
 
 def _halves(above: Quotient, left: Terms) -> Iterator[Group]:
@@ -166,10 +165,10 @@ def _absorb(
     return c * moved.const
 
 
-def _by_symbol(quotient: SymbolicQuotient, left: Terms) -> Iterator[Group]:
+def _by_symbol(quotient: SymbolicDivision, left: Terms) -> Iterator[Group]:
     """Yield the remainders that end in a multiple of a quotient."""
     known: dict[Key, Term] = {t.key: t for t in left if isinstance(t, Atom)}
-    for divisor, ratio, terms in _carriers(quotient, left):
+    for divisor, ratio, terms, const in _carriers(quotient, left):
         taken: Terms = {}
         for factor, weight in ratio.terms.items():
             term = known.get(product_key((quotient, *factors(factor))))
@@ -178,24 +177,29 @@ def _by_symbol(quotient: SymbolicQuotient, left: Terms) -> Iterator[Group]:
         if ratio.const and quotient in left:
             taken[quotient] = -ratio.const
         if len(taken) == len(ratio.terms) + (ratio.const != 0):
-            piece = Remainder(quotient.index, quotient.divisor, divisor)
-            yield piece, {**taken, **terms}, terms, 0
+            make = Remainder if quotient.floors else TruncatedRemainder
+            piece = make(quotient.index, quotient.divisor, divisor)
+            yield piece, {**taken, **terms}, terms or taken, const
 
 
-def _carriers(quotient: SymbolicQuotient, left: Terms) -> Iterator[tuple[Linear, Linear, Terms]]:
-    """Yield divisors d, what the divisor is as a multiple of d, and terms that are `index // d`."""
+def _carriers(
+    quotient: SymbolicDivision, left: Terms
+) -> Iterator[tuple[Linear, Linear, Terms, int]]:
+    """Yield divisors d, what the divisor is as a multiple of d, and `index // d`.
+
+    That is given as terms and a constant.
+    """
     index, modulus = quotient.index, quotient.divisor
     for other in left:
         if other is quotient or not isinstance(other, Division):
             continue
-        if type(other) is not TruncatedQuotient and other.index.key == index.key:
+        if other.floors is quotient.floors and other.index.key == index.key:
             divisor = other.divisor
             divisor = divisor if isinstance(divisor, Linear) else Linear({}, divisor)
             ratio = _over_monomial(modulus, divisor)
             if ratio is not None:
-                yield divisor, ratio, {other: 1}
-    if not index.const:
-        yield Linear({}, 1), modulus, index.terms
+                yield divisor, ratio, {other: 1}, 0
+    yield Linear({}, 1), modulus, index.terms, index.const
 
 
 def _over_monomial(value: Linear, divisor: Linear) -> Linear | None:

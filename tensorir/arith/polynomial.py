@@ -5,8 +5,10 @@ The terms of a `Linear` may be products, so it is a polynomial in what they mult
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from math import prod
+from typing import Final, TypeAlias
 
 from tensorir.arith.const_interval import HALF_INFINITE, Interval
 from tensorir.arith.linear import Extremum, Linear, Product, Quotient, Term
@@ -35,6 +37,36 @@ def common_factors(terms: Iterable[Term]) -> list[Term]:
                 kept.append(factor)
         shared = kept
     return shared or []
+
+
+CORNERS: Final = 4
+"""The number of factors in products up to which all corners of a box are computed."""
+
+
+def at_corners(value: Linear, bound: Callable[[Term], Interval]) -> Interval | None:
+    """Return bounds of a sum of products of different factors, None for anything else.
+
+    Such a sum is linear in each factor, so it has its extreme values in corners of the box in which
+    its factors lie.
+    """
+    products = [term.factors for term in value.terms if type(term) is Product]
+    symbols = list(dict.fromkeys(f for factors_ in products for f in factors_))
+    if not products or len(symbols) > CORNERS or any(len(set(p)) < len(p) for p in products):
+        return None
+    low = high = value.const
+    inside: list[tuple[int, Monomial]] = []
+    for term, c in value.terms.items():
+        if type(term) is Product or term in symbols:
+            inside.append((c, factors(term)))
+            continue
+        ends = [c * end for end in bound(term)]
+        low, high = low + min(ends), high + max(ends)
+    results = [
+        sum(c * prod(corner[f] for f in monomial) for c, monomial in inside)
+        for ends in itertools.product(*map(bound, symbols))
+        for corner in (dict(zip(symbols, ends, strict=True)),)
+    ]
+    return low + min(results), high + max(results)
 
 
 def degree(value: Linear) -> int:

@@ -226,6 +226,14 @@ class _Simplifier(Rewriter):
             return node if type(made) is e.Cast and made.value is node.value else made
         return value if value.dtype is node.dtype else node
 
+    def rewrite_Reduce(self, node: e.Reduce) -> PrimExpr:  # noqa: N802
+        analyzer = self._analyzer
+        with analyzer.scope():
+            for axis in self.each(node.axis):
+                if axis.dom is not None:
+                    analyzer.bind(axis.var, axis.dom, allow_override=True)
+            return self.generic(node)
+
     def rewrite_Ramp(self, node: e.Ramp) -> PrimExpr:  # noqa: N802
         base, stride = self(node.base), self(node.stride)
         same = base is node.base and stride is node.stride

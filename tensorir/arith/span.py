@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from tensorir.arith.const_interval import HALF_INFINITE, Interval, type_interval, value_interval
+from tensorir.arith.const_interval import (
+    HALF_INFINITE,
+    INFINITE,
+    Interval,
+    floor_quotient,
+    floor_remainder,
+    trunc_quotient,
+    trunc_remainder,
+    type_interval,
+    value_interval,
+)
 from tensorir.arith.linear import (
     ZERO,
     Atom,
@@ -32,6 +42,8 @@ from tensorir.nodes.index_arithmetic import holds_indices
 
 Ends: TypeAlias = tuple[Linear | None, Linear | None]
 """The least and the largest value, both included; None is no limit."""
+
+Combine: TypeAlias = Callable[[Interval, Interval], "Interval | None"]
 
 UNLIMITED: Final[Ends] = (None, None)
 
@@ -159,7 +171,7 @@ class Span:
         """Divide by what holds still and is positive, rounding down or toward zero."""
         divisor = self._positive(b)
         if divisor is None:
-            return UNLIMITED
+            return self._by_constants(floor_quotient if floors else trunc_quotient, a, b)
         low, high = a
         divide = self._reader.floor_divide if floors else self._reader.truncated
         return (
@@ -171,7 +183,7 @@ class Span:
         """Return the remainder of division; ends that have one quotient stay the ends."""
         modulus, reader = self._positive(b), self._reader
         if modulus is None:
-            return UNLIMITED
+            return self._by_constants(floor_remainder if floors else trunc_remainder, a, b)
         low, high = a
         if low is not None and high is not None:
             first, last = self.quotient(a, b, floors)
@@ -184,6 +196,24 @@ class Span:
         from_zero = floors or (low is not None and reader.at_least_zero(low))
         up_to_zero = not floors and high is not None and reader.at_least_zero(high.times(-1))
         return ZERO if from_zero else most.times(-1), ZERO if up_to_zero else most
+
+    def _by_constants(self, combine: Combine, a: Ends, b: Ends) -> Ends:
+        """Divide by constants that hold the operands."""
+        found = combine(self._constants(a), self._constants(b))
+        if found is None:
+            return UNLIMITED
+        low, high = found
+        return (
+            None if low <= -HALF_INFINITE else Linear({}, low),
+            None if high >= HALF_INFINITE else Linear({}, high),
+        )
+
+    def _constants(self, ends: Ends) -> Interval:
+        low, high = ends
+        return (
+            -INFINITE if low is None else self._reader.bound(low)[0],
+            INFINITE if high is None else self._reader.bound(high)[1],
+        )
 
     def _positive(self, divisor: Ends) -> Linear | None:
         """Return a divisor that holds still and is positive, None for any other."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.iter_independence import IterMapLevel
 from tensorir.arith.iter_map import detect_iter_map
-from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
+from tensorir.arith.iter_term import Group, IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.linear import ZERO, Linear
 from tensorir.arith.size import Size, at_most
 from tensorir.nodes.buffer import Range
 from tensorir.nodes.expr import And, PrimExpr, Var
-from tensorir.nodes.ops import TRUE, logical_and
+from tensorir.nodes.ops import TRUE, as_expr, logical_and
 from tensorir.rewriting.visit import collect_vars
 
 _NOTHING = IterSumExpr((), ZERO)
@@ -48,8 +48,8 @@ def subspace_divide(
     bindings: Sequence[PrimExpr],
     input_iters: Mapping[Var, Range],
     sub_iters: Collection[Var],
-    predicate: PrimExpr = TRUE,
-    check_level: IterMapLevel = IterMapLevel.SURJECTIVE,
+    predicate: PrimExpr | bool = TRUE,
+    check_level: IterMapLevel | str = IterMapLevel.SURJECTIVE,
     analyzer: Analyzer | None = None,
     simplify_trivial_iterators: bool = True,
 ) -> SubspaceDivision | None:
@@ -60,6 +60,7 @@ def subspace_divide(
     """
     inside = frozenset(sub_iters)
     outside = [var for var in input_iters if var not in inside]
+    predicate = as_expr(predicate)
     sides = divide_predicate(predicate, outside, inside)
     if sides is None:
         return None
@@ -151,16 +152,30 @@ def _take(value: IterSumExpr, extent: Size, lower: Size, count: Size) -> IterSum
 
 
 def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part] | None:
-    """Divide a fused sum that uses iterators of both parts."""
+    """Divide a fused sum that uses iterators of both parts.
+
+    Terms that a predicate constrains together must be of one part.
+    """
     source = mark.source
     assert isinstance(source, IterSumExpr)
     if source.base.terms or source.base.const:
         return None
+    grouped = {term.key: group for group in mark.groups for term in group.terms}
     outer: list[IterSplitExpr] = []
     inner: list[IterSplitExpr] = []
     inner_extent: Size = 1
-    for term in reversed(source.args):
-        divided = _divide_piece(term, inside)
+    count: Size = 1
+    left = list(source.args)
+    while left:
+        term = left.pop()
+        group = grouped.get(term.key)
+        if group is None:
+            divided = _divide_piece(term, inside)
+            count = count * term.extent
+        else:
+            divided = _side_of(group, inside)
+            count = count * group.extent
+            left = [other for other in left if grouped.get(other.key) is not group]
         if divided is None:
             return None
         (above, _), (below, below_extent) = divided
@@ -175,8 +190,8 @@ def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part]
                 return None
             scale = scale // inner_extent
             outer[:0] = [s.scaled(s.scale * scale) for s in above.args]
-    if mark.extent % inner_extent != 0 or not _fills(source, mark.extent):
-        return None
+    if count != mark.extent or mark.extent % inner_extent != 0:
+        return None  # The terms overlap, or a predicate constrains them all together.
     outer_extent = mark.extent // inner_extent
     return (
         (IterSumExpr(tuple(outer), ZERO), outer_extent),
@@ -184,12 +199,14 @@ def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part]
     )
 
 
-def _fills(source: IterSumExpr, extent: Size) -> bool:
-    """Say whether a sum takes each value of `[0, extent)` once: no predicate, no overlap."""
-    count: Size = 1
-    for term in source.args:
-        count = count * term.extent
-    return count == extent
+def _side_of(group: Group, inside: Collection[Var]) -> tuple[_Part, _Part] | None:
+    """Return the terms of a group as the one part that they are of; None if they are of both."""
+    sides = {var in inside for term in group.terms for var in _iterators(term.source)}
+    if group.low != 0 or len(sides) > 1:
+        return None
+    whole = IterSumExpr(tuple(group.terms), ZERO), group.extent
+    nothing = _NOTHING, 1
+    return (nothing, whole) if sides == {True} else (whole, nothing)
 
 
 def _iterators(mark: IterMark) -> list[Var]:

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import Any
+from math import gcd
+from typing import Any, NamedTuple, TypeAlias
 
-from tensorir.arith.linear import Linear, Opaque, Piece, Product, Term, Wrapped
-from tensorir.arith.pieces import Pieces, pieces
-from tensorir.arith.wrapping import reduced
+from tensorir.arith.linear import (
+    Atom,
+    Linear,
+    Opaque,
+    Piece,
+    Product,
+    Quotient,
+    Remainder,
+    Term,
+    Terms,
+    Wrapped,
+    is_negative,
+)
+from tensorir.arith.opaque import position_of
+from tensorir.arith.pieces import pieces
+from tensorir.arith.polynomial import factors, without
+from tensorir.arith.wrapping import Bound, reduced
 from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
 from tensorir.nodes.dtype import DataType
@@ -32,20 +47,37 @@ class NotRepresentableError(IRValueError):
     """A constant of a sum is beyond the dtype that it is to be written in."""
 
 
+class _Multiple(NamedTuple):
+    """A term times a sum."""
+
+    factor: Term
+    times: Linear
+
+
+Part: TypeAlias = tuple[int, Term | Piece | _Multiple]
+Parts: TypeAlias = list[Part]
+
+
 class Writer:
     """Writes linear combinations as expressions of one dtype.
 
     Terms keep the order in which they appear; with `order` they come by their coefficients and by
     the positions that it gives to variables. With `wraps` no sum is computed but as it was read.
+    `bound` gives the interval of a sum of indices.
     """
 
-    __slots__ = ("_dtype", "_order", "_wraps")
+    __slots__ = ("_bound", "_dtype", "_order", "_wraps")
 
     def __init__(
-        self, dtype: DataType, order: Mapping[Var, int] | None = None, wraps: bool = False
+        self,
+        dtype: DataType,
+        order: Mapping[Var, int] | None = None,
+        wraps: bool = False,
+        bound: Bound | None = None,
     ) -> None:
         self._dtype = dtype
         self._wraps = wraps
+        self._bound = bound
         self._order = order
 
     def _const(self, value: int) -> PrimExpr:
@@ -67,15 +99,14 @@ class Writer:
         ):
             # What wraps at the end need not wrap before.
             linear = reduced(linear, self._dtype)
-        terms = pieces(linear, not self._wraps)
-        return self._sum(terms, linear.rest)
+        return self._sum(self._parts(linear), linear.rest)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
         """Return the added and the subtracted part of `linear`; a remainder stays in one piece.
 
         The constant is on the side that has nothing else, with its sign, or where it is positive.
         """
-        terms = pieces(linear, not self._wraps)
+        terms = self._parts(linear, one_sign=True)
         rest = linear.rest
         added = [(c, piece) for c, piece in terms if c > 0]
         taken = [(-c, piece) for c, piece in terms if c < 0]
@@ -86,7 +117,30 @@ class Writer:
             )
         return self._sum(added, max(rest, 0)), self._sum(taken, max(-rest, 0))
 
-    def _sum(self, terms: Pieces, rest: int) -> PrimExpr:
+    def _parts(self, linear: Linear, one_sign: bool = False) -> Parts:
+        """Return what a sum is written as, common factors taken out where that is shorter.
+
+        With `one_sign` no factor has a sum of both signs.
+        """
+        parts: Parts = [self._turned(part) for part in pieces(linear, not self._wraps)]
+        shared = [f for _, part in parts if type(part) is Product for f in part.factors]
+        for factor in dict.fromkeys(shared):
+            places, scale, times = _multiple(factor, parts)
+            if len(places) < 2:
+                continue
+            cofactor = self._parts(times)
+            if not times.rest and len(cofactor) == len(places):
+                continue
+            signs = [c > 0 for c, _ in cofactor] + ([times.rest > 0] if times.rest else [])
+            if one_sign and any(signs) and not all(signs):
+                continue
+            if not any(signs):
+                scale, times = -scale, times.times(-1)
+            parts[places[0]] = scale, _Multiple(factor, times)
+            parts = [part for place, part in enumerate(parts) if place not in places[1:]]
+        return parts
+
+    def _sum(self, terms: Parts, rest: int) -> PrimExpr:
         dtype = self._dtype
         result: PrimExpr | None = None
         negative: list[tuple[int, Any]] = []
@@ -123,7 +177,26 @@ class Writer:
 
     # -------------------------------------------------------------------- the domain of expressions
 
-    def _piece(self, piece: Term | Piece) -> PrimExpr:
+    def _turned(self, part: Part) -> Part:
+        """Return a multiple of `-x % c` as one of `x % -c` if `-x` may overflow."""
+        c, piece = part
+        if type(piece) is not Remainder or not piece.numbers or piece.divisor != 1:
+            return part
+        if not self._overflows(piece.index):
+            return part
+        return -c, Remainder(piece.index.times(-1), -piece.modulus, 1)
+
+    def _overflows(self, value: Linear) -> bool:
+        """Say whether all of a sum is subtracted, and it may be above what its dtype holds."""
+        if self._bound is None or not is_negative(value):
+            return False
+        return self._bound(value)[1] > integer_limits(self._dtype)[1]
+
+    def _piece(self, piece: Term | Piece | _Multiple) -> PrimExpr:
+        if isinstance(piece, _Multiple):
+            return mul(self._piece(piece.factor), self.write(piece.times))
+        if type(piece) is Quotient and self._overflows(piece.index):
+            piece = Quotient(piece.index.times(-1), -piece.divisor)
         return cast(self._dtype, piece) if isinstance(piece, Var) else piece.evaluate(self)
 
     def of(self, value: Linear | int) -> PrimExpr:
@@ -156,14 +229,16 @@ class Writer:
 
     # ------------------------------------------------------------------------------------- order
 
-    def _rank(self, piece: Term | Piece) -> tuple[Any, ...]:
+    def _rank(self, piece: Term | Piece | _Multiple) -> tuple[Any, ...]:
         """Return the position of a piece in the canonical order of terms."""
+        assert self._order is not None
         if isinstance(piece, Var):
-            assert self._order is not None
             order = self._order.get(piece)
             return (0, order) if order is not None else (1, piece.name)
+        if isinstance(piece, _Multiple):
+            return (Product.rank, (self._rank(piece.factor),))
         if isinstance(piece, Opaque):
-            return (piece.rank, str(piece.key))
+            return (piece.rank, position_of(piece.key, self._order))
         if isinstance(piece, Product):
             return (piece.rank, tuple(map(self._rank, piece.factors)))
         return (piece.rank, *piece.numbers, tuple(map(self._ranks, piece.operands)))
@@ -171,3 +246,23 @@ class Writer:
     def _ranks(self, linear: Linear) -> tuple[Any, ...]:
         terms = pieces(linear, not self._wraps)
         return (linear.rest, *sorted((c, self._rank(p)) for c, p in terms))
+
+
+def _multiple(factor: Term, parts: Parts) -> tuple[list[int], int, Linear]:
+    """Return the places of the parts that contain a factor, and a number and a sum.
+
+    Their product with the factor is the sum of these parts.
+    """
+    places: list[int] = []
+    terms: Terms = {}
+    const = 0
+    for place, (c, part) in enumerate(parts):
+        if not isinstance(part, (Var, Atom)) or (rest := without(factors(part), (factor,))) is None:
+            continue
+        places.append(place)
+        if rest:
+            terms[rest[0] if len(rest) == 1 else Product(rest)] = c
+        else:
+            const = c
+    scale = gcd(*terms.values(), const) or 1
+    return places, scale, Linear(terms, const).over(scale)

@@ -20,7 +20,6 @@ from tensorir.nodes.expr import (
     smart,
 )
 from tensorir.nodes.intrin import Op
-from tensorir.nodes.merged_index import merge_quotients
 from tensorir.nodes.node import Node, buffer, buffer_definition, definition, label, part, parts
 from tensorir.nodes.ops import as_expr, const, is_const_int
 
@@ -203,7 +202,8 @@ class Buffer(Node):
             size, first = size // content_lanes, first // content_lanes
         kind = Call(self.dtype.with_lanes(self.dtype.lanes * content_lanes), _TYPE_ANNOTATION, ())
         count = size - start if extent is None else as_expr(extent)
-        return Call(ptr_type, _ACCESS_PTR, (kind, self.data, first + start, count, const(mask)))
+        place, count = _simplified([first + start, count])
+        return Call(ptr_type, _ACCESS_PTR, (kind, self.data, place, count, const(mask)))
 
     def all_strides(self) -> tuple[PrimExpr, ...]:
         """Return the strides in elements, those of the compact layout where none are given."""
@@ -219,10 +219,9 @@ class Buffer(Node):
     def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
         """Return the offset of an element, in elements from `data`; it includes `elem_offset`.
 
-        There is one offset for every group of dimensions between axis separators. The quotient and
-        the remainder of an index by an extent are the index again: `(x // 8, x % 8)` in (4, 8) is
-        at `x`. Raises IRValueError for a wrong number of indices, and for an `elem_offset` of
-        several groups.
+        There is one offset for every group of dimensions between axis separators. They are in
+        their simplest form: `(x // 8, x % 8)` in (4, 8) is at `x`. Raises IRValueError for a wrong
+        number of indices, and for an `elem_offset` of several groups.
         """
         given = [
             as_expr(i) for i in (indices if isinstance(indices, (list, tuple)) else (indices,))
@@ -240,15 +239,15 @@ class Buffer(Node):
                     offset = offset + given[k] * self.strides[k]
                 else:
                     offset = offset * self.shape[k] + given[k]
-            offsets.append(merge_quotients(offset))
+            offsets.append(offset)
         if is_const_int(self.elem_offset, 0):
-            return offsets
+            return _simplified(offsets)
         if len(offsets) > 1:
             raise IRValueError(
                 f"buffer {self.name} has axis_separators {self.axis_separators}, between which its "
                 f"elem_offset {self.elem_offset} cannot be told apart"
             )
-        return [offsets[0] + self.elem_offset]
+        return _simplified([offsets[0] + self.elem_offset])
 
     def get_flattened_buffer(self) -> Buffer:
         """Return the buffer over the same memory in which `offset_of` indexes; itself if it is one.
@@ -442,3 +441,10 @@ def _range_of(index: Any, extent: PrimExpr) -> Range:
         raise IRValueError("a slice of a region must not have a step")
     begin = const(0, extent.dtype) if index.start is None else as_expr(index.start)
     return Range(begin, extent if index.stop is None else as_expr(index.stop))
+
+
+def _simplified(exprs: Sequence[PrimExpr]) -> list[PrimExpr]:
+    from tensorir.arith import Analyzer  # noqa: PLC0415  it is made of nodes
+
+    analyzer = Analyzer()
+    return [analyzer.simplify(expr) for expr in exprs]

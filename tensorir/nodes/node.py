@@ -34,11 +34,13 @@ V = TypeVar("V")
 
 _printer: Callable[..., str] | None = None
 _to_html: Callable[[str], str] | None = None
-_display: Callable[[str], None] | None = None
+_display: Callable[[str, str | None], None] | None = None
 
 
 def set_printer(
-    printer: Callable[..., str], to_html: Callable[[str], str], display: Callable[[str], None]
+    printer: Callable[..., str],
+    to_html: Callable[[str], str],
+    display: Callable[[str, str | None], None],
 ) -> None:
     """Install what turns a node into script text, script text into HTML, and what shows text.
 
@@ -54,10 +56,10 @@ def text_to_html(text: str) -> str:
     return _to_html(text)
 
 
-def show_text(text: str) -> None:
-    """Show script text, highlighted on a terminal and in a notebook."""
+def show_text(text: str, style: str | None = None) -> None:
+    """Show script text, highlighted on a terminal and in a notebook, or in a style."""
     assert _display is not None
-    _display(text)
+    _display(text, style)
 
 
 class Field(str):
@@ -192,9 +194,13 @@ class Node:
         assert _printer is not None
         return _printer(self, **options)
 
-    def show(self, **options: Any) -> None:
-        """Print the script, highlighted on a terminal and in a notebook."""
-        show_text(self.script(**options))
+    def show(self, style: str | None = None, **options: Any) -> None:
+        """Print the script, highlighted on a terminal and in a notebook.
+
+        `style` names the colours: `"light"`, `"dark"`, `"ansi"` or a style of Pygments. The other
+        options are those of `script`. Raises IRValueError for an unknown style.
+        """
+        show_text(self.script(**options), style)
 
     def _repr_html_(self) -> str:
         return text_to_html(self.script())

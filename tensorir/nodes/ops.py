@@ -137,6 +137,8 @@ def fold_binary(kind: type[e.BinaryOp], x: PrimExpr, y: PrimExpr) -> PrimExpr | 
             dtype = x.dtype
             value = operation(kind, dtype)(x.value, y.value)  # type: ignore[attr-defined]
             return const(value, dtype)
+    elif right is e.Broadcast and kind in DIVISIONS and is_const_int(y.value, 0):  # type: ignore[attr-defined]
+        raise IRValueError("Divide by zero")
     elif left is FloatImm and right is FloatImm and _has_arithmetic(x.dtype):
         return FloatImm(x.dtype, evaluate(kind, x.dtype, value_of(x), value_of(y)))  # type: ignore[arg-type]
     return None
@@ -431,10 +433,15 @@ def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> 
     return e.Select(as_expr(condition), x, y)
 
 
+ROUNDINGS: Final = frozenset({"floor", "ceil", "trunc", "round", "nearbyint"})
+"""Intrinsics that are folded: each is exact."""
+
+
 def intrinsic(name: str, *args: ExprLike, dtype: str | None = None) -> PrimExpr:
     """Return a call of the intrinsic `name` with the result type its row of the table gives.
 
-    Raises IRValueError for an unknown name, IRTypeError for a wrong number of operands.
+    A constant that is rounded to an integer is folded. Raises IRValueError for an unknown name,
+    IRTypeError for a wrong number of operands.
     """
     op = Op.get(name)
     operands = [as_expr(a) for a in args]
@@ -453,6 +460,10 @@ def intrinsic(name: str, *args: ExprLike, dtype: str | None = None) -> PrimExpr:
         result = DataType(op.result)
         if operands and operands[0].dtype.lanes > 1 and not result.is_handle:
             result = result.with_lanes(operands[0].dtype.lanes)
+    if op.short_name in ROUNDINGS and type(operands[0]) in (IntImm, FloatImm):
+        value = operands[0]
+        if _has_arithmetic(value.dtype):
+            return const(evaluate(op.short_name, value.dtype, value_of(value)), value.dtype)  # type: ignore[arg-type]
     return e.Call(result, op, operands)
 
 

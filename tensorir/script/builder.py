@@ -11,6 +11,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import ops
 from tensorir.nodes import stmt as s
+from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import HANDLE, INT32
 from tensorir.nodes.expr import PrimExpr, Type, Var
 from tensorir.nodes.intrin import Op
@@ -78,6 +79,11 @@ class FunctionBuilder(Definitions):
                     self._size(size, INT32) if isinstance(size, str) else size for size in shape
                 ]
             defined = self._evaluate.guarded(annotation[1], value.build, name)
+            var = Var(f"{name}_handle", HANDLE)
+            self._function.buffer_map[var] = defined
+        elif isinstance(value, Buffer):
+            data = Var(name, value.data.type_annotation or HANDLE)
+            defined = value.with_(name=name, data=data)
             var = Var(f"{name}_handle", HANDLE)
             self._function.buffer_map[var] = defined
         else:

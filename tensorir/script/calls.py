@@ -12,6 +12,7 @@ from tensorir.nodes import ops
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.intrin import Op
+from tensorir.nodes.llvm_intrinsics import check_llvm_intrinsic
 from tensorir.nodes.ops import as_expr, const
 from tensorir.script.declarations import dtype_text
 
@@ -31,6 +32,7 @@ DTYPE_FIRST: Final = frozenset(
 )
 """Intrinsics that are written with the type of their result in front of the operands."""
 _DTYPE_LAST: Final = frozenset({"tvm_struct_get"})
+_LLVM: Final = frozenset({"call_llvm_intrin", "call_llvm_pure_intrin"})
 _PACKED: Final = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
 
 
@@ -87,6 +89,8 @@ def named_call(name: str) -> Callable[..., PrimExpr]:
         operands = [
             _array(a) if packed and isinstance(a, Buffer) else as_operand(a) for a in operands
         ]
+        if name in _LLVM and operands and isinstance(operands[0], StringImm):
+            check_llvm_intrinsic(operands[0].value)
         if op.result == "given":
             return e.Call("int32" if dtype is None else dtype_text(dtype), op, operands)
         if op.arity is None:

@@ -71,13 +71,19 @@ def _checked_shape(shape: Any) -> Any:
 class BufferFactory:
     """`T.Buffer(shape, dtype, ...)` and the older `T.Buffer[shape, dtype]`."""
 
-    def __call__(self, shape: Any, dtype: Any = "float32", **options: Any) -> BufferRecord:
-        """Declare a buffer."""
+    def __call__(self, shape: Any, dtype: Any = "float32", **options: Any) -> Buffer | BufferRecord:
+        """Return a new buffer; one with sizes in quotes is declared, as in a signature."""
+        record = self.in_script(shape, dtype, **options)
+        sizes = shape if isinstance(shape, (list, tuple)) else (shape,)
+        return record if any(isinstance(size, str) for size in sizes) else record.build("buffer")
+
+    def in_script(self, shape: Any, dtype: Any = "float32", **options: Any) -> BufferRecord:
+        """Declare a buffer, which gets the name that it is assigned to."""
         return BufferRecord("Buffer", None, _buffer_options(shape, dtype, **options))
 
     def __getitem__(self, key: Any) -> BufferRecord:
         typed = isinstance(key, tuple) and len(key) > 1 and isinstance(key[1], str)
-        return self(*key) if typed else self(key)
+        return self.in_script(*key) if typed else self.in_script(key)
 
     def __repr__(self) -> str:
         return "T.Buffer"
@@ -226,14 +232,18 @@ class DtypeForm:
         self.__doc__ = f"Convert to {dtype}; without a value, declare a variable of it."
 
     def __call__(self, value: Any = None, *, is_size_var: bool = False) -> Any:
-        """Return the value converted, or a fresh variable."""
+        """Return the value converted, or a new variable."""
         if value is None:
-            return FreshVar(self.dtype, is_size_var)
+            return self.in_script(is_size_var=is_size_var).build("v")
         if isinstance(value, str) and self.dtype.is_floating:
             return const(float(value), self.dtype)
         if isinstance(value, (int, float)):
             return const(value, self.dtype)
         return ops.cast(self.dtype, value)
+
+    def in_script(self, value: Any = None, *, is_size_var: bool = False) -> Any:
+        """Return the value converted, or a variable that gets the name that it is assigned to."""
+        return FreshVar(self.dtype, is_size_var) if value is None else self(value)
 
     def __getitem__(self, shape: Any) -> ScopeFrame:
         return alloc_local(shape, self.dtype)
@@ -247,13 +257,20 @@ class HandleForm:
 
     def __call__(
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
-    ) -> FreshVar:
+    ) -> Var:
         """Return a pointer variable, an opaque one without a dtype."""
+        made: Var = self.in_script(dtype, storage_scope, is_size_var=is_size_var).build("v")
+        return made
+
+    def in_script(
+        self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
+    ) -> FreshVar:
+        """Return the same as a variable that gets the name that it is assigned to."""
         del is_size_var
         return FreshVar("handle" if dtype is None else pointer(dtype, storage_scope))
 
     def __getitem__(self, key: Any) -> FreshVar:
-        return self(*key) if isinstance(key, tuple) else self(key)
+        return self.in_script(*key) if isinstance(key, tuple) else self.in_script(key)
 
     def __repr__(self) -> str:
         return "T.handle"
@@ -273,7 +290,9 @@ def dtype_text(dtype: Any) -> str:
 def fresh_var(annotation: Any, name: str) -> Var:
     """Return a variable of an annotated type; IRTypeError if it is none."""
     if isinstance(annotation, (DtypeForm, HandleForm)):
-        annotation = annotation()
+        annotation = annotation.in_script()
+    if isinstance(annotation, Var):
+        annotation = FreshVar(annotation.type_annotation or annotation.dtype)
     if isinstance(annotation, BufferFactory):
         raise IRTypeError('a buffer has a shape and a dtype: T.Buffer((n, m), "float32")')
     if not isinstance(annotation, FreshVar):

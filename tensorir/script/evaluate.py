@@ -202,7 +202,7 @@ class Evaluator:
         check_arguments(function, args, kwargs)
         try:
             if not self.scope.trusted or _is_own(function):
-                return function(*args, **kwargs)
+                return getattr(function, "in_script", function)(*args, **kwargs)
             with called_from_script(self.allocate):
                 return function(*args, **kwargs)
         except TypeError as error:

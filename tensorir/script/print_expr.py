@@ -145,11 +145,13 @@ class ExprPrinter:
         return f"{self._t}.{node.dtype}({node.value})", ATOM
 
     def float_imm(self, node: e.FloatImm) -> Text:
-        """Return a float in as many digits as tell it from its neighbours."""
+        """Return a float in the fewest digits that read back as it; TVM's form has 17."""
         value = node.value
         if not isfinite(value):
             return self.function(node.dtype, f'"{value}"')
-        text = f"{value:.1f}" if value == int(value) else f"{value:.17g}"
+        text = repr(value)
+        if self._printer.options.dialect != "tensorir":
+            text = f"{value:.1f}" if value == int(value) else f"{value:.17g}"
         if node.dtype == self._printer.options.float_dtype:
             return text, ATOM
         return self.function(node.dtype, text)
@@ -255,6 +257,8 @@ class ExprPrinter:
         if name == "if_then_else":
             return not isinstance(node.args[0], IntImm)
         if all(type(a) in _IMMEDIATE for a in node.args) and op.result == "matched":
+            return False
+        if name in ops.ROUNDINGS and type(node.args[0]) in (IntImm, e.FloatImm):
             return False
         if name == "fabs":
             return node.dtype.is_float and not isinstance(node.args[0], e.FloatImm)

@@ -66,6 +66,29 @@ def test_loops_of_unknown_length_are_rejected() -> None:
     assert DisallowDynamicLoop().apply(Schedule(parse(constant)))
 
 
+TRIANGLE = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32")):
+    for i in range(8):
+        for j in range(i):
+            with T.block("A"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = T.float32(1)
+"""
+
+
+@pytest.mark.parametrize(("keeps", "accepted"), [(False, False), (True, True)])
+def test_loops_of_the_program_whose_length_depends_on_others_stay_on_request(
+    keeps: bool, accepted: bool
+) -> None:
+    postprocs = [DisallowDynamicLoop(keep_program_loops=keeps)]
+    generator = ms.space_generator.ScheduleFn(lambda sch: None, postprocs=postprocs)
+    context = ms.TuneContext(parse(TRIANGLE), target="llvm -num-cores=1", space_generator=generator)
+    assert context.mod is not None
+    assert context.space_generator is not None
+    assert context.space_generator.postprocs[0].apply(Schedule(context.mod)) is accepted
+
+
 def test_a_program_without_blocks_passes() -> None:
     text = """
 @T.prim_func

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 from hypothesis import given
 from strategies import CONDITIONS, DOMAINS, INDEX_EXPRESSIONS, evaluate, points
 
-from tensorir import Range, Var
+from tensorir import Range, Var, te
 from tensorir.arith import Analyzer
+from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
-from tensorir.nodes.ops import const
+from tensorir.nodes.buffer import decl_buffer
+from tensorir.nodes.ops import const, min_, truncdiv, truncmod
+from tensorir.script import T
 
 
 def analyzer_for(domain):
@@ -117,3 +122,46 @@ def test_what_is_divided_by_zero_stays_as_written(kind):
     for quotient in (kind(i, j), kind(i, j * 4), kind(i, const(0))):
         assert analyzer.simplify(quotient) is quotient
         assert str(analyzer.simplify(quotient + j + 1)) == f"{quotient} + 1"
+
+
+@pytest.mark.parametrize("divide", [operator.floordiv, operator.mod, truncdiv, truncmod])
+@pytest.mark.parametrize("dividend", [e.Ramp(i, const(1), 4), e.Broadcast(const(8), 4)])
+def test_dividing_all_lanes_by_zero_is_refused(divide, dividend):
+    with pytest.raises(IRValueError, match="Divide by zero"):
+        divide(dividend, e.Broadcast(const(0), 4))
+    with pytest.raises(IRValueError, match="Divide by zero"):
+        divide(dividend, 0)
+
+
+def test_what_is_reduced_is_simplified_by_the_ranges_of_the_axes():
+    row, column = te.reduce_axis((0, 10), name="row"), te.reduce_axis((-5, 3), name="column")
+    total = te.sum(e.Select(row + column < 12, row + column, const(0)), [row, column])
+    assert str(Analyzer().simplify(total)) == str(te.sum(row + column, [row, column]))
+    assert str(Analyzer().simplify(te.sum(row.var // 10, row))) == str(te.sum(const(0), row))
+
+
+def test_a_combiner_is_simplified_by_what_is_known():
+    sign = Var("sign")
+    either = te.comm_reducer(
+        lambda a, b: e.Select(sign < 0, a + b, a * b),
+        lambda dtype: e.Select(sign < 0, const(0, dtype), const(1, dtype)),
+    )
+    row = te.reduce_axis((0, 10), name="row")
+    A = te.placeholder((10,), name="A")
+    analyzer = Analyzer()
+    analyzer.bind(sign, Range(-10, -3))
+    assert str(analyzer.simplify(either(A[row], row))) == str(te.sum(A[row], row))
+
+
+def test_calls_with_effects_are_never_equal():
+    one, other = (T.call_extern("int32", "rand") for _ in range(2))
+    p = Var("p", "bool")
+    for expr in (one - other, min_(one, other), e.Select(p, one, other), e.EQ(one, other)):
+        assert str(Analyzer().simplify(expr)).count("rand") == 2
+    assert not Analyzer().can_prove_equal(one, other)
+
+
+def test_a_difference_of_loads_of_floats_stays_for_it_may_be_nan():
+    whole, real = decl_buffer((4,), "int32", "whole"), decl_buffer((4,), "float32", "real")
+    assert str(Analyzer().simplify(whole[0] - whole[0])) == "0"
+    assert str(Analyzer().simplify(real[0] - real[0])) == "real[0] - real[0]"

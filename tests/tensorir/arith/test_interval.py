@@ -10,7 +10,7 @@ from tensorir import Range
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.arith.const_interval import exact_interval
 from tensorir.nodes import expr as e
-from tensorir.nodes.ops import min_
+from tensorir.nodes.ops import const, min_, truncdiv, truncmod
 
 
 @given(INDEX_EXPRESSIONS, DOMAINS)
@@ -75,6 +75,26 @@ def test_quotients_of_loops_that_were_fused_are_as_narrow_as_what_is_in_them(exp
     """X runs from 0 to 15 and Y from 0 to 255."""
     sets = {X: IntervalSet.from_range(Range(16)), Y: IntervalSet.from_range(Range(256))}
     found = eval_set(expr, sets, Analyzer())
+    assert (str(found.min_value), str(found.max_value)) == (low, high)
+
+
+@pytest.mark.parametrize(
+    ("expr", "low", "high"),
+    [
+        (e.Select(X > 0, X - 1, X + 1), "-1", "9"),
+        (e.Select(X > 0, X - 1, X + 1) + X * 2, "-1", "29"),
+        (e.Select(X > Z, X, Z), "T.min(0, z)", "T.max(10, z)"),
+        (X % Y, "0", "2"),
+        (X // Y, "0", "10"),
+        (truncmod(X - 5, Y), "-2", "2"),
+        (truncdiv(X - 5, Y), "-5", "5"),
+        (e.Ramp(X, const(2), 4), "0", "16"),
+        (e.Cast("int32", e.Cast("float32", X)), "0", "10"),
+    ],
+)
+def test_sets_over_constant_ends(expr, low, high):
+    """X is in 0..10 and Y in 1..3; ends may be plain numbers."""
+    found = Analyzer().int_set(expr, {X: IntervalSet(0, 10), Y: IntervalSet(1, 3)})
     assert (str(found.min_value), str(found.max_value)) == (low, high)
 
 

@@ -10,12 +10,22 @@ from hypothesis import strategies as st
 from strategies import X, Y, Z, evaluate, points
 
 from tensorir import Range, Var
-from tensorir.arith import IterMapLevel, detect_iter_map, normalize_iter_map_to_expr
+from tensorir.arith import (
+    IterMapLevel,
+    IterSumExpr,
+    detect_iter_map,
+    normalize_iter_map_to_expr,
+    normalize_to_iter_sum,
+)
+from tensorir.arith.linear import ZERO
+from tensorir.arith.size import size_expr
+from tensorir.errors import IRValueError
 from tensorir.nodes import expr as e
-from tensorir.nodes.ops import TRUE, const
+from tensorir.nodes.dtype import INT32
+from tensorir.nodes.ops import TRUE, as_expr, const, max_
 
 BIJECTIVE, SURJECTIVE = IterMapLevel.BIJECTIVE, IterMapLevel.SURJECTIVE
-F = Var("f")
+F, N, M = Var("f"), Var("n"), Var("m")
 
 
 def ranges(**extents):
@@ -70,6 +80,112 @@ def test_refused(indices, domain, level):
     result = detect_iter_map(indices, ranges(**domain), TRUE, level)
     assert not result.indices
     assert result.errors
+
+
+@pytest.mark.parametrize(
+    ("indices", "domain", "extents_and_bases"),
+    [
+        # The offset is divisible: no padding.
+        ([(X + 96) // 16, (X + 96) % 16], {"x": 80}, [(5, 6), (16, 0)]),
+        # On the left.
+        ([(X + 5) // 4], {"x": 19}, [(5, 1)]),
+        ([(X + 5) % 4], {"x": 19}, [(4, 0)]),
+        ([(X + 6) // 3 % 4, (X + 6) % 3], {"x": 19}, [(4, 0), (3, 0)]),
+        # On the right.
+        ([X // 15], {"x": 26}, [(2, 0)]),
+        ([X // 3 % 5, X % 3], {"x": 26}, [(5, 0), (3, 0)]),
+        ([X // 4 % 8, X % 4], {"x": 45}, [(8, 0), (4, 0)]),
+        ([(X * 12 + Y * 4) // 8, (X * 12 + Y * 4) % 8], {"x": 6, "y": 3}, [(9, 0), (2, 0)]),
+        # On both sides.
+        ([(X + 71) // 32], {"x": 45}, [(2, 2)]),
+        ([(X * 5 + Y + 3) // 4], {"x": 7, "y": 5}, [(10, 0)]),
+        # By what is not known: 3 * N is added in front.
+        ([(N * 12 + X) // 8], {"x": 100}, None),
+        ([(N * 12 + X) % 8], {"x": 100}, [(8, 0)]),
+        ([(N * 12 + X) // 8 % 5], {"x": 100}, [(5, 0)]),
+        # Digits of one padded number, which all occur.
+        ([(X + 10) % 3, (X + 10) // 3 % 4, (X + 10) // 12 % 5], {"x": 70}, [(3, 0), (4, 0), (5, 0)]),
+        (
+            [(X + 1) % 3, ((X + 10) // 3 + 2) % 4, ((X + 10) // 12 + 3) % 5],
+            {"x": 70},
+            [(3, 0), (4, 0), (5, 0)],
+        ),
+    ],
+)  # fmt: skip
+def test_padded(indices, domain, extents_and_bases):
+    result = detect_iter_map(indices, ranges(**domain))
+    assert len(result.indices) == len(indices), result.errors
+    if extents_and_bases is not None:
+        bases = [i.base.const for i in result.indices]
+        assert list(zip(extents(result), bases, strict=True)) == extents_and_bases
+    assert (
+        not detect_iter_map(indices, ranges(**domain), check_level="bijective").indices
+        or len(domain) + len(extents_and_bases or []) > 3
+        or domain == {"x": 80}
+    )
+
+
+@pytest.mark.parametrize(
+    ("indices", "extent"),
+    [
+        ([(X + 5) // 4, (X + 5) % 4], 19),  # the first quotient lacks remainders
+        ([(X + 5) // 8, (X + 5) // 2], 19),  # they overlap
+        ([(X * 6) // 5], 19),  # multiples of 6 leave values out
+        ([(X + 10) % 3, (X + 10) // 3 % 4, (X + 10) // 12 % 5], 59),  # 60 are needed
+        ([(X + 10) % 3, (X + 10) // 3 % 4, (X + 10) // 12 % 5, (X + 10) // 60], 240),
+        ([X % 16], 3),
+        ([(X + 2) % 5 % 3, (X + 2) // 3 % 3], 10),  # a remainder of a remainder repeats otherwise
+    ],
+)
+def test_padding_that_leaves_values_out_is_refused(indices, extent):
+    assert not detect_iter_map(indices, ranges(x=extent)).indices
+
+
+def test_a_level_has_a_name():
+    assert detect_iter_map([X, Y], ranges(x=3, y=4), True, "bijective").indices
+    assert detect_iter_map([X], ranges(x=3, y=4), check_level="NoCheck").indices
+    with pytest.raises(IRValueError, match="unknown level 'bijection'; expected one of bijective"):
+        detect_iter_map([X], ranges(x=3), check_level="bijection")
+
+
+def sum_of(index, **domain):
+    """Return the terms of a normalized index, each as its iterator and its scale, and the base."""
+    found = normalize_to_iter_sum(
+        index, {NAMED[name]: Range(as_expr(n)) for name, n in domain.items()}
+    )
+    terms = [
+        (
+            str(normalize_iter_map_to_expr(IterSumExpr((s.scaled(1),), ZERO))),
+            str(size_expr(s.scale, INT32)),
+        )
+        for s in found.args
+    ]
+    return terms, str(normalize_iter_map_to_expr(IterSumExpr((), found.base)))
+
+
+NAMED = {"x": X, "y": Y, "z": Z}
+
+
+@pytest.mark.parametrize(
+    ("index", "domain", "terms", "base"),
+    [
+        (Z + (Y + X * 4 + 2) * N + 3, {"x": 9, "y": 4, "z": 3}, [("x", "n * 4"), ("y", "n"), ("z", "1")], "n * 2 + 3"),
+        (max_(Z, M) + X * N, {"x": 9, "z": 3}, [("x", "n")], "T.max(z, m)"),
+        (Z + (Y * 4 * M + X * 4) * N, {"y": M * N, "x": N, "z": M}, [("y", "m * n * 4"), ("x", "n * 4"), ("z", "1")], "0"),
+        (Z - Y * 3 + X // 2 * 4, {"x": 9, "y": 3, "z": 2}, [("x // 2", "4"), ("y", "-3"), ("z", "1")], "0"),
+        (X // 4 * 4 + Z * 2 + X % 4, {"x": 16, "z": 3}, [("z", "2"), ("x", "1")], "0"),
+        (X // 5, {"x": 4096}, [("x // 5", "1")], "0"),
+        (X * Y + Z, {"x": 4, "y": 3, "z": 2}, [("z", "1")], "x * y"),
+        (X - X, {"x": 4}, [], "0"),
+    ],
+)  # fmt: skip
+def test_an_index_as_a_sum_of_scaled_iterators(index, domain, terms, base):
+    assert sum_of(index, **domain) == (terms, base)
+
+
+def test_a_quotient_that_does_not_divide_its_iterator_is_rounded_up():
+    (split,) = normalize_to_iter_sum(X // 5, ranges(x=4096)).args
+    assert (split.lower_factor, split.extent, split.scale) == (5, 820, 1)
 
 
 def test_fused_loop_comes_apart():

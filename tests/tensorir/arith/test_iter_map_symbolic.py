@@ -81,7 +81,7 @@ def found(indices, domain, predicate=TRUE, level=SURJECTIVE):
             {"x": M, "y": 16},
             [("(x * 16 + y) // m", "16"), ("(x * 16 + y) % m", "m")],
         ),
-        ([X * (N + 1) + Y], {"x": M, "y": N + 1}, [("x * (n + 1) + y", "m * n + m")]),
+        ([X * (N + 1) + Y], {"x": M, "y": N + 1}, [("x * (n + 1) + y", "m * (n + 1)")]),
     ],
 )
 def test_bijective(indices, domain, expected):
@@ -117,7 +117,7 @@ def test_tiles_of_a_fused_loop_come_apart():
 
 def test_overlap():
     assert found([X * 8 + Y], {"x": N, "y": 10}) == [("x * 8 + y", "n * 8 + 2")]
-    assert found([X * M + Y], {"x": N, "y": M * 2}) == [("x * m + y", "n * m + m")]
+    assert found([X * M + Y], {"x": N, "y": M * 2}) == [("x * m + y", "m * (n + 1)")]
 
 
 # -------------------------------------------------------------------------------- what is refused

@@ -11,6 +11,7 @@ from test_simplification_of_random_expressions import points
 from tensorir import Range, Var, parse
 from tensorir.arith import Analyzer
 from tensorir.interp.expressions import ExpressionCompiler
+from tensorir.interp.memory import InterpreterError
 
 PARAMETERS = {
     "x": "int32", "y": "int32", "z": "int32", "k": "int32", "l": "int64", "w": "int32",
@@ -39,6 +40,8 @@ LAWS = {
         "T.min(x + z, y + z)": "z + T.min(x, y)",
         "T.max(x - y, x - z)": "x - T.min(y, z)",
         "T.min(3 - x, 2)": "T.min(3 - x, 2)",
+        "T.min(x, y) - y": "T.min(x - y, 0)",
+        "y - T.max(x, y)": "T.min(y - x, 0)",
     },
     "the lattice of minima and maxima": {
         "T.min(T.max(x, y), x)": "x",
@@ -59,6 +62,34 @@ LAWS = {
         "x * 4 % 12": "x % 3 * 4",
         "x * 4 // ((k + 1) * 4)": "x // (k + 1)",
     },
+    "quotients by symbols": {
+        "(y + x + z) // x": "(y + z) // x + 1",
+        "(x + 1) % y": "(x + 1) % y",
+        "(x + 1) // y * y + (x + 1) % y": "x + 1",
+        "x * 32 * x % (x * y)": "x * (x * 32 % y)",
+        "z * (x % y) * y": "z * (y * (x % y))",
+    },
+    "quotients by negative numbers": {
+        "x // -9": "x // -9",
+        "(x - x % -9) % 9": "0",
+        "x % -9 + x // -9 * -9": "x",
+        "x // -9 * y": "x // -9 * y",
+        "(x + y * 2) % -8 * 2": "(x + y * 2) % -8 * 2",
+        "y - x * -1 % 8": "y + x % -8",
+        "k // -3": "k * -1 // 3",
+        "x % -9 < 1": "T.bool(True)",
+    },
+    "common factors": {
+        "x * y + x": "x * (y + 1)",
+        "y * x + x * 10": "x * (y + 10)",
+        "x - x * y * 3": "x * (1 - y * 3)",
+        "x * y * -2 - x * 4": "x * (y + 2) * -2",
+        "x * (y % 4)": "x * (y % 4)",
+        "x % 4 * (y % 4) + x // 4 * (y % 4) * 4": "x * (y % 4)",
+        "x * y < x": "x * y < x",
+        "x * (y % 4) < 5": "x * (y % 4) < 5",
+        "w * y + w": "w * (y + 1)",
+    },
     "quotients rounded toward zero": {
         "T.truncdiv(T.truncdiv(x, 2), 3)": "T.Div(x, 6)",
         "T.truncdiv(x * 6, 4)": "T.Div(x * 3, 2)",
@@ -74,6 +105,14 @@ LAWS = {
         "T.truncdiv(x, 4) + T.truncdiv(-x, 4)": "0",
         "T.truncdiv(x * (k + 1), k + 1)": "x",
         "T.truncmod(x * (k + 1) * 6, (k + 1) * 3)": "0",
+        "T.truncdiv(T.truncdiv(T.truncmod(x, 16), 2) * 2, 4)": "T.Div(T.truncmod(x, 16), 4)",
+        "T.truncdiv(T.truncdiv(T.truncmod(x, 16), 2) * 2, 6)": "T.Div(T.truncmod(x, 16), 6)",
+        "T.truncmod(T.truncdiv(T.truncmod(x, 20), 2) * 2, 4)": "T.Div(T.truncmod(x, 4), 2) * 2",
+        "T.truncdiv(x, 6) * 6 + T.truncmod(T.truncdiv(x, 3), 2) * 3 + T.truncmod(x, 3)": "x",
+        "T.truncmod(x + 1, y)": "T.truncmod(x + 1, y)",
+        "T.truncdiv(x, y) * y + T.truncmod(x, y)": "x",
+        "T.truncmod(x * 32 * x, x * y)": "x * T.truncmod(x * 32, y)",
+        "T.truncdiv(y + x + z, x)": "T.Div(y + x + z, x)",
     },
     "inequalities": {
         "x * 8 + k < 16": "x < 2",
@@ -96,6 +135,13 @@ LAWS = {
         "T.max(x, y) <= y": "x <= y",
         "x + 1 < T.max(8, x)": "x < 7",
         "x + y < z + x": "y < z",
+        "x * 8 + k - 4 < 16": "x * 8 + k < 20",
+        "x * 8 + k - y < 16": "x * 8 + k < y + 16",
+        "x * 8 + k - k % 2 < 16": "x < 2",
+        "(k + 1) * (k // 2 + 3) < (k + k // 2 + 4) * 8": "T.bool(True)",
+        "x < -2147483648": "T.bool(False)",
+        "x >= -2147483648": "T.bool(True)",
+        "x + -2147483648 < 0": "T.bool(True)",
     },
     "equations": {
         "x * 3 == 6": "x == 2",
@@ -105,6 +151,9 @@ LAWS = {
         "T.max(x, 5) == 5": "x < 6",
         "T.min(x, y) != x": "y < x",
         "T.truncmod(x, 2) + 10 == 1": "T.bool(False)",
+        "x + -2147483648 == 0": "T.bool(False)",
+        "0 != x + -2147483648": "T.bool(True)",
+        "-2147483648 - x == 0": "x == -2147483648",
     },
     "conjunctions": {
         "x < 5 and x < 7": "x < 5",
@@ -255,6 +304,13 @@ LAWS = {
         "T.Select(T.Broadcast(p, 4), T.Ramp(x, 1, 4), T.Ramp(x, 1, 4))": "T.Ramp(x, 1, 4)",
         "T.Ramp(w, 1, 4) + T.Broadcast(1, 4) - T.Ramp(w, 1, 4)": "T.Broadcast(1, 4)",
         "T.Ramp(i, T.int8(1), 4) < T.Ramp(i, T.int8(1), 4)": "T.Broadcast(T.bool(False), 4)",
+        "T.min(T.min(T.Ramp(w, 3, 4), T.Broadcast(y, 4)), T.Broadcast(z, 4))": "T.min(T.Ramp(w, 3, 4), T.Broadcast(T.min(y, z), 4))",
+        "T.max(T.Broadcast(y, 4), T.max(T.Ramp(w, 3, 4), T.Broadcast(z, 4)))": "T.max(T.Broadcast(T.max(y, z), 4), T.Ramp(w, 3, 4))",
+        "T.truncmod(T.Ramp(k * 8 + 1, 1, 4), T.Broadcast(8, 4))": "T.Ramp(1, 1, 4)",
+        "T.truncdiv(T.Ramp(k, 4, 4), T.Broadcast(2, 4))": "T.Ramp(k // 2, 2, 4)",
+        "T.Ramp(x, 8, 5) // T.Broadcast(4, 5)": "T.Ramp(x // 4, 2, 5)",
+        "T.Ramp(x, 7, 4) % T.Broadcast(4, 4)": "T.Ramp(x, 3, 4) % T.Broadcast(4, 4)",
+        "T.Ramp(x * 8 + 1, 15, 4) % T.Broadcast(8, 4)": "T.Ramp(1, 7, 4) % T.Broadcast(8, 4)",
     },
 }  # fmt: skip
 
@@ -290,7 +346,17 @@ def test_law(text, expected):
     assert str(analyzer.simplify(simple)) == expected
     before, after = computed(expr, values), computed(simple, values)
     for env in points(expr, DOMAINS):
-        assert before(env) == after(env), env
+        expected_value = value_of(before, env)
+        if expected_value is not None:
+            assert expected_value == after(env), env
+
+
+def value_of(compute, env):
+    """Return a value; None for a division by 0."""
+    try:
+        return compute(env)
+    except InterpreterError:
+        return None
 
 
 @pytest.mark.parametrize("dtype", ["int32x4", "int64x4", "boolx4"])

@@ -165,6 +165,45 @@ def test_a_sum_under_a_condition_is_of_one_part():
     ]
 
 
+@pytest.mark.parametrize(
+    ("index", "domain", "inner", "predicate", "expected"),
+    [
+        (
+            Z * 12 + Y * 3 + X,
+            {"x": 3, "y": 4, "z": 5},
+            "x",
+            Z * 4 + Y < 18,
+            ("z * 4 + y", "18", "x", "3", "0"),
+        ),
+        (
+            Z * 10 + Y * 4 + X,
+            {"x": 4, "y": 3, "z": 5},
+            "yx",
+            Y * 4 + X < 10,
+            ("z", "5", "y * 4 + x", "10", "0"),
+        ),
+        (
+            (Z * 10 + Y * 4 + X) // 5,
+            {"x": 4, "y": 3, "z": 5},
+            "yx",
+            Y * 4 + X < 10,
+            ("z", "5", "(y * 4 + x) // 5", "2", "0"),
+        ),
+    ],
+)
+def test_terms_that_a_condition_limits_together_are_of_one_part(
+    index, domain, inner, predicate, expected
+):
+    assert divided([index], domain, inner, predicate) == [expected]
+
+
+def test_terms_of_both_parts_that_a_condition_limits_together_are_not_divided():
+    index, predicate = Z * 10 + Y * 4 + X, Y * 4 + X < 10
+    assert divided([index], {"x": 4, "y": 3, "z": 5}, "x", predicate) is None
+    limited = Y * 4 + X >= 2
+    assert divided([index], {"x": 4, "y": 3, "z": 5}, "yx", limited) is None
+
+
 # ----------------------------------------------------------------------------------------- property
 
 _EXTENTS = st.sampled_from([1, 2, 3, 4, 6, 8])
@@ -198,6 +237,10 @@ def _problems(draw):
         bindings = draw(st.lists(_FREE, min_size=1, max_size=2))
         inner = draw(st.lists(st.sampled_from([X, Y, Z]), unique=True))
     conditions = [TRUE]
+    if draw(st.booleans()):
+        first, second = draw(st.permutations([X, Y, Z]))[:2]
+        total = first * sizes[second] + second
+        conditions.append(total < draw(st.integers(1, sizes[first] * sizes[second])))
     for var in draw(st.lists(st.sampled_from([X, Y, Z]), max_size=2)):
         conditions.append(var < draw(st.integers(1, 6)))
     if draw(st.booleans()):

@@ -198,7 +198,7 @@ def test_numbers_of_numpy_keep_their_type() -> None:
         A[n + step] = A[step] * scale
 
     text = main.script()
-    assert "A[n + T.int64(3)] = A[T.int64(3)] * T.float64(0.10000000000000001)" in text
+    assert "A[n + T.int64(3)] = A[T.int64(3)] * T.float64(0.1)" in text
 
 
 def test_errors_show_the_line_of_the_file() -> None:
