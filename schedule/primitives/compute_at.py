@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from schedule.analysis.accesses import check_no_effect
@@ -82,6 +82,11 @@ CONTINUED = Problem(
     "instance that runs again would start from its own result instead",
     "decompose the reduction first; its update can stay where it is",
 )
+MARKED = Problem(
+    "LoopKindLostError",
+    "{0} cannot move, because new loops would replace {1}, which is not a plain serial loop",
+    "move the block first; then vectorize, unroll, parallelize, bind or annotate the new loops",
+)
 LEFT_OUT = Problem(
     "LeftOutInstancesError",
     "{0} cannot move under {1}, because the loops around it may leave out values of its axis "
@@ -136,7 +141,7 @@ def compute_at(
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
     DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError,
     OpaqueCallError, DependentAxisError, OrderedReductionError, AliasedBufferError, BareAccessError,
-    GuardedBlockError.
+    GuardedBlockError, LoopKindLostError.
     """
     if loop is INLINE_MARK:
         compute_inline(state, block)
@@ -166,7 +171,7 @@ def reverse_compute_at(
     DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError, LeftOutInstancesError,
     OpaqueBlockError, UndeclaredAccessError, OpaqueCallError, DependentAxisError,
     OrderedReductionError, AliasedBufferError, BareAccessError, GuardedBlockError,
-    LostIterationError.
+    LostIterationError, LoopKindLostError.
     """
     if loop is INLINE_MARK:
         reverse_compute_inline(state, block)
@@ -191,7 +196,20 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
             starts = not reads_old_values(block.block, region.buffer)
             check(starts, CONTINUED, block, buffer=region.buffer.name)
     check_uses_no_loop(block)
+    for sref in _loops_left(block):
+        is_plain = sref.loop.kind is ForKind.SERIAL and not sref.loop.annotations
+        check(is_plain, MARKED, block, sref)
     return graph
+
+
+def _loops_left(block: StmtSRef) -> Iterator[StmtSRef]:
+    """Yield the loops that hold nothing else than a block, which new loops will replace."""
+    inner: Stmt = block.block_realize
+    for sref in reversed(loops_above(block)):
+        if sref.loop.body is not inner:
+            return
+        yield sref
+        inner = sref.loop
 
 
 def plan_move(

@@ -1070,3 +1070,32 @@ def main(A: T.Buffer((8, 64)), W: T.Buffer((32, 32)), C: T.Buffer((8, 32))):
                 C[vi, vg] = C[vi, vg] + P[vi, vg // 16 * 32 + vr] * W[vg, vr]
 """
     apply(GROUPED, call, after)
+
+
+@pytest.mark.parametrize("mark", ["vectorize", "unroll", "parallel"])
+def test_a_loop_that_new_ones_would_replace_keeps_its_kind(mark):
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    B = T.alloc_buffer((8, 8))
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(8, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+
+    def of_producer(sch):
+        getattr(sch, mark)(sch.get_loops("B")[1])
+        sch.compute_at("B", sch.get_loops("C")[0])
+
+    def of_consumer(sch):
+        getattr(sch, mark)(sch.get_loops("C")[1])
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+    words = "is not a plain serial loop"
+    refused(before, of_producer, "LoopKindLostError", words, ["block B", "loop j"])
+    refused(before, of_consumer, "LoopKindLostError", words, ["block C", "loop j"])
