@@ -1,13 +1,16 @@
 """Execute the notebooks: in place, or (with --check) in memory with few trials.
 
 A notebook's cell with the tag `parameters` sets how many trials it makes; `--check` puts a cell
-with small numbers after it.
+with small numbers after it. It fails where the stored outputs of a cell have another form than
+those of the run: other kinds of output, or headings of tables that nothing prints any more.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -48,18 +51,51 @@ def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]
     return result
 
 
-def main() -> None:
+def differences(stored: nbformat.NotebookNode, run: nbformat.NotebookNode) -> list[str]:
+    """Return in which cells stored outputs have another form than those of a run."""
+    sources = {cell.source: cell for cell in run.cells if cell.cell_type == "code"}
+    found = []
+    for number, cell in enumerate(stored.cells):
+        if cell.cell_type != "code" or cell.source not in sources:
+            continue
+        made = sources[cell.source].outputs
+        if _kinds(cell.outputs) != _kinds(made):
+            found.append(f"cell {number} has {_kinds(cell.outputs)}, a run gives {_kinds(made)}")
+        for heading in _headings(cell.outputs) - _headings(made):
+            found.append(f"cell {number} has a table with {heading}, a run does not")
+    return found
+
+
+def _kinds(outputs: list[nbformat.NotebookNode]) -> list[str]:
+    return sorted({one.get("name", one.output_type) for one in outputs})
+
+
+def _headings(outputs: list[nbformat.NotebookNode]) -> set[tuple[str, ...]]:
+    """Return the headings of tables in outputs of text, each as a tuple of its columns."""
+    texts = (one.get("text") or one.get("data", {}).get("text/plain", "") for one in outputs)
+    lines = (line for text in texts for line in "".join(text).splitlines())
+    cells = (tuple(re.split(r"\s{2,}| \| ", line.strip())) for line in lines)
+    return {one for one in cells if len(one) > 3 and not any(map(str.isdigit, "".join(one)))}
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="notebooks; all by default")
     parser.add_argument("--check", action="store_true", help="few trials, nothing is written")
     options = parser.parse_args()
     paths = [Path(name) for name in options.names] or sorted(HERE.glob("*.ipynb"))
+    wrong = 0
     for path in paths:
         notebook = execute(path, few_trials=options.check)
-        if not options.check:
+        if options.check:
+            for text in differences(nbformat.read(path, as_version=4), notebook):
+                print(f"{path.name}: {text}; execute it anew: python notebooks/execute.py {path}")
+                wrong += 1
+        else:
             nbformat.write(notebook, path)
         print(f"{path.name}: {len(notebook.cells)} cells executed")
+    return min(wrong, 1)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

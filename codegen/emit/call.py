@@ -116,11 +116,6 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
     name, operands = node.args[0], list(node.args[1:])
     if not isinstance(name, StringImm):
         f.fail("T.call_llvm_intrin takes the name of an LLVM intrinsic first")
-    if not name.value.startswith("llvm."):
-        f.fail(
-            f"T.call_llvm_intrin takes the name of an LLVM intrinsic, which {name.value!r} is not: "
-            "those begin with llvm.; a C function is called by T.call_extern"
-        )
     if operands and type(operands[0]) is IntImm and operands[0].dtype == "uint32":
         del operands[0]  # how many operands the name is overloaded on; LLVM works that out itself
     arguments = [(register_type(a.dtype), f.expr(a)) for a in operands]

@@ -173,19 +173,20 @@ def tune_model(
                 for_check,
                 config.max_seconds,
             )
-        finish = _check(run, mod, tasks[0].target) if check and not is_short else None
-        run.tune(on_interrupt, finish)
+        run.tune(on_interrupt, _check(run, mod, tasks[0].target, check and not is_short))
     return opened
 
 
-def _check(run: TuningRun, mod: IRModule | BaseFunc, target: Target) -> Callable[[], None]:
+def _check(
+    run: TuningRun, mod: IRModule | BaseFunc, target: Target, is_wanted: bool
+) -> Callable[[], None]:
     def compare() -> None:
         if not len(run.database):
             run.logs.scheduler.warning(
                 "Nothing was measured in the time that there was: the model stays as it is; give "
                 "it more seconds"
             )
-        elif not _module(mod).graph_funcs():
+        elif not is_wanted or not _module(mod).graph_funcs():
             return
         elif (reason := why_not_here(target)) is not None:  # other machines have measured
             run.logs.scheduler.info("The tuned model is not run here to be compared: %s", reason)

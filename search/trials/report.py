@@ -156,7 +156,8 @@ class TaskReport:
         if self.unscheduled is not None:
             more = "more than " if self.at_least else ""
             before = f"unscheduled it takes {more}{time_text(self.unscheduled)}"
-            parts.append(f"{before}, {_factor(self.unscheduled / self.best)} times as long")
+            times = f", {_factor(self.unscheduled / self.best)} times as long"
+            parts.append(before + times * (self.unscheduled > self.best))
         if self.roofline is not None:
             parts.append(f"that is {self.share:.0%} {self.roofline.in_words(self.best)}")
         return "; ".join(parts)
@@ -164,6 +165,8 @@ class TaskReport:
     def _times_as_fast(self, seconds: float) -> str:
         if self.unscheduled is None:
             return ""
+        if seconds > self.unscheduled and not self.at_least:
+            return f"{_factor(seconds / self.unscheduled)} times slower than unscheduled"
         more = "more than " if self.at_least else ""
         return f"{more}{_factor(self.unscheduled / seconds)} times as fast as unscheduled"
 

@@ -497,7 +497,7 @@ def test_a_divisor_that_may_be_0_is_refused():
 
     def call(sch):
         n = sch.mod["main"].params[0]
-        sch.transform_layout("B", "B", lambda i: (i // n, i % n), pad_value=7)
+        sch.transform_layout("B", "B", lambda i: (i // n, i % n), pad_value=7.0)
 
     words = "`i // n` has a divisor that is not known to be positive"
     refused(before, call, "TransformationNotInjectiveError", words)

@@ -84,7 +84,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     resumed = run(kill_at=0)
     assert resumed.returncode == 0, resumed.stderr
     assert not list(temporary.glob("tune_artifacts_*"))
-    assert "Resuming after 8 of 12 trials" in resumed.stdout
+    assert "Resuming after 8 of 12 trials" in resumed.stderr
     after = (tmp_path / "database_tuning_record.json").read_text()
     assert after.startswith(before)
     records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()

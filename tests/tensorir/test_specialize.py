@@ -14,6 +14,7 @@ from tensorir import (
     verify_well_formed,
 )
 from tensorir.interp import interpret
+from tensorir.nodes.expr import Var
 from tensorir.nodes.stmt import DeclBuffer
 from tensorir.rewriting.visit import walk
 
@@ -158,7 +159,7 @@ def main(b: T.handle, n: T.int32):
 def test_values_that_do_not_fit(values, error, message):
     func = parse(SYMBOLIC)
     names = {param.name: param for param in func.params}
-    given = {names.get(name, T.int32().build(name)): value for name, value in values.items()}
+    given = {names.get(name, Var(name, "int32")): value for name, value in values.items()}
     if error is None:
         func.specialize(given)
         return

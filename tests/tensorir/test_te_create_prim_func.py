@@ -241,7 +241,7 @@ def test_components_of_a_reduction_are_stored_together():
             T.writes(argmax_v0[v_i], argmax_v1[v_i])
             with T.init():
                 argmax_v0[v_i] = -1
-                argmax_v1[v_i] = T.float32(-340282346638528859811704183484516925440.0)
+                argmax_v1[v_i] = T.float32(-3.4028234663852886e+38)
             v_argmax_v0: T.int32 = T.Select(argmax_v1[v_i] >= value[v_i, v_k], argmax_v0[v_i], index[v_i, v_k])
             v_argmax_v1: T.float32 = T.max(argmax_v1[v_i], value[v_i, v_k])
             argmax_v0[v_i] = v_argmax_v0

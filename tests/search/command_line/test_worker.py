@@ -32,9 +32,9 @@ def test_certificates_of_ones_own_are_three_files(
     for command in (
         ["scheduler"],
         ["worker", "dask://host:1"],
-        ["tune", "no.py", "--runner", "dask://host:1", "--trials", "1", "--work-dir", "found"],
+        ["tune", __file__, "--runner", "dask://host:1", "--trials", "1", "--work-dir", "found"],
     ):
-        assert main([*command, *options]) == 1
+        assert main([*command, *options]) in (1, 2)
         assert "are three files, --tls-ca, --tls-cert and --tls-key" in capsys.readouterr().err
 
 

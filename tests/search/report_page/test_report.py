@@ -49,7 +49,7 @@ def test_a_report_says_what_was_found(matmul: Parsed) -> None:
     assert "best time3 us" in summary
     assert "trials20" in summary
     assert "statefinished" in summary
-    heading, row = matmul.table("Tasks, those first")
+    heading, row = matmul.table("Tasks, most expensive first")
     assert dict(zip(heading, row, strict=True))["weight"] == "3"
     assert row[0] == "matmul"
     assert row[3] == "3"
@@ -162,7 +162,7 @@ def test_what_a_run_has_reported_stands_in_the_table_of_tasks(tmp_path: Path) ->
     )
     ReportLog(tmp_path).append(report)
     parsed = Parsed(ms.report(tmp_path).path.read_text())
-    heading, row = parsed.table("Tasks, those first")
+    heading, row = parsed.table("Tasks, most expensive first")
     cells = dict(zip(heading, row, strict=True))
     assert (cells["weight"], cells["unscheduled (us)"]) == ("2", "1,000")
     assert (cells["best (us)"], cells["+- (us)"]) == ("2", "0.1"), "as it was measured again"
@@ -193,7 +193,7 @@ def test_tasks_are_ordered_by_what_they_take_of_a_call(tmp_path: Path) -> None:
         ]
     )
     parsed = Parsed(ms.report(tmp_path).path.read_text())
-    heading, *rows = parsed.table("Tasks, those first")
+    heading, *rows = parsed.table("Tasks, most expensive first")
     assert [(row[0], row[1]) for row in rows] == [("often", "24"), ("seldom", "1"), ("late", "2")]
     share = heading.index("share of a call")
     assert float(rows[0][share].removesuffix("%")) > 90
