@@ -475,6 +475,14 @@ LEAVES: Final = (
 """What the parts of values are in A-normal form, but for tuples of such."""
 
 
+def _numbers(texts: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as a script has them, with "nan" and "inf" among them; IRTypeError if not."""
+    try:
+        return texts.astype(np.float64)
+    except ValueError as problem:
+        raise IRTypeError(f"expected numbers, got text: {problem}") from None
+
+
 def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
     """Return a constant as `R.const` makes it.
 
@@ -483,6 +491,8 @@ def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
     `tensorir.semantics.storage.stored` says.
     """
     array = np.asarray(value)
+    if array.dtype.kind == "U" and dtype is not None:
+        array = _numbers(array)
     if dtype is not None:
         return Constant(stored(array, DataType(dtype)), dtype)
     narrow = {"int64": "int32", "float64": "float32"}.get(str(array.dtype))

@@ -23,8 +23,6 @@ def stored(values: ArrayLike, dtype: DataType) -> NDArray[Any]:
         array = np.asarray(values)
     except ValueError as problem:
         raise IRValueError(f"the lists are no array: {problem}") from None
-    if array.dtype.kind == "U" and dtype.is_float:  # "nan" and "inf", as scripts have them
-        array = _numbers(array)
     if array.dtype.kind not in "biuf":
         raise IRTypeError(f"expected numbers, got {array.dtype}")
     held = dtype.to_numpy()
@@ -41,11 +39,3 @@ def stored(values: ArrayLike, dtype: DataType) -> NDArray[Any]:
     if dtype.is_integral and not np.array_equal(converted, array):
         raise IRValueError(f"{dtype} cannot represent every value of {array.tolist()}")
     return converted
-
-
-def _numbers(texts: NDArray[Any]) -> NDArray[Any]:
-    """Return texts as float64, IRTypeError for one that is no number."""
-    try:
-        return texts.astype(np.float64)
-    except ValueError as problem:
-        raise IRTypeError(f"expected numbers, got text: {problem}") from None

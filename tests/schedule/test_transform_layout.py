@@ -492,14 +492,14 @@ def main(a: T.handle, c: T.handle, n: T.int32):
     np.testing.assert_array_equal(c.reshape(16, 4), [*a, [7] * 4, [7] * 4])
 
 
-def test_a_divisor_that_may_be_0_is_refused():
+def test_a_divisor_that_may_be_negative_is_refused():
     before = COPY.replace("main(", "main(n: T.int32, ")
 
     def call(sch):
         n = sch.mod["main"].params[0]
-        sch.transform_layout("B", "B", lambda i: (i // n, i % n), pad_value=7.0)
+        sch.transform_layout("B", "B", lambda i: (i // n, i % n), pad_value=7)
 
-    words = "`i // n` has a divisor that is not known to be positive"
+    words = "its results start at -13, not at 0"
     refused(before, call, "TransformationNotInjectiveError", words)
 
 

@@ -166,7 +166,8 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
         wait_until(lambda: not cluster.scheduler.tasks)
         tuned(url, CPUS[0], tmp_path, Counted(1000))
     points, _ = found_in(tmp_path)
-    assert len(points) == len(set(points)) == TRIALS
+    assert len(set(points)) == TRIALS
+    assert len(points) <= TRIALS + 1, "it may have been killed before it kept what it had logged"
 
 
 def test_a_model_is_tuned_for_machines_of_another_architecture(tmp_path: Path) -> None:
