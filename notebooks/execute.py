@@ -67,7 +67,8 @@ def differences(stored: nbformat.NotebookNode, run: nbformat.NotebookNode) -> li
 
 
 def _kinds(outputs: list[nbformat.NotebookNode]) -> list[str]:
-    return sorted({one.get("name", one.output_type) for one in outputs})
+    """Return the kinds of outputs; what is logged depends on the number of trials."""
+    return sorted({one.get("name", one.output_type) for one in outputs} - {"stderr"})
 
 
 def _headings(outputs: list[nbformat.NotebookNode]) -> set[tuple[str, ...]]:
