@@ -245,7 +245,8 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
     ahead = _best(run, task.ctx)
     if not ahead:
         return
-    measure_baselines(run, task, [*_earliest(run, task.ctx)[:1], ahead[0]])
+    first = _earliest(run, task.ctx)[:1]
+    measure_baselines(run, task, [*first, ahead[0]])
     usual = confirmation_seconds(run.seconds, len(run.tasks)) / len(run.tasks)
     end = time.monotonic() + min(max_seconds, usual)
     value = task.ctx.objective.of_record
@@ -267,7 +268,6 @@ def name_winner(run: TuningRun, task: TaskRecord, max_seconds: float = math.inf)
         is_busy = is_busy or _is_busy(run, task.ctx)
         if is_busy:
             found = _without_luck(found)
-        first = _earliest(run, task.ctx)[:1]
         for confirmation in reversed(found):
             if first and confirmation.record.trace_key == first[0].trace_key:
                 task.first_again = confirmation.median
