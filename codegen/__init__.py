@@ -15,7 +15,6 @@ docs/lowering.md prints a program after every pass.
 
 from typing import TYPE_CHECKING
 
-from codegen import compiled_kernels  # noqa: F401 - lets transforms run compiled functions
 from codegen.compile import compile_object
 from codegen.errors import (
     AssertionFailedError,

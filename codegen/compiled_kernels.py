@@ -10,7 +10,7 @@ from codegen.runtime.module import build
 from codegen.target import Target
 from tensorir.function import IRModule
 from tensorir.transform import PassContext
-from tensorir.transform.kernel_runner import Run, set_kernel_runner
+from tensorir.transform.kernel_runner import Run
 
 _HERE: Final = Target("llvm")
 """This machine, whatever the module that is transformed is built for."""
@@ -29,6 +29,3 @@ def compiled_kernel(mod: IRModule, name: str) -> Run | None:
         return True
 
     return run
-
-
-set_kernel_runner(compiled_kernel)

@@ -1,18 +1,21 @@
 """The schedules that are known already of the functions of a build.
 
-A layer above this one, which keeps schedules, enters a lookup here. `codegen.build` replaces by
-what it returns each function that nobody has scheduled. `compile_object` compiles what it is given.
+Inside of the `with` of a `KnownSchedules`, such as a database of the search, `codegen.build` asks
+it for the scheduled form of each function that nobody has scheduled. `compile_object` compiles what
+it is given.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, Self
 
 from codegen.compile import Compilable, functions_by_name
+from codegen.errors import CodegenError
 from codegen.target import Target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.expr import IntImm
@@ -27,22 +30,38 @@ _SMALL: Final = 4096
 """A function of fewer iterations takes some microseconds as it is, and a tenth of a second to be
 scheduled."""
 
-Lookup = Callable[[str, PrimFunc, Target], PrimFunc | None]
-"""Takes the name of a function in its module, the function, and the target of the build."""
-
-_lookup: Lookup | None = None
+_entered: Final[ContextVar[tuple[KnownSchedules, ...]]] = ContextVar("entered", default=())
 _consulted: Final[ContextVar[bool]] = ContextVar("consulted", default=True)
 
 
-def set_history(lookup: Lookup | None) -> Lookup | None:
-    """Let builds ask `lookup` for the scheduled form of functions; return the lookup before it.
+class KnownSchedules(ABC):
+    """What builds ask for schedules inside of its `with`, unless another is entered there."""
 
-    The lookup returns None for a function of which it knows no schedule, else one with the same
-    parameters and attributes and `tir.is_scheduled`. None in its place ends the asking.
-    """
-    global _lookup
-    before, _lookup = _lookup, lookup
-    return before
+    @abstractmethod
+    def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
+        """Return the scheduled form of a function of a module, None where no schedule is known.
+
+        It has the same parameters and attributes, and `tir.is_scheduled`.
+        """
+
+    def __enter__(self) -> Self:
+        _entered.set((*_entered.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stack = _entered.get()
+        if not stack or stack[-1] is not self:
+            raise CodegenError(
+                f"a {type(self).__name__} is left before another one that was entered inside of "
+                "it; nest their `with` statements"
+            )
+        _entered.set(stack[:-1])
+
+
+def innermost() -> KnownSchedules | None:
+    """Return the object that the innermost `with` entered, None outside."""
+    stack = _entered.get()
+    return stack[-1] if stack else None
 
 
 @contextlib.contextmanager
@@ -60,13 +79,14 @@ def with_history(program: Compilable, target: Target) -> Compilable:
 
     It is the program itself if there are none. Functions of a graph stay as they are.
     """
-    if _lookup is None or not _consulted.get():
+    known = innermost()
+    if known is None or not _consulted.get():
         return program
     functions = functions_by_name(program)
     found: dict[str, BaseFunc] = {}
     for name, func in functions.items():
         if isinstance(func, PrimFunc) and can_be_scheduled(func):
-            scheduled = _lookup(name, func, target)
+            scheduled = known.scheduled(name, func, target)
             if scheduled is not None:
                 found[name] = scheduled
     if not found:

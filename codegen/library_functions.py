@@ -22,7 +22,6 @@ import numpy as np
 from codegen.errors import LibraryFunctionError
 from codegen.runtime.ndarray import from_dlpack
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.nodes.packed_call import set_library_caller
 from tensorir.relax.operator import LIBRARY_PREFIX
 
 LibraryFunction: TypeAlias = Callable[..., Any]
@@ -146,12 +145,10 @@ def call_library(
         raise library_error(name, args, problem, binding) from problem
 
 
-def _interpreted(name: str, args: Sequence[Any]) -> Any:
+def call_interpreted(name: str, args: Sequence[Any]) -> Any:
+    """Return what a registered function returns for the arguments of an interpreted program."""
     values = [from_dlpack(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
     return call_library(name, get_global_func(name), values)
-
-
-set_library_caller(_interpreted)
 
 
 def library_error(

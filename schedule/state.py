@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, path_up, scope_root
@@ -29,11 +29,10 @@ from tensorir.nodes.stmt import (
 )
 from tensorir.rewriting.visit import children, walk
 
-if TYPE_CHECKING:
-    from schedule.analysis.dependency import BlockScope
-
 DEBUG_VERIFY_TREE: Final = 1
 DEBUG_VERIFY_FLAGS: Final = 2
+
+_Fact = TypeVar("_Fact")
 
 _DEFINING: Final = (LetStmt, Allocate, AllocateConst, DeclBuffer)
 
@@ -69,8 +68,8 @@ class ScheduleState:
         """True if statements other than loops and blocks define names for blocks in them."""
         self.plain: set[Stmt] = set()
         """Statements that touch nothing outside of the blocks in them, bindings included."""
-        self.graph: tuple[Stmt | None, BlockScope | None] = (None, None)
-        """The root block whose dependencies were asked for last, and these dependencies."""
+        self._facts: dict[Hashable, Any] = {}
+        """What `remembered` knows of the program as it is."""
         self.rolling: set[Buffer] = set()
         """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self.before_postproc: IRModule | None = None
@@ -145,6 +144,13 @@ class ScheduleState:
             sref = pending.pop()
             yield sref
             pending.extend(reversed(self.child_blocks(sref)))
+
+    def remembered(self, key: Hashable, find: Callable[[], _Fact]) -> _Fact:
+        """Return what `find` gives, which is asked once for each key until the program changes."""
+        if key not in self._facts:
+            self._facts[key] = find()
+        found: _Fact = self._facts[key]
+        return found
 
     def child_blocks(self, sref: StmtSRef) -> list[StmtSRef]:
         """Return the blocks right below a loop or block, in program order."""
@@ -389,6 +395,7 @@ class ScheduleState:
         if not self._undo and not self._undo_funcs:
             self._mod_before = self._mod
         self._mod = None
+        self._facts.clear()
 
     def commit(self) -> None:
         """Make what was replaced since the last commit final."""
@@ -410,6 +417,7 @@ class ScheduleState:
             self._funcs[name] = func
         if self._undo or self._undo_funcs:
             self._mod = self._mod_before
+            self._facts.clear()
         self.commit()
 
     def copy(self) -> tuple[ScheduleState, dict[StmtSRef, StmtSRef]]:
@@ -422,7 +430,7 @@ class ScheduleState:
         twin.running = ""
         twin.covered = dict(self.covered)
         twin.plain = set(self.plain)
-        twin.graph = (None, None)
+        twin._facts = {}
         twin.rolling = set(self.rolling)
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)

@@ -37,7 +37,8 @@ def names_on_use(package: str) -> Callable[[str], Any]:
         found = places().get(name)
         if found is not None and found[0] != package:
             module, original = found
-            value = getattr(import_module(module), original)
+            owner = import_module(module)
+            value = getattr(owner, original, None) or import_module(f"{module}.{original}")
         elif not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
             value = import_module(f"{package}.{name}")
         else:

@@ -8,6 +8,8 @@ shuffles. Lanes that lie far apart are loaded one by one, from addresses that di
 
 from __future__ import annotations
 
+import operator
+from dataclasses import dataclass
 from typing import Final
 
 from codegen.lower.indices import as_ramp, plus
@@ -21,7 +23,7 @@ from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
-from tensorir.nodes.ops import add, const, mul
+from tensorir.nodes.ops import add, const, mul, sub
 
 
 def contiguous_accesses(func: PrimFunc) -> PrimFunc:
@@ -37,7 +39,11 @@ def contiguous_accesses(func: PrimFunc) -> PrimFunc:
     The last of the contiguous vectors ends at the last lane: nothing is read outside of what lies
     between the first lane and the last. Lanes are loaded one by one where that takes fewer loads
     than twice those of the contiguous vectors. With a mask the contiguous vectors have masks too,
-    where the target has such loads; other masked accesses stay, and so do irregular ones.
+    where the target has such loads; other masked accesses stay.
+
+    Lanes at constant distances that are no multiples of one, such as `j * 2 + Ramp(0, 1, 8) % 2`,
+    are picked in the same way, of one load each where they lie far apart but few differ. Other
+    irregular accesses stay.
     """
     return func.with_body(_ContiguousAccesses(as_target(None))(func.body))
 
@@ -56,6 +62,9 @@ class _ContiguousAccesses(SharedRewriter):
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         changed = self.generic(node)
+        permuted = _irregular_lanes(changed)
+        if permuted is not None and changed.predicate is None and not may_load(permuted.base):
+            return _in_runs(changed, permuted)
         ramp = strided_ramp(changed.buffer, changed.indices)
         if ramp is None or changed.predicate is not None or may_load(ramp):
             return changed  # The first lanes might change where the last ones go.
@@ -69,20 +78,22 @@ class _ContiguousAccesses(SharedRewriter):
 
     def load(self, node: BufferLoad) -> PrimExpr:
         node = self.generic(node)
-        ramp = strided_ramp(node.buffer, node.indices)
-        if ramp is None:
-            return node
         dtype = node.buffer.dtype
-        covering = _covering(ramp, dtype, self._target)
+        ramp = strided_ramp(node.buffer, node.indices)
+        lanes = _irregular_lanes(node) if ramp is None else _lanes_of_ramp(ramp)
+        covering = None if lanes is None else _covering(lanes, dtype, self._target)
         if covering is not None:
             if node.predicate is None:
                 return covering.load(node)
-            if _has_masked_loads(self._target, dtype):
+            # Lanes of an irregular index may take the same element, each with another mask.
+            if ramp is not None and _has_masked_loads(self._target, dtype):
                 return covering.masked_load(node, node.predicate)
         if node.predicate is not None:
             return node
-        one_by_one = [BufferLoad(node.buffer, (lane_of(ramp, k),)) for k in range(ramp.lanes)]
-        return picked(one_by_one, list(range(ramp.lanes)))
+        if ramp is not None:
+            one_by_one = [BufferLoad(node.buffer, (lane_of(ramp, k),)) for k in range(ramp.lanes)]
+            return picked(one_by_one, list(range(ramp.lanes)))
+        return node if lanes is None else _each_once(node, lanes)
 
 
 def strided_ramp(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Ramp | None:
@@ -105,17 +116,108 @@ def lane_of(ramp: Ramp, lane: int) -> PrimExpr:
     return add(ramp.base, mul(ramp.stride, lane))
 
 
-class _Covering:
-    """Contiguous vectors of `length` elements that cover the lanes of a ramp."""
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """The lanes of an index: a scalar, and how far each lane is from it."""
 
-    def __init__(self, ramp: Ramp, stride: int, length: int) -> None:
-        last = stride * (ramp.lanes - 1)
-        self._first = plus(ramp.base, min(0, last))
+    base: PrimExpr
+    offsets: tuple[int, ...]
+
+
+def _lanes_of_ramp(ramp: Ramp) -> _Lanes | None:
+    if type(ramp.stride) is not IntImm:
+        return None
+    return _Lanes(ramp.base, tuple(ramp.stride.value * k for k in range(ramp.lanes)))
+
+
+def _irregular_lanes(access: BufferLoad | s.BufferStore) -> _Lanes | None:
+    """Return the lanes of an access's index that is no ramp, if their distances are constant."""
+    (index,) = access.indices
+    dtype = index.dtype
+    if dtype.lanes == 1 or access.buffer.dtype.lanes > 1 or not dtype.is_int or dtype.bits < 32:
+        return None
+    if type(as_ramp(index)) in (Ramp, e.Broadcast):
+        return None
+    return _lanes_of(index)
+
+
+def _lanes_of(index: PrimExpr) -> _Lanes | None:
+    """Return the lanes of a vector; None where the distances between them are not known."""
+    kind = type(index)
+    if kind is Ramp:
+        return _lanes_of_ramp(index)  # type: ignore[arg-type]
+    if kind is e.Broadcast:
+        return _Lanes(index.value, (0,) * index.dtype.lanes)  # type: ignore[attr-defined]
+    if kind not in _ON_LANES:
+        return None
+    a, b = _lanes_of(index.a), _lanes_of(index.b)  # type: ignore[attr-defined]
+    if a is None or b is None:
+        return None
+    if kind is e.Add:
+        return _Lanes(add(a.base, b.base), tuple(map(operator.add, a.offsets, b.offsets)))
+    if kind is e.Sub:
+        return _Lanes(sub(a.base, b.base), tuple(map(operator.sub, a.offsets, b.offsets)))
+    if type(b.base) is not IntImm or len(set(b.offsets)) > 1:
+        return None
+    factor = b.base.value + b.offsets[0]
+    if kind is e.Mul:
+        return _Lanes(
+            mul(a.base, const(factor, a.base.dtype)), tuple(k * factor for k in a.offsets)
+        )
+    if type(a.base) is not IntImm or factor < 1:
+        return None
+    values = [a.base.value + k for k in a.offsets]
+    parts = [n // factor if kind is e.FloorDiv else n % factor for n in values]
+    return _Lanes(const(0, a.base.dtype), tuple(parts))
+
+
+_SHORTEST_RUN: Final = 4
+"""The neighbours that are worth a vector store among lanes that are stored in several."""
+_ON_LANES: Final = frozenset({e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod})
+"""The arithmetic of indices whose lanes are followed."""
+
+
+def _each_once(load: BufferLoad, lanes: _Lanes) -> PrimExpr:
+    """Return a load as one load for each element that several lanes take, if they do."""
+    places = list(dict.fromkeys(lanes.offsets))
+    if 2 * len(places) > len(lanes.offsets):
+        return load
+    elements = [BufferLoad(load.buffer, (plus(lanes.base, k),)) for k in places]
+    return picked(elements, [places.index(k) for k in lanes.offsets])
+
+
+def _in_runs(store: s.BufferStore, lanes: _Lanes) -> s.Stmt:
+    """Return a store as one for each run of neighbours, if lanes lie in runs of a few each."""
+    order = sorted(range(len(lanes.offsets)), key=lanes.offsets.__getitem__)
+    runs: list[list[int]] = []
+    for lane in order:
+        if runs and lanes.offsets[lane] == lanes.offsets[runs[-1][-1]] + 1:
+            runs[-1].append(lane)
+        else:
+            runs.append([lane])
+    is_distinct = len(set(lanes.offsets)) == len(lanes.offsets)
+    if not is_distinct or min(map(len, runs)) < _SHORTEST_RUN:
+        return store
+    value = Var("lanes", store.value.dtype)
+    stores = []
+    for run in runs:
+        first = plus(lanes.base, lanes.offsets[run[0]])
+        index = Ramp(first, const(1, first.dtype), len(run))
+        stores.append(s.BufferStore(store.buffer, picked([value], run), (index,)))
+    return s.LetStmt(value, store.value, s.sequence(stores))
+
+
+class _Covering:
+    """Contiguous vectors of `length` elements that cover the lanes of an index."""
+
+    def __init__(self, lanes: _Lanes, length: int) -> None:
+        lowest = min(lanes.offsets)
+        self._first = plus(lanes.base, lowest)
         self._length = length
-        span = abs(last) + 1
+        span = max(lanes.offsets) - lowest + 1
         self.starts: Final = [*range(0, span - length, length), span - length]
         """The first elements of the vectors, counted from the lowest lane."""
-        offsets = [stride * k - min(0, last) for k in range(ramp.lanes)]
+        offsets = [offset - lowest for offset in lanes.offsets]
         self._homes = [min(offset // length, len(self.starts) - 1) for offset in offsets]
         """By lane: the vector that it is in."""
         self._places = [
@@ -150,21 +252,20 @@ class _Covering:
         )
 
 
-def _covering(ramp: Ramp, dtype: DataType, target: Target) -> _Covering | None:
-    """Return the vectors that cover a ramp, None if loading lane by lane is better."""
-    if type(ramp.stride) is not IntImm:
-        return None
-    span = abs(ramp.stride.value) * (ramp.lanes - 1) + 1
+def _covering(lanes: _Lanes, dtype: DataType, target: Target) -> _Covering | None:
+    """Return the vectors that cover some lanes, None if loading lane by lane is better."""
+    span = max(lanes.offsets) - min(lanes.offsets) + 1
     native = target.vector_lanes(max(8, dtype.bits))
     length = min(native, 1 << (span.bit_length() - 1))
-    if 2 * -(-span // length) > ramp.lanes:
+    if length == 1 or 2 * -(-span // length) > len(lanes.offsets):
         return None
-    return _Covering(ramp, ramp.stride.value, length)
+    return _Covering(lanes, length)
 
 
 def instructions_to_load(ramp: Ramp, dtype: DataType, target: Target) -> int:
     """Return about how many instructions a strided load becomes."""
-    covering = _covering(ramp, dtype, target)
+    lanes = _lanes_of_ramp(ramp)
+    covering = None if lanes is None else _covering(lanes, dtype, target)
     if covering is None:
         return 2 * ramp.lanes - 1
     # Of any two vectors, all lanes are picked by one instruction in AVX-512 only.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from schedule.errors import Problem, check, fail
@@ -47,7 +48,7 @@ def accessing(*roots: Node, inside_blocks: bool = True) -> Iterator[Node]:
     """Yield the nodes of programs that may touch memory, or are a pointer, among others.
 
     Left out is most of what programs consist of: loops, bindings, arithmetic on variables and
-    constants. What is inside of blocks is left out on demand.
+    constants. Without `inside_blocks` the blocks in them come as their realizes alone.
     """
     pending = list(roots)
     while pending:
@@ -64,6 +65,8 @@ def accessing(*roots: Node, inside_blocks: bool = True) -> Iterator[Node]:
         elif kind is BlockRealize:
             if inside_blocks:
                 pending.append(node.block)  # type: ignore[attr-defined]
+            else:
+                yield node
             parts = (*node.iter_values, node.predicate)  # type: ignore[attr-defined]
         else:
             yield node
@@ -144,8 +147,21 @@ def check_no_opaque(place: StmtSRef, buffer: Buffer, stmt: Stmt | None = None) -
     `stmt` is what it is about to become.
     """
     assert place.stmt is not None
-    plain = not any(is_opaque(node, buffer) for node in accessing(stmt or place.stmt))
-    check(plain, OPAQUE, place, buffer=buffer.name)
+    check(not _is_opaque_in(stmt or place.stmt, buffer), OPAQUE, place, buffer=buffer.name)
+
+
+def _is_opaque_in(root: Node, buffer: Buffer) -> bool:
+    return any(
+        _is_opaque_in_block(node.block, buffer)
+        if isinstance(node, BlockRealize)
+        else is_opaque(node, buffer)
+        for node in accessing(root, inside_blocks=False)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _is_opaque_in_block(block: Block, buffer: Buffer) -> bool:
+    return _is_opaque_in(block, buffer)
 
 
 def is_opaque(node: Node, buffer: Buffer) -> bool:
@@ -183,6 +199,7 @@ def check_no_effect(block: StmtSRef) -> None:
         fail(EFFECT, block, call=call)
 
 
+@lru_cache(maxsize=512)
 def effect_in(block: Block) -> Call | None:
     """Return a call in a block that is made for its effect, None if there is none."""
     for node in walk(block.body):

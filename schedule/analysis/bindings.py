@@ -197,9 +197,9 @@ def _in_types_of_axes(node: BlockRealize) -> tuple[PrimExpr, ...]:
 
 
 class _NestSubstitute(Substitution):
-    """Replaces loop variables in loops, bindings and predicates.
+    """Replaces loop variables in loops, bindings, predicates and the domains of axes.
 
-    A block with axes is isolated from the loops around it, so it is not entered.
+    Inside, a block with axes is isolated from the loops around it, so it is not entered.
     """
 
     def __init__(self, values: Mapping[Var, PrimExpr], extra_predicate: PrimExpr | None) -> None:
@@ -220,11 +220,20 @@ class _NestSubstitute(Substitution):
         if extra is not None:
             predicate = logical_and(predicate, extra)
         block = node.block
-        if not block.iter_vars:
+        if block.iter_vars:
+            axes = self.each(block.iter_vars)
+            block = block if axes is block.iter_vars else block.with_(iter_vars=axes)
+        else:
             self._extra = None
             block = self.generic(block)
             self._extra = extra
         return BlockRealize(values, predicate, block)
+
+    def rewrite_IterVar(self, node: IterVar) -> IterVar:  # noqa: N802
+        dom = node.dom
+        if dom is None or (type(dom.min) is IntImm and type(dom.extent) is IntImm):
+            return node
+        return self.generic(node)
 
     def rewrite_SeqStmt(self, node: SeqStmt) -> Stmt:  # noqa: N802
         return self.generic(node)

@@ -295,7 +295,7 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
         substitute(inner.init, values),
     )
     kept = [lp for lp in division.loops if lp.loop_var in used]
-    return copied_nest(kept, BlockRealize(bindings, predicate, block))
+    return copied_nest(kept, BlockRealize(bindings, predicate, block))[0]
 
 
 def same_outer_axes(divisions: Sequence[BlockDivision]) -> bool:

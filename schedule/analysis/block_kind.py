@@ -76,6 +76,12 @@ NOT_PIPELINE = Problem(
 )
 
 
+MOVING_DOMAIN = Problem(
+    "DependentLoopError",
+    "the domain of axis {axis} of {0}, {dom}, depends on a loop around it",
+    "give the axis and its loop the most iterations that there are, and the block a T.where for "
+    "those it skips",
+)
 USES_LOOP = Problem(
     "OpaqueBlockError",
     "{0} cannot move, because it has no axes and uses the variable of {1} inside",
@@ -132,6 +138,15 @@ def check_uses_no_loop(block: StmtSRef) -> None:
     """Raise if a block without axes uses a loop around it, which what is inside would leave."""
     for sref in loops_above(block) if not block.block.iter_vars else ():
         check(not uses_var(block.block, sref.loop.loop_var), USES_LOOP, block, sref)
+
+
+def check_fixed_domains(block: StmtSRef, axes: Collection[Var]) -> None:
+    """Raise if the domain of one of some axes depends on a loop, which is not around a copy."""
+    loops = {sref.loop.loop_var for sref in loops_above(block)}
+    for axis in block.block.iter_vars:
+        if axis.var in axes and axis.dom is not None:
+            moves = uses_var(axis.dom, loops.__contains__)
+            check(not moves, MOVING_DOMAIN, block, axis=axis.var.name, dom=axis.dom)
 
 
 def check_complete(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
 from schedule.analysis.accesses import Accesses, Memory
@@ -136,19 +137,19 @@ def dependencies(
     undeclared: the accesses inside the pieces of `loop_partition`, and loads from the tables of
     `cache_index`. Replaying a trace must find the declared ones alone where it looks blocks up.
     """
+    return state.remembered(
+        ("dependencies", scope, declared_only), partial(_found, state, scope, declared_only)
+    )
+
+
+def _found(state: ScheduleState, scope: StmtSRef, declared_only: bool) -> BlockScope:
     blocks = state.child_blocks(scope)
     if declared_only:
         return BlockScope(blocks, _declared, Memory(scope))
-    stmt, known = state.graph
-    if known is not None and stmt is scope.stmt and known.children == blocks:
-        return known
     root = scope if scope.is_block else state.scope_root(scope)
     tables = [b for b in root.block.alloc_buffers if is_table(b)]
     touched = (lambda block: _with_tables(block, tables)) if tables else _seen_through
-    graph = BlockScope(blocks, touched, Memory(scope))
-    if scope.parent is None:
-        state.graph = scope.stmt, graph
-    return graph
+    return BlockScope(blocks, touched, Memory(scope))
 
 
 def is_table(buffer: Buffer) -> bool:

@@ -11,7 +11,7 @@ from tensorir.nodes.buffer import Range
 from tensorir.nodes.dtype import INT32, INT64, DataType
 from tensorir.nodes.expr import IntImm, Var, integer_limits
 from tensorir.nodes.index_arithmetic import holds_indices
-from tensorir.nodes.stmt import BlockRealize, For, ForKind, Stmt
+from tensorir.nodes.stmt import Block, BlockRealize, For, ForKind, Stmt
 from tensorir.rewriting.fresh_copy import fresh_thread
 
 NOT_FROM_ZERO = Problem(
@@ -50,17 +50,19 @@ def nest_of_loops(loops: Sequence[tuple[Var, Range]], body: Stmt) -> Stmt:
     return body
 
 
-def copied_nest(loops: Sequence[For], body: BlockRealize, suffix: str = "") -> Stmt:
-    """Return copies of loops, outermost first, around a block whose bindings use their variables.
+def copied_nest(loops: Sequence[For], body: BlockRealize, suffix: str = "") -> tuple[Stmt, Block]:
+    """Return copies of loops, outermost first, around a block, and the block in them.
 
-    The block itself stays what it is.
+    Its bindings, and perhaps the domains of its axes, use the variables of the loops.
     """
     copies = {lp.loop_var: lp.loop_var.with_name(lp.loop_var.name + suffix) for lp in loops}
-    nest: Stmt = body
+    inner = substitute_loops(body, copies)
+    assert isinstance(inner, BlockRealize)
+    nest: Stmt = inner
     for lp in reversed(loops):
         thread = fresh_thread(lp)
         nest = lp.with_(loop_var=copies[lp.loop_var], body=nest, thread_binding=thread)
-    return substitute_loops(nest, copies)
+    return substitute_loops(nest, copies), inner.block
 
 
 def dtype_holding(largest: int | None, dtype: DataType) -> DataType:

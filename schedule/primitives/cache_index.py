@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from schedule.analysis.bindings import axis_domain
+from schedule.analysis.block_kind import check_fixed_domains
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, primitive
@@ -60,7 +61,7 @@ def cache_index(
     same that it depends on the blocks that fill them.
 
     Raises ScheduleError: RootBlockError, InvalidStorageScopeError, NegativeThresholdError,
-    OutOfScopeError.
+    OutOfScopeError, DependentLoopError.
     """
     # Preconditions.
     check_storage_scope(block, storage_scope)
@@ -71,6 +72,7 @@ def cache_index(
     found = expressions.chosen(cse_thresh)
     if not found:
         return []
+    check_fixed_domains(block, {var for expr in found for var in collect_vars(expr)})
 
     # Rewrite.
     nests: list[Staged] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.bindings import knowing, loop_domain
@@ -187,6 +188,10 @@ def reverse_compute_at(
 
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     """Check what moving a block needs wherever it moves; return the dependencies of its scope."""
+    return state.remembered(("movable", block), partial(_require_movable, state, block))
+
+
+def _require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     _, graph = require_pipeline(state, block)
     check_complete_or_reduction(state, block, graph)
     if state.enable_check:
@@ -226,6 +231,20 @@ def plan_move(
 
     `graph` is what `require_movable` gave for the block. Returns the function that moves it.
     """
+    key = "move", block, loop, index, preserve_unit_loops, to_consumers
+    asked = partial(_planned, state, graph, block, loop, index, preserve_unit_loops, to_consumers)
+    return state.remembered(key, asked)
+
+
+def _planned(
+    state: ScheduleState,
+    graph: BlockScope,
+    block: StmtSRef,
+    loop: StmtSRef,
+    index: int,
+    preserve_unit_loops: bool,
+    to_consumers: bool,
+) -> Callable[[ScheduleState], None]:
     position, required = check_place(state, graph, block, loop, index, to_consumers=to_consumers)
     if not to_consumers:
         _check_declared(graph, block, loop, required)

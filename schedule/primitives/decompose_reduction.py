@@ -119,7 +119,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
         initialised = realize.predicate
     predicate = at_first_step(initialised, [lp for lp in below if lp.loop_var not in used])
     kept = [lp.with_(annotations={}) for lp in below if lp.loop_var in used]
-    nest = copied_nest(kept, BlockRealize(bindings, predicate, init_block), "_init")
+    nest, init_block = copied_nest(kept, BlockRealize(bindings, predicate, init_block), "_init")
 
     # Rewrite: the update block keeps everything else.
     updated = without_init(old).with_(name_hint=f"{old.name_hint}_update")

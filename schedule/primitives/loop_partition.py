@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from schedule.analysis.bindings import axis_domain, knowing, loop_domain, loop_range
 from schedule.analysis.empty_reductions import EMPTY, lacks_steps
@@ -193,12 +193,20 @@ class _Piece(FreshCopy):
         self._widen = inside and not node.iter_vars
         new = super().rewrite_Block(node)
         self._widen = inside
-        return _widened(new) if inside and new.iter_vars else new
+        if not inside or not new.iter_vars:
+            return new
+        loops = {lp.loop_var for lp in self._loops}
+        # What depends on a loop cannot be declared inside of the block.
+        fixed = [
+            b
+            for a, b in zip(node.iter_vars, new.iter_vars, strict=True)
+            if a.dom is not None and not uses_var(a.dom, loops.__contains__)
+        ]
+        return _widened(new, axis_domain(fixed))
 
 
-def _widened(block: Block) -> Block:
+def _widened(block: Block, domains: Mapping[Var, Range]) -> Block:
     """Return a block that declares all that its axes lead to in buffers that they index."""
-    domains = axis_domain(block.iter_vars)
     declared = {r.buffer.data: r.buffer for r in (*block.reads, *block.writes)}
     reads, writes, opaque = get_block_access_region(block, declared)
     kept = {region.buffer for region in opaque}

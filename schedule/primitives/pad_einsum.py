@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from schedule.analysis.accesses import check_no_effect
 from schedule.analysis.bindings import axis_domain
-from schedule.analysis.block_kind import require_pipeline
+from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
 from schedule.analysis.bound_values import bound_values
 from schedule.analysis.loops import dtype_holding
 from schedule.errors import Problem, check, fail
@@ -66,13 +66,15 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, AliasedBufferError,
     BareAccessError, InvalidPaddingError, NonEinsumError, NotOnlyChildError, UnsafeStageError,
-    OpaqueCallError, and for tuples RFactorNotApplicableError, NoMatchedReducerError.
+    DependentLoopError, OpaqueCallError, and for tuples RFactorNotApplicableError,
+    NoMatchedReducerError.
     """
     # Preconditions.
     scope, _ = require_pipeline(state, block, stays=True)
     axes = block.block.iter_vars
     fits = len(padding) == len(axes) and all(p > 0 for p in padding)
     check(fits, BAD_PADDING, block, padding=list(padding), count=len(axes))
+    check_fixed_domains(block, {axis.var for axis in axes})
     extents = _extents(block)
     padded = _padded(extents, padding)
     accesses = _accesses(block)

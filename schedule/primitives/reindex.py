@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.accesses import check_no_opaque, is_opaque
 from schedule.analysis.bindings import axis_domain, axis_values, knowing
-from schedule.analysis.block_kind import require_pipeline
+from schedule.analysis.block_kind import check_fixed_domains, require_pipeline
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.empty_reductions import own_loops
 from schedule.analysis.layout_map import check_injective
@@ -98,7 +98,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
 
     Raises ScheduleError: BufferIndexOutOfRangeError, RootBlockError, NotStagePipelineError,
     AliasedBufferError, BareAccessError, NotLeafBlockError, InvalidBufferAccessError,
-    NotSingleChildChainError, UnsafeStageError.
+    NotSingleChildChainError, DependentLoopError, UnsafeStageError.
     """
     old = accessed_buffer(block, *buffer)
     reading = buffer[0] == "read"
@@ -112,6 +112,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     known = _known_but_units(block)
     original = [known.simplify(index) for index in touched]
     axes = _axes_in(block, original)
+    check_fixed_domains(block, {axis.var for axis in axes})
     domains = [axis.dom for axis in axes if axis.dom is not None]
     shape = [known.simplify(dom.min + dom.extent) for dom in domains]
     copy = stage_buffer(old, f"{old.name}_reindex", old.scope(), shape)
@@ -155,7 +156,7 @@ def reindex_cache_read(
     NotStagePipelineError, AliasedBufferError, BareAccessError, NotSingleWriteBlock,
     NotConsumerError, InsertionPointNotFoundError, NotSinglePointAccess,
     IndexMapNotApplicableToBlockIterError, ReindexCacheReadWriteNotMatchError, NegativeIndexError,
-    LoopNotStartWithZeroError, OpaqueAccessError, UnsafeStageError.
+    LoopNotStartWithZeroError, DependentLoopError, OpaqueAccessError, UnsafeStageError.
     """
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope, graph = require_pipeline(state, block, stays=True)
@@ -187,7 +188,7 @@ def reindex_cache_write(
     NotStagePipelineError, AliasedBufferError, BareAccessError, NotSingleWriteBlock,
     NotConsumerError, InsertionPointNotFoundError, NotSinglePointAccess,
     IndexMapNotApplicableToBlockIterError, ReindexCacheReadWriteNotMatchError, NegativeIndexError,
-    LoopNotStartWithZeroError, OpaqueAccessError, UnsafeStageError.
+    LoopNotStartWithZeroError, DependentLoopError, OpaqueAccessError, UnsafeStageError.
     """
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope, graph = require_pipeline(state, block, stays=True)
@@ -348,6 +349,7 @@ def _mapped(
         where, missing = reversed(sides) if var in here else sides
         values = {"axis": var.name, "where": where, "missing": missing, "buffer": buffer.name}
         check((var in here) == (var in there), OTHER_AXES, block, **values)
+    check_fixed_domains(block, here)
     known, domains = _known_but_units(block), axis_domain(axes)
     used = {var: run for var, run in domains.items() if var in here}
     dense = IndexMap(list(used), mapped).bijective_ranges(list(used.values()))

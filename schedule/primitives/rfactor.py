@@ -96,8 +96,7 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     name = state.free_name(block, f"{block.block.name_hint}_rf")
     around = [sref.loop for sref in loops]
     plan = _Plan(block.block_realize, loop.loop, around, reduction, partial, axis)
-    partial_results = plan.partial_block(name)
-    nest = copied_nest(around, partial_results)
+    nest, partial_results = copied_nest(around, plan.partial_block(name))
     final = plan.final_block(predicate)
     old, dropped = block.block, {sref.loop.loop_var for sref in others}
     rules: dict[type, Any] = {
@@ -110,7 +109,7 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     state.replace(scope, root.with_(alloc_buffers=(*root.alloc_buffers, *partial)))
 
     # Result.
-    return state.get_sref(partial_results.block)
+    return state.get_sref(partial_results)
 
 
 def _check_loops(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,39 +83,64 @@ def _runs(numbers: Sequence[int]) -> str:
 
 
 def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
-    """Return the places at which a block can be computed."""
-    return LocationDomain(tuple(_possible_places(state, block)))
-
-
-def _possible_places(
-    state: ScheduleState, block: StmtSRef, only: int | None = None
-) -> Iterator[int]:
-    """Yield the places at which a block can be computed; only `only` if given.
+    """Return the places at which a block can be computed.
 
     Inlining that makes the program much longer is not offered, but can be asked for.
     """
-    if only in (None, INLINE_INDEX):
+    inlines = _can_be_inlined(state, block) and stays_short(block, get_consumers(state, block))
+    marks = (INLINE_INDEX, ROOT_INDEX) if inlines else (ROOT_INDEX,)
+    return LocationDomain((*marks, *reversed(list(_possible_loops(state, block)))))
+
+
+def nearest_place(state: ScheduleState, block: StmtSRef, decision: int) -> int:
+    """Return a place if a block can be computed there, else the nearest smaller one, or the root.
+
+    It is what the domain gives, and looks at the places on the way only.
+    """
+    if decision == INLINE_INDEX and _can_be_inlined(state, block):
+        return INLINE_INDEX
+    return next(_possible_loops(state, block, decision), ROOT_INDEX)
+
+
+def _can_be_inlined(state: ScheduleState, block: StmtSRef) -> bool:
+    def find() -> bool:
         with suppress(ScheduleError):
             check_compute_inline(state, block)
-            if only is not None or stays_short(block, get_consumers(state, block)):
-                yield INLINE_INDEX
-    if only in (None, ROOT_INDEX):
-        yield ROOT_INDEX
-    if only is not None and only < 0:
+            return True
+        return False
+
+    return state.remembered(("inlines", block), find)
+
+
+def _possible_loops(
+    state: ScheduleState, block: StmtSRef, most: int | None = None
+) -> Iterator[int]:
+    """Yield the loops below which a block can be computed, the inner ones first; up to `most`."""
+    if most is not None and most < 0:
         return
     loops = consumer_loops(state, block)
     runs = np.array([[not is_const_int(loop.loop.extent, 1)] for loop in loops], bool)
-    with suppress(ScheduleError):
-        graph, planned = require_movable(state, block), needs_plan(block)
-        for k in np.flatnonzero(open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))):
-            if only not in (None, k):
-                continue
-            with suppress(ScheduleError):
-                if planned:
-                    plan_move(state, graph, block, loops[k], -1, True, to_consumers=True)
-                else:
-                    check_place(state, graph, block, loops[k], -1, to_consumers=True)
-                yield int(k)
+    try:
+        graph = require_movable(state, block)
+    except ScheduleError:
+        return
+    planned = needs_plan(block)
+
+    def fits(k: int) -> bool:
+        with suppress(ScheduleError):
+            if planned:
+                plan_move(state, graph, block, loops[k], -1, True, to_consumers=True)
+            else:
+                check_place(state, graph, block, loops[k], -1, to_consumers=True)
+            return True
+        return False
+
+    opened = open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))
+    for k in map(int, np.flatnonzero(opened)[::-1]):
+        if most is not None and k > most:
+            continue
+        if state.remembered(("fits", block, k), partial(fits, k)):
+            yield k
 
 
 def consumer_loops(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
@@ -168,10 +194,10 @@ def sample_compute_location(
 
     Raises ScheduleError: RootBlockError.
     """
-    if decision is not None and decision in _possible_places(state, block, only=decision):
-        place: Decision = decision
+    if decision is None:
+        place = find_domain().decide(rng, None)
     else:
-        place = find_domain().decide(rng, decision)
+        place = nearest_place(state, block, decision)
     assert isinstance(place, int)
     if place < 0:
         return Sampled(INLINE_MARK if place == INLINE_INDEX else ROOT_MARK, place)

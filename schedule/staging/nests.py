@@ -70,7 +70,11 @@ class Sweep:
             var = old.loop_var.with_name(old.loop_var.name)
             copied.append((var, substitute(loop_range(old), values)))
             values[old.loop_var] = var
-        own = [IterVar(a.dom, fresh[a.var], a.iter_type, a.thread_tag) for a in axes]
+        domains = [None if a.dom is None else substitute(a.dom, values) for a in axes]
+        own = [
+            IterVar(dom, fresh[a.var], a.iter_type, a.thread_tag)
+            for a, dom in zip(axes, domains, strict=True)
+        ]
         bound = [substitute(value, values) for value in bindings]
         return cls(copied, own, bound, substitute(predicate, values)), fresh
 

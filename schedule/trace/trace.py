@@ -120,13 +120,25 @@ class Trace:
         raises its `ScheduleError`, one that does not fit the program or the ones before it
         `TraceError`; the ones before it stay applied.
         """
-        made: dict[Any, Any] = {LoopRV.inline_rv(): LoopRV.inline_rv()}
-        made[LoopRV.root_rv()] = LoopRV.root_rv()
+        self.apply_part(sch, 0, len(self.instructions(remove_postproc)), {}, decision_provider)
+
+    def apply_part(
+        self,
+        sch: Schedule,
+        first: int,
+        end: int,
+        made: dict[Any, Any],
+        decision_provider: DecisionProvider | None = None,
+    ) -> None:
+        """Apply the instructions from number `first` up to `end`, as `apply_to_schedule` does.
+
+        Those before `first` have been applied to `sch`. `made` has the random variables that they
+        gave by those of this trace, and gets what is made here.
+        """
+        made |= {LoopRV.inline_rv(): LoopRV.inline_rv(), LoopRV.root_rv(): LoopRV.root_rv()}
         decisions = self.decisions
-        for number, inst in enumerate(self.insts):
+        for number, inst in enumerate(self.insts[first:end], first):
             kind = inst.kind
-            if remove_postproc and kind.name == _POSTPROC:
-                break
             values = [
                 translate(value, made) if varies else value
                 for value, varies in zip(inst.values, kind.varies, strict=True)

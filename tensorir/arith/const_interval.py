@@ -171,20 +171,28 @@ def exact_interval(node: PrimExpr, ranges: Ranges) -> Interval | None:
     bounds variables; other leaves may be anything that their dtype holds. None as well for
     quotients and remainders by what may be 0.
     """
+    return _Exact(ranges)(node)
 
-    def interval(part: PrimExpr) -> Interval | None:
+
+class _Exact:
+    """The same for each operand; rules ask it for theirs."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+
+    def __call__(self, part: PrimExpr) -> Interval | None:
         kind = type(part)
         if kind is Var or kind is e.SizeVar:
-            known = ranges.get(part)  # type: ignore[call-overload]
+            known = self._ranges.get(part)  # type: ignore[call-overload]
             return known if known is not None else type_interval(part)
         if kind in _DIVISIONS:
-            divisor = interval(part.b)  # type: ignore[attr-defined]
+            divisor = self(part.b)  # type: ignore[attr-defined]
             if divisor is None or divisor[0] <= 0 <= divisor[1]:
                 return None
         rule = _RULES.get(kind)
-        return rule(part, interval) if rule is not None else type_interval(part)
-
-    return interval(node)
+        return rule(part, self) if rule is not None else type_interval(part)
 
 
 def value_interval(node: PrimExpr, operand: Operand) -> Interval | None:

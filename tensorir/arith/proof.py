@@ -1,10 +1,16 @@
 """Proving that a linear combination is not negative.
 
-A goal follows from the bounds of its parts, or from a goal that is smaller: one from which a
-multiple of a known fact was subtracted, or in which a quotient is replaced by what it rounds, or a
-minimum or maximum by each of its alternatives. The search is directed by the goal. While a term
-keeps the bound infinite, only facts that cancel that term can help; else those that share a term
-with the goal. So its cost depends on what is known of the terms of the goal, not on what is known.
+A goal follows from the bounds of its parts, or from another goal: one from which a multiple of a
+known fact was subtracted, or in which a quotient is replaced by what it rounds, or a minimum or
+maximum by each of its alternatives. The search is directed by the goal. While a term keeps the
+bound infinite, only facts that cancel that term can help; else those that share a term with the
+goal. So its cost depends on what is known of the terms of the goal, not on what is known.
+
+The search ends, since each step is a smaller one in this order: the number of facts that may be
+used; then that of the quotients by which the goal was not scaled yet (they are parts of the goal
+and of the facts, and scaling makes no new ones); then the terms of the goal as a multiset, in which
+a step replaces a term by proper parts of it (Dershowitz and Manna 1979). How long it may take,
+`ATTEMPTS` limits.
 """
 
 from __future__ import annotations
@@ -25,7 +31,10 @@ Multiply: TypeAlias = Callable[[Linear, Linear], Linear]
 FACTS: Final = 2
 """The number of facts that one proof may use."""
 ATTEMPTS: Final = 64
-"""The number of facts that one search may try."""
+"""The number of facts and of quotients that one search may try."""
+
+
+UNSCALED: Final[frozenset[Term]] = frozenset()
 
 
 class Proof:
@@ -39,23 +48,36 @@ class Proof:
         self._product = product
         self._left = ATTEMPTS
 
-    def at_least_zero(self, goal: Linear, facts: int = FACTS) -> bool:
-        """Say whether `goal >= 0` follows from the bounds and at most `facts` known facts."""
+    def at_least_zero(
+        self, goal: Linear, facts: int = FACTS, scaled: frozenset[Term] = UNSCALED
+    ) -> bool:
+        """Say whether `goal >= 0` follows from the bounds and at most `facts` known facts.
+
+        `scaled` has the quotients by whose divisors the goal was multiplied to be rid of them.
+        """
         low, high = self._bound(goal)
         if low >= 0:
             return True
         if high < 0 or facts == 0:
             return False
         for fact, multiple in self._helpful(goal):
-            if self._left == 0:
+            if self._is_over():
                 return False
-            self._left -= 1
             if self.at_least_zero(goal.plus(fact, -multiple), facts - 1):
                 return True
-        return self._split_extremum(goal, facts) or any(
-            self.at_least_zero(least, facts)
-            for least in without_quotients(goal, self._bound, self._product)
-        )
+        if self._split_extremum(goal, facts, scaled):
+            return True
+        for least, scaling in without_quotients(goal, self._bound, self._product, scaled):
+            if self._is_over():
+                return False
+            if self.at_least_zero(least, facts, scaled | scaling):
+                return True
+        return False
+
+    def _is_over(self) -> bool:
+        """Count an attempt; True if there are none left."""
+        self._left -= 1
+        return self._left < 0
 
     def _helpful(self, goal: Linear) -> Iterator[tuple[Linear, int]]:
         """Yield facts, and how often they are contained in a goal."""
@@ -91,23 +113,25 @@ class Proof:
         weight = goal.terms[term]
         return [f for f in self._context.facts_about(term) if f.terms[term] * weight > 0]
 
-    def _split_extremum(self, goal: Linear, facts: int) -> bool:
+    def _split_extremum(self, goal: Linear, facts: int, scaled: frozenset[Term]) -> bool:
         """Prove a sum with a minimum or maximum by cases."""
         for term, c in goal.terms.items():
             if type(term) is Extremum:
                 rest = Linear({t: d for t, d in goal.terms.items() if t is not term}, goal.const)
-                if self._above_mean(term, c, rest, facts):
+                if self._above_mean(term, c, rest, facts, scaled):
                     return True
-                cases = (self.at_least_zero(rest.plus(a, c), facts) for a in term.args)
+                cases = (self.at_least_zero(rest.plus(a, c), facts, scaled) for a in term.args)
                 return any(cases) if term.largest == (c > 0) else all(cases)
         return False
 
-    def _above_mean(self, term: Extremum, c: int, rest: Linear, facts: int) -> bool:
+    def _above_mean(
+        self, term: Extremum, c: int, rest: Linear, facts: int, scaled: frozenset[Term]
+    ) -> bool:
         """Prove a sum by an extremum of two being on its side of their mean."""
         if len(term.args) != 2 or c % 2 or term.largest != (c > 0):
             return False
         one, other = term.args
-        return self.at_least_zero(rest.plus(one, c // 2).plus(other, c // 2), facts)
+        return self.at_least_zero(rest.plus(one, c // 2).plus(other, c // 2), facts, scaled)
 
 
 # ------------------------------------------------------------------- quotients by what they round
@@ -115,10 +139,14 @@ class Proof:
 # A sum that contains quotients is bounded by the rounded values: `x - 3 <= x // 4 * 4 <= x`.
 
 
-def without_quotients(linear: Linear, bound: Bound, product: Multiply) -> Iterator[Linear]:
+def without_quotients(
+    linear: Linear, bound: Bound, product: Multiply, scaled: frozenset[Term]
+) -> Iterator[tuple[Linear, frozenset[Term]]]:
     """Yield sums that lack one quotient each; if one of them is not negative, `linear` is not.
 
-    Quotients by constants are left alone unless what was rounded may cancel with other terms.
+    With each comes the quotient by whose divisor `linear` was multiplied for that, if it was; those
+    in `scaled` are left alone. So are quotients by constants, unless what was rounded may cancel
+    with other terms.
     """
     for term, c in linear.terms.items():
         kind = type(term)
@@ -127,8 +155,8 @@ def without_quotients(linear: Linear, bound: Bound, product: Multiply) -> Iterat
         if type(term) is Quotient:
             if c % term.divisor == 0 and _opposed(linear, term.index, c):
                 divisor = Linear({}, term.divisor)
-                yield _rounded(linear, term, c, c // term.divisor, term.index, divisor)
-        elif kind is SymbolicQuotient or kind is Product:
+                yield _rounded(linear, term, c, c // term.divisor, term.index, divisor), UNSCALED
+        elif (kind is SymbolicQuotient or kind is Product) and term not in scaled:
             yield from _without_symbolic(linear, term, c, bound, product)
 
 
@@ -140,7 +168,7 @@ def _opposed(linear: Linear, index: Linear, sign: int) -> bool:
 
 def _without_symbolic(
     linear: Linear, term: Term, c: int, bound: Bound, product: Multiply
-) -> Iterator[Linear]:
+) -> Iterator[tuple[Linear, frozenset[Term]]]:
     """Yield sums without a quotient by a symbol in `term`, whose coefficient is `c`."""
     for quotient in factors(term):
         if type(quotient) is not SymbolicQuotient or bound(quotient.divisor)[0] < 1:
@@ -150,12 +178,12 @@ def _without_symbolic(
             # As the divisor is positive, `linear >= 0` just if `linear * divisor > -divisor`.
             rest = linear.plus(Linear({term: 1}, 0), -c)
             scaled = product(rest, divisor).plus(divisor).plus_const(-1)
-            yield _rounded(scaled, term, 0, c, index, divisor)
+            yield _rounded(scaled, term, 0, c, index, divisor), frozenset({quotient})
             continue
         others = exact_quotient(Linear({term: c}, 0), Linear({quotient: 1}, 0), product)
         times = None if others is None else exact_quotient(others, divisor, product)
         if times is not None and not times.terms:
-            yield _rounded(linear, term, c, times.const, index, divisor)
+            yield _rounded(linear, term, c, times.const, index, divisor), UNSCALED
 
 
 def _rounded(

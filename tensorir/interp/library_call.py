@@ -8,11 +8,12 @@ from typing import Any
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from tensorir.extensions import LIBRARY_CALLER, extension
 from tensorir.interp.accesses import AccessCompiler, Eval
 from tensorir.interp.arguments import Env
 from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides
 from tensorir.nodes.expr import Call, PrimExpr, StringImm, Var
-from tensorir.nodes.packed_call import PackedArray, library_caller, packed_arguments
+from tensorir.nodes.packed_call import LibraryCaller, PackedArray, packed_arguments
 
 
 def library_call(c: AccessCompiler, node: Call, wants_result: bool = True) -> Eval:
@@ -23,11 +24,11 @@ def library_call(c: AccessCompiler, node: Call, wants_result: bool = True) -> Ev
     ]
 
     def call(env: Env) -> int:
-        caller = library_caller()
+        caller: LibraryCaller | None = extension(LIBRARY_CALLER)
         if caller is None:
             raise InterpreterError(
-                f"library function {name!r} is called, but library functions are registered with "
-                f"codegen.register_func, and codegen is not imported; import it first"
+                f"library function {name!r} is called, and no package that has library functions "
+                "is installed; codegen is one"
             )
         result = caller(name, [value(env) for value in values])
         if not wants_result or result is None:

@@ -85,17 +85,4 @@ def _dims(node: PrimExpr) -> tuple[PrimExpr, ...]:
 
 
 LibraryCaller: TypeAlias = Callable[[str, Sequence[Any]], Any]
-_caller: list[LibraryCaller] = []
-
-
-def set_library_caller(caller: LibraryCaller) -> None:
-    """Have `caller(name, args)` carry out the calls of interpreted programs.
-
-    Arrays among the arguments are NumPy's, over the memory of the program.
-    """
-    _caller[:] = [caller]
-
-
-def library_caller() -> LibraryCaller | None:
-    """Return the function that carries out calls, None before `codegen` is imported."""
-    return _caller[0] if _caller else None
+"""Calls the library function of a name; arrays are NumPy's, over the memory of the program."""

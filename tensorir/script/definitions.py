@@ -129,16 +129,9 @@ class Definitions(StatementReader):
             value = value.build(name)
         elif isinstance(value, (PrimExpr, int, float, e.EqualOp, BufferRegion)):
             value = as_expr(value)
-            if not self._is_known(value):
-                return self._let(name, Var(name, value.dtype), value)
+            return self._let(name, Var(name, value.dtype), value)
         self._define(name, value)
         return None
-
-    def _is_known(self, value: PrimExpr) -> bool:
-        """Say whether a variable has another name, so that naming it binds nothing."""
-        return isinstance(value, Var) and any(
-            value is known for level in self._scope.levels for known in level.values()
-        )
 
     def _unpack(self, target: Tree, value: Any) -> Enclose | None:
         names = target[2]
@@ -219,8 +212,11 @@ class Definitions(StatementReader):
 
     def _match_buffer(self, source: Any, buffer: Buffer) -> None:
         if isinstance(source, Var):
-            if self._depth:
-                raise IRValueError("T.match_buffer must be called at the top of a PrimFunc")
+            if self._depth or self._scopes:
+                raise IRValueError(
+                    "T.match_buffer must be called at the top of a PrimFunc, before what is "
+                    "assigned a value"
+                )
             self._function.bind_buffer(source, buffer)
         elif isinstance(source, (BufferRegion, e.BufferLoad, Buffer)):
             view = MatchBufferRegion(buffer, as_region(source))

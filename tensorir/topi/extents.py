@@ -101,6 +101,11 @@ def is_number(extent: PrimExpr | int, value: int) -> bool:
     return isinstance(known, int) and known == value
 
 
+def as_divisor(extent: PrimExpr) -> PrimExpr:
+    """Return an extent as the divisor of an index: 1 for 0, which no index is divided by."""
+    return const(1, extent.dtype) if is_number(extent, 0) else extent
+
+
 _LARGE: Final = 1 << 30
 
 

@@ -13,7 +13,15 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import element, shape_text
-from tensorir.topi.extents import axes_of, axis_of, each_axis_of, is_number, of_sizes, product
+from tensorir.topi.extents import (
+    as_divisor,
+    axes_of,
+    axis_of,
+    each_axis_of,
+    is_number,
+    of_sizes,
+    product,
+)
 from tensorir.topi.reshaping import reshaped
 
 
@@ -89,7 +97,7 @@ def roll(
     by = dict(zip(axes, shifts, strict=True))
     return te.compute(
         data.shape,
-        lambda *i: data[tuple(te.floormod(v - by[k], data.shape[k]) if k in by else v
+        lambda *i: data[tuple(te.floormod(v - by[k], as_divisor(data.shape[k])) if k in by else v
                               for k, v in enumerate(i))],
         name="T_roll",
     )  # fmt: skip
@@ -114,7 +122,7 @@ def tile(data: Tensor, repeats: Sequence[PrimExpr]) -> Tensor:
     def copied(*indices: PrimExpr) -> PrimExpr:
         return data[
             tuple(
-                i if is_number(count, 1) else te.floormod(i, n)
+                i if is_number(count, 1) else te.floormod(i, as_divisor(n))
                 for i, n, count in list(zip(indices, own, counts, strict=True))[front:]
             )
         ]

@@ -62,9 +62,14 @@ class _Canonical(GraphRewriter):
         (new,) = rebuilt
         same = self._same_value(new.value)
         stated = new.struct_info if isinstance(new, g.MatchCast) else new.var.struct_info
-        if same is not None and is_base_of(stated, same.struct_info) and self._visible(same, node):
-            self.replaced[node.var] = same
-            return ()
+        if same is not None and is_base_of(stated, same.struct_info):
+            locals_of = [v for v in used_vars(same) if isinstance(v, g.DataflowVar)]
+            if self._local.issuperset(locals_of):
+                if not locals_of or isinstance(node.var, g.DataflowVar):
+                    self.replaced[node.var] = same
+                    return ()
+                if isinstance(new, g.VarBinding):  # an output that is a field needs no tuple
+                    return [new.with_(value=same)]
         if isinstance(new, g.VarBinding):
             self._tuples.bind(new.var, new.value)
         return rebuilt
@@ -74,14 +79,6 @@ class _Canonical(GraphRewriter):
         if isinstance(value, g.TupleGetItem):
             return self._tuples.field(value)
         return value if isinstance(value, (g.GraphVar, g.Constant)) else None
-
-    def _visible(self, value: g.GraphExpr, node: g.Binding) -> bool:
-        """Say whether a value is visible wherever the variable of a binding is."""
-        if isinstance(value, g.Tuple):
-            return all(self._visible(part, node) for part in value.elements)
-        if not isinstance(value, g.DataflowVar):
-            return True
-        return value in self._local and isinstance(node.var, g.DataflowVar)
 
 
 def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:

@@ -1,15 +1,18 @@
-"""The runner of tensor functions while a module is transformed: interpreted, or compiled.
+"""The runner of tensor functions while a module is transformed: compiled, or interpreted.
 
-`codegen` lets them be compiled when it is imported.
+A package that compiles them is an extension (`tensorir.extensions`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from tensorir.extensions import KERNEL_RUNNER, extension
 from tensorir.function import IRModule
 from tensorir.interp import InterpreterError, interpret
 from tensorir.nodes import stmt as s
@@ -28,6 +31,8 @@ KernelRunner: TypeAlias = Callable[[IRModule, str], Run | None]
 
 The module holds tensor functions only: the one that is run, and those that it calls.
 """
+
+logger = logging.getLogger("tensorir.transform")
 
 MOST_STEPS: Final = 1_000_000
 """Statements that the interpreter is asked to run: about a second."""
@@ -50,20 +55,25 @@ def runnable_kernel(mod: IRModule, name: str) -> Run | None:
         for node in walk(func.body):
             if isinstance(node, Call) and getattr(node.op, "short_name", "") in _OUTSIDE:
                 return None
-    run = _runner(kernels, name)
+    run = _runner()(kernels, name)
     return None if run is None else lambda args: run([_aligned(arg) for arg in args])
+
+
+@cache
+def _runner() -> KernelRunner:
+    """Return what compiles tensor functions, or else the interpreter, and a warning says so."""
+    found: KernelRunner | None = extension(KERNEL_RUNNER)
+    if found is None:
+        logger.warning(
+            "no package that compiles functions is installed, or it was installed before it said "
+            "so: constants are computed by the interpreter, which is slow; install tensorir again"
+        )
+    return found or interpreted
 
 
 def _aligned(arg: Any) -> Any:
     """Return an array whose elements are aligned: itself if they are, as of arrays to write."""
     return np.require(arg, requirements="A") if isinstance(arg, np.ndarray) else arg
-
-
-def set_kernel_runner(runner: KernelRunner) -> KernelRunner:
-    """Let tensor functions be run by `runner`; return what ran them before."""
-    global _runner
-    previous, _runner = _runner, runner
-    return previous
 
 
 def interpreted(mod: IRModule, name: str) -> Run:
@@ -81,9 +91,6 @@ def interpreted(mod: IRModule, name: str) -> Run:
         return True
 
     return run
-
-
-_runner: KernelRunner = interpreted
 
 
 def steps(node: Node, longest: int) -> int:

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from schedule import LoopRV, Schedule, Trace
+from schedule.primitives.sample_compute_location import location_domain
 from tensorir import parse
 from tests.schedule.programs import NARROW_STAGES as STAGES
 from tests.schedule.transformation import apply, refused
@@ -257,7 +258,8 @@ def test_a_replay_on_another_program_records_the_location_that_is_possible():
 
 
 @pytest.mark.parametrize(
-    ("keeps", "decision", "known"), [(True, 1, True), (False, 1, False), (False, 99, True)]
+    ("keeps", "decision", "known"),
+    [(True, 1, True), (False, 1, False), (False, 99, False), (False, None, True)],
 )
 def test_all_places_are_looked_for_if_somebody_wants_them(keeps, decision, known):
     sch = Schedule(parse(STAGES))
@@ -265,6 +267,31 @@ def test_all_places_are_looked_for_if_somebody_wants_them(keeps, decision, known
     sch.sample_compute_location(sch.get_block("B"), decision=decision)
     (sampling,) = sch.trace.decisions
     assert (sampling.domain is not None) == known
+
+
+@pytest.mark.parametrize("program", [STAGES, SUMMED])
+def test_a_place_that_is_asked_for_is_that_of_the_domain(program):
+    for decision in range(-2, 6):
+        places = []
+        for keeps in (True, False):
+            sch = Schedule(parse(program))
+            sch.keeps_domains = keeps
+            sch.sample_compute_location(sch.get_block("B"), decision=decision)
+            places += sch.trace.decisions.values()
+            (sampling,) = sch.trace.decisions
+            if keeps:
+                places.append(sampling.domain.repair(decision))
+        assert len(set(places)) == 1
+
+
+def test_places_follow_the_program_as_it_is():
+    sch = Schedule(parse(STAGES))
+    block = sch.get_block("B")
+    before = location_domain(sch.state, sch.get_sref(block)).values
+    assert location_domain(sch.state, sch.get_sref(block)).values == before
+    sch.split(sch.get_loops(sch.get_block("C"))[0], [2, None])
+    after = location_domain(sch.state, sch.get_sref(block)).values
+    assert len(after) == len(before) + 1
 
 
 def test_the_root_block_has_no_location():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -87,8 +88,11 @@ class Fold:
             raise UndecidedError
 
     def small(self, *shape: int) -> None:
-        """Check that an array may be computed; UndecidedError for one of too many elements."""
-        if math.prod(shape) > self.limits.max_known_elements:
+        """Check that an array may be computed; UndecidedError for one of too many elements.
+
+        An extent below 1 counts as 1: NumPy stretches arrays along one axis after the other.
+        """
+        if math.prod(max(n, 1) for n in shape) > self.limits.max_known_elements:
             raise UndecidedError
 
     def _simplified(self, value: Any) -> Any:
@@ -130,7 +134,7 @@ _FOLDS: Final[dict[str, Callable[..., Any]]] = {}
 def fold(name: str, state: Fold, inputs: Sequence[Array | None]) -> list[Array] | None:
     """Return the contents of the outputs of a standard operator; None if they are not known."""
     function = _FOLDS.get(name)
-    if function is None:
+    if function is None or _lacks_input(function, inputs):
         return None
     try:
         state.small(sum(a.size for a in inputs if a is not None))
@@ -142,6 +146,15 @@ def fold(name: str, state: Fold, inputs: Sequence[Array | None]) -> list[Array] 
         return None
     except (IndexError, TypeError, ValueError) as error:
         raise IRValueError(f"the values do not go together: {error}") from error
+
+
+def _lacks_input(function: Callable[..., Any], inputs: Sequence[Array | None]) -> bool:
+    """Return whether a required input is left out, which the operator's converter refuses."""
+    _, *params = signature(function).parameters.values()
+    required = [param.default is Parameter.empty for param in params]
+    return any(
+        value is None and required[min(k, len(required) - 1)] for k, value in enumerate(inputs)
+    )
 
 
 def _folds(*names: str) -> Callable[[F], F]:

@@ -56,7 +56,7 @@ class FunctionBodies:
                 text = schema.get_context_dependent_function_with_opset_version(
                     version, node, list(types)
                 )
-            except RuntimeError as error:  # such as names in its graphs that ONNX cannot read
+            except (RuntimeError, UnicodeDecodeError) as error:  # names that ONNX cannot read
                 reason = " ".join(str(error).split())
                 raise IRValueError(f"ONNX makes no definition of the operator: {reason}") from error
             function.ParseFromString(text)

@@ -237,6 +237,9 @@ class KnownValues:
             if not isinstance(info, TensorStructInfo) or info.shape is None:
                 return list(operands)  # the operator says what it lacks
             shapes.append(list(info.shape))
+        ranks = [len(shape) for shape in shapes]
+        if not all(-ranks[k] <= axis < ranks[k] for group in places for k, axis in group):
+            return list(operands)
         changed = set()
         for group in places:
             extents = [shapes[k][axis] for k, axis in group]

@@ -81,6 +81,18 @@ class OnnxNode:
             )
         return info.shape
 
+    def extent(self, value: GraphExpr, axis: int) -> PrimExpr:
+        """Return the extent of an axis; IRValueError if a tensor lacks the axis."""
+        shape = self.shape(value)
+        return shape[self.axis(axis, len(shape))]
+
+    def sizes(self, value: GraphExpr, rank: int) -> tuple[PrimExpr, ...]:
+        """Return the shape of a tensor of a rank; IRValueError for one of another rank."""
+        shape = self.shape(value)
+        if len(shape) != rank:
+            raise IRValueError(f"an input must have {rank} dimensions, got {value.struct_info}")
+        return tuple(shape)
+
     def rank(self, value: GraphExpr) -> int:
         """Return the number of dimensions of a tensor; IRTypeError if it is not known."""
         info = self.tensor(value)

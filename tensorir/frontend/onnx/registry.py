@@ -39,6 +39,8 @@ class Converter(NamedTuple):
     """The most inputs, None for any number."""
     attributes: frozenset[str]
     required_attributes: frozenset[str]
+    named: int
+    """The inputs that have a name each; of any number behind them, all have to be given."""
 
     def __call__(
         self, node: Any, inputs: Sequence[GraphExpr | None], attributes: Mapping[str, Any]
@@ -47,6 +49,8 @@ class Converter(NamedTuple):
         given = len(inputs)
         if given < self.required or None in inputs[: self.required]:
             raise IRValueError(f"{self.required} input(s) must be given, got {_shown(inputs)}")
+        if self.most is None and None in inputs[self.named :]:
+            raise IRValueError(f"{given} input(s) must be given, got {_shown(inputs)}")
         if self.most is not None and any(value is not None for value in inputs[self.most :]):
             raise IRValueError(f"at most {self.most} input(s) may be given, got {given}")
         for name in attributes:
@@ -106,6 +110,7 @@ def _converter(function: Callable[..., Any]) -> Converter:
         None if has_any else len(positional),
         frozenset(p.name for p in named),
         frozenset(p.name for p in named if p.default is p.empty),
+        len(positional),
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tensorir.errors import IRTypeError
+from tensorir.nodes.expr import PrimExpr
 from tensorir.relax import op
 from tensorir.relax.declaration import composite
 from tensorir.relax.expr import GraphExpr
@@ -74,13 +75,22 @@ def norm(
 
 @composite("median")
 def median(x: GraphExpr, axis: int | None = None, keepdims: bool = False) -> GraphExpr:
-    """Return the element in the middle of the sorted ones along an axis, of two the smaller one."""
+    """Return the element in the middle of the sorted ones along an axis, of two the smaller one.
+
+    NaN if there is one.
+    """
     info = x.struct_info
     if not isinstance(info, TensorStructInfo) or info.shape is None:
         raise IRTypeError(f"the shape of x is not known, it is {info}; match_cast states it")
     if axis is None:
         whole = op.median(op.flatten(x), 0, False)
         return op.reshape(whole, [1] * info.ndim) if keepdims else whole
-    middle = (info.shape[axis] - 1) // 2
-    found = op.strided_slice(op.sort(x, axis), [axis], [middle], [middle + 1], assume_inbound=True)
+    ordered, last = op.sort(x, axis), info.shape[axis] - 1
+
+    def element(k: PrimExpr) -> GraphExpr:
+        return op.strided_slice(ordered, [axis], [k], [k + 1], assume_inbound=True)
+
+    found = element(last // 2)
+    if info.dtype is not None and info.dtype.is_floating:  # NaN is behind all numbers
+        found = op.where(op.isnan(element(last)), element(last), found)
     return found if keepdims else op.squeeze(found, axis)

@@ -15,7 +15,7 @@ from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import FLOAT32
 from tensorir.nodes.expr import EQ, IntImm, PrimExpr
 from tensorir.nodes.ops import as_expr, cast, compare, const, div, floordiv, min_, select
-from tensorir.topi.extents import is_number
+from tensorir.topi.extents import extent_text, is_number
 
 Transformation: TypeAlias = Literal[
     "half_pixel",
@@ -234,13 +234,23 @@ def _reduced(
 def _ratio(
     size: PrimExpr, result: PrimExpr, scale: float | None
 ) -> tuple[PrimExpr, PrimExpr]:  # fmt: skip
-    """Return the ratio of the lengths of result and original as two integers."""
+    """Return the ratio of the lengths of result and original as two integers.
+
+    IRValueError for a result that is longer than its empty original.
+    """
     if scale is not None:
         if not scale > 0:
             raise IRValueError(f"scales must be positive, got {scale}")
         ratio = _fraction(scale)
         return const(ratio.numerator, size.dtype), const(ratio.denominator, size.dtype)
-    if isinstance(size, IntImm) and isinstance(result, IntImm) and result.value > 0 < size.value:
+    if is_number(size, 0) and not is_number(result, 0):
+        raise IRValueError(
+            f"an axis without elements cannot be resized to {extent_text(result)}; "
+            "an empty axis stays empty"
+        )
+    if is_number(result, 0):  # no element has a place; the divisor is not 0
+        return const(1, size.dtype), const(2, size.dtype)
+    if isinstance(size, IntImm) and isinstance(result, IntImm):
         exact = Fraction(result.value, size.value)
         return const(exact.numerator, size.dtype), const(exact.denominator, size.dtype)
     return as_expr(result), size

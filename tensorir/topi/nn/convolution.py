@@ -127,7 +127,7 @@ def convolution(
         own = channel
         if groups > 1:
             per_group = known_extent(taps["O"], "the number of output channels") // groups
-            own = floordiv(at["C"], per_group) * taps["I"] + channel
+            own = floordiv(at["C"], max(per_group, 1)) * taps["I"] + channel
         places = {x: w.tap(at[x], axes[x].var) for x, w in windows.items()}
         x = source[layout.ordered({"N": at["N"], "C": own, **places})]
         across = {letter: axes[letter].var for letter in letters}

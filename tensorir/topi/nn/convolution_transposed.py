@@ -11,7 +11,7 @@ from tensorir.nodes.ops import cast, compare, const, floordiv, floormod
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded
-from tensorir.topi.extents import check_equal, known_extent, simplified
+from tensorir.topi.extents import as_divisor, check_equal, known_extent, simplified
 from tensorir.topi.matmul import product_dtypes
 from tensorir.topi.nn.spatial import SPATIAL, Layout, margins, padded, per_axis
 
@@ -165,8 +165,9 @@ def transposed_convolution(
         channel: PrimExpr = axes["C"].var
         output = at["C"]
         if groups > 1:
-            channel = floordiv(output, taps["O"]) * per_group + channel
-            output = floormod(output, taps["O"])
+            divisor = as_divisor(taps["O"])
+            channel = floordiv(output, divisor) * per_group + channel
+            output = floormod(output, divisor)
         positions = {x: s.position(at[x], axes[x].var) for x, s in spread.items()}
         places = {x: floordiv(positions[x], s.stride) for x, s in spread.items()}
         x: PrimExpr = source[layout.ordered({"N": at["N"], "C": channel, **places})]

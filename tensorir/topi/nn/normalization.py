@@ -18,6 +18,7 @@ from tensorir.relax.expr import GraphCall
 from tensorir.te.tensor import Tensor
 from tensorir.topi.accumulation import rounded, sum_dtype
 from tensorir.topi.extents import (
+    as_divisor,
     axes_of,
     axis_of,
     check_equal,
@@ -237,7 +238,7 @@ class _Statistics:
     def kept(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
         """Return where the means of an element are."""
         return tuple(
-            floordiv(indices[a], self.per_group) if a == self.channel else indices[a]
+            floordiv(indices[a], as_divisor(self.per_group)) if a == self.channel else indices[a]
             for a in self.outer
         )
 

@@ -12,7 +12,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.dimension_order import axes as order_of
 from tensorir.relax.dimension_order import layout as order_of_layout
 from tensorir.te.tensor import Tensor
-from tensorir.topi.extents import check_rank, simplified
+from tensorir.topi.extents import as_divisor, check_rank, simplified
 from tensorir.topi.nn.spatial import Layout
 
 
@@ -64,7 +64,8 @@ def space_to_depth(
     def element(*indices: PrimExpr) -> PrimExpr:
         at = places.named(indices)
         if mode == "DCR":
-            inner, channel = floordiv(at["C"], channels), floormod(at["C"], channels)
+            divisor = as_divisor(channels)
+            inner, channel = floordiv(at["C"], divisor), floormod(at["C"], divisor)
         else:
             area = block_size * block_size
             inner, channel = floormod(at["C"], area), floordiv(at["C"], area)

@@ -14,7 +14,7 @@ from tensorir.nodes.ops import cast, compare, const, div, floordiv, floormod, se
 from tensorir.relax.declaration import operator
 from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
-from tensorir.topi.extents import simplified
+from tensorir.topi.extents import is_number, simplified
 
 
 @operator("signal.dft_matrix")
@@ -34,6 +34,8 @@ def dft_matrix(
     if len(extents) != 3:
         raise IRValueError(f"extents must be 3 numbers, got {len(extents)}")
     count, length, results = extents
+    if is_number(length, 0):
+        raise IRValueError("the length of a transform must be at least 1, got 0")
     kind_of = DataType(dtype)
     parts = 1 if kind == "real" else 2
 

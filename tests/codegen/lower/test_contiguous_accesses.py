@@ -214,3 +214,61 @@ def main(A: T.Buffer((512,), "float32"), B: T.Buffer((512,), "float32")):
     assert "gather" not in text
     assert "insertelement" not in body
     assert body.count("shufflevector") <= 7 * shuffles
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            "B[0:8] = A[T.Broadcast(n, 8) + T.Ramp(0, 1, 8) % T.Broadcast(2, 8)]",
+            "B[0:8] = T.Shuffle([A[n:n + 2]], [0, 1, 0, 1, 0, 1, 0, 1])",
+            id="two elements that alternate",
+        ),
+        pytest.param(
+            "B[0:8] = A[T.Broadcast(n, 8) + (T.Ramp(0, 2, 8) -"
+            " T.Ramp(0, 1, 8) // T.Broadcast(4, 8) * T.Broadcast(7, 8))]",
+            "B[0:8] = T.Shuffle([A[n:n + 8]], [0, 2, 4, 6, 1, 3, 5, 7])",
+            id="another order",
+        ),
+        pytest.param(
+            "B[0:8] = A[T.Broadcast(n, 8) + T.Ramp(0, 1, 8) // T.Broadcast(4, 8) *"
+            " T.Broadcast(40, 8)]",
+            "B[0:8] = T.Shuffle([A[n], A[n + 40]], [0, 0, 0, 0, 1, 1, 1, 1])",
+            id="few elements far apart",
+        ),
+        pytest.param(
+            "B[0:8] = A[T.Broadcast(n, 8) + T.Ramp(0, 1, 8) // T.Broadcast(8, 8)]",
+            "B[0:8] = T.Shuffle([A[n]], [0, 0, 0, 0, 0, 0, 0, 0])",
+            id="one element",
+        ),
+        pytest.param(
+            "B[T.Broadcast(n, 8) + (T.Ramp(0, 2, 8) -"
+            " T.Ramp(0, 1, 8) // T.Broadcast(4, 8) * T.Broadcast(7, 8))] = A[0:8]",
+            "lanes: T.float32x8 = A[0:8]\n"
+            "B[n:n + 8] = T.Shuffle([lanes], [0, 4, 1, 5, 2, 6, 3, 7])",
+            id="a store in another order",
+        ),
+        pytest.param(
+            "B[T.Broadcast(n, 8) + T.Ramp(0, 1, 8) % T.Broadcast(4, 8)] = A[0:8]",
+            "B[T.Broadcast(n, 8) + T.Ramp(0, 1, 8) % T.Broadcast(4, 8)] = A[0:8]",
+            id="lanes that are stored in one place keep their order",
+        ),
+    ],
+)
+def test_constant_patterns_of_lanes_become_shuffles(before: str, after: str) -> None:
+    assert_structural_equal(changed(before), program(after))
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal(64).astype("float32")
+    results = []
+    for func in (program(before), changed(before)):
+        b = np.zeros(64, "float32")
+        interpret(func, a, b, 5)
+        results.append(b)
+    np.testing.assert_array_equal(*results)
+
+
+def test_masked_lanes_that_share_elements_stay() -> None:
+    index = "T.Broadcast(n, 8) + T.Ramp(0, 1, 8) % T.Broadcast(2, 8)"
+    mask = "T.Ramp(n, 1, 8) < T.Broadcast(6, 8)"
+    body = f"B[0:8] = A.vload([{index}], predicate={mask})"
+    assert_structural_equal(changed(body), program(body))

@@ -13,6 +13,7 @@ import codegen
 from codegen import schedules as seam
 from schedule import Schedule
 from tensorir import IRModule, parse
+from tensorir.extensions import SCHEDULES, extension
 from tensorir.function import PrimFunc
 
 TARGET = codegen.Target("llvm -num-cores=1")
@@ -76,13 +77,30 @@ class Notes:
 
 
 @pytest.fixture
-def default() -> Iterator[Notes]:
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[metadata.EntryPoint]]:
+    """The packages that make schedules, as their metadata says; none to begin with."""
+    entries: list[metadata.EntryPoint] = []
+    monkeypatch.setattr(metadata, "entry_points", lambda group: entries)
+    for cached in (extension, seam.default_schedules):
+        cached.cache_clear()
+    yield entries
+    for cached in (extension, seam.default_schedules):
+        cached.cache_clear()
+
+
+MADE = Notes("default", "double", "total")
+
+
+@pytest.fixture
+def default(installed: list[metadata.EntryPoint]) -> Notes:
     """What makes default schedules, in the place of that of the search."""
-    made = Notes("default", "double", "total")
-    before = seam._offered
-    seam.offer_schedules(lambda: made)
-    yield made
-    seam.offer_schedules(before)
+    installed.append(metadata.EntryPoint("own", f"{__name__}:default_notes", SCHEDULES))
+    MADE.asked.clear()
+    return MADE
+
+
+def default_notes() -> Notes:
+    return MADE
 
 
 def notes(executable: codegen.Executable) -> dict[str, str]:
@@ -120,24 +138,10 @@ def test_a_path_is_no_database() -> None:
         codegen.vm_build(MODEL, TARGET, database="./tune_model")  # type: ignore[arg-type]
 
 
-def test_an_installed_package_is_asked_for_defaults(
-    default: Notes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seam.offer_schedules(None)
-    entry = metadata.EntryPoint("own", f"{__name__}:installed", seam.GROUP)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry])
-    assert notes(codegen.vm_build(MODEL, TARGET)) == {"double": "installed"}
-
-
-def installed() -> Notes:
-    return Notes("installed", "double")
-
-
 def test_without_one_kernels_stay_and_a_warning_says_so_once(
-    default: Notes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    installed: list[metadata.EntryPoint], caplog: pytest.LogCaptureFixture
 ) -> None:
-    seam.offer_schedules(None)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [])
+    assert not installed
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert notes(codegen.vm_build(MODEL, TARGET)) == {}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen.history import set_history
+from codegen.history import KnownSchedules
 from codegen.vm import program as p
 from tensorir import IRModule
 from tensorir.function import PrimFunc
@@ -208,17 +208,14 @@ def test_time_evaluator_times_machine_code() -> None:
 def test_kernels_are_built_with_the_schedules_that_are_known() -> None:
     asked: list[str] = []
 
-    def lookup(name: str, func: PrimFunc, target: codegen.Target) -> PrimFunc | None:
-        asked.append(name)
-        return (
-            None if name != "add" else func.with_attr({"tir.is_scheduled": True, "note": "known"})
-        )
+    class OfAdd(KnownSchedules):
+        def scheduled(self, name: str, func: PrimFunc, target: codegen.Target) -> PrimFunc | None:
+            asked.append(name)
+            marks = {"tir.is_scheduled": True, "note": "known"}
+            return func.with_attr(marks) if name == "add" else None
 
-    before = set_history(lookup)
-    try:
+    with OfAdd():
         executable = codegen.vm_build(CHAIN, "llvm")
-    finally:
-        set_history(before)
     assert sorted(asked) == ["add", "twice"]
     assert executable.mod["add"].attrs["note"] == "known"
     np.testing.assert_array_equal(codegen.VirtualMachine(executable)["main"](X, Y), 3 * (X + Y))

@@ -7,7 +7,14 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_operators import check, compare, expected, graph_of, interpreted
+from benchmarks.fuzz_operators import (
+    check,
+    check_special,
+    compare,
+    expected,
+    graph_of,
+    interpreted,
+)
 from benchmarks.operator_graphs import operator_graph
 from tensorir import verify_well_formed
 from tensorir.transform import FoldBatchNorm, LegalizeOps
@@ -16,6 +23,12 @@ from tensorir.transform import FoldBatchNorm, LegalizeOps
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 8])
 def test_pipelines_keep_what_operators_mean(seed: int) -> None:
     check(seed, guard_pages=False)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 12])
+def test_special_values_and_empty_axes_give_what_numpy_and_torch_give(seed: int) -> None:
+    pytest.importorskip("torch", reason="the results are those of torch")
+    check_special(seed)
 
 
 def test_random_graphs_are_well_formed_and_the_same_for_a_seed() -> None:

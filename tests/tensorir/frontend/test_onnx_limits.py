@@ -13,7 +13,7 @@ import pytest
 
 import codegen
 from codegen.errors import ExecutionError
-from tensorir import IRValueError, frontend
+from tensorir import IRTypeError, IRValueError, frontend
 from tensorir.frontend import ImportLimitError, ImportLimits
 
 onnx = pytest.importorskip("onnx", reason="reading ONNX models takes the package onnx")
@@ -161,6 +161,13 @@ def fill(shape: str = "s") -> Any:
             ),
             "too many parts of 1073741824 elements: 1,073,741,824, at most 4,096 .*max_parts=",
         ),
+        (
+            model(
+                [node("Shape", ["x"], ["s"]), node("Tile", ["s", "times"], ["y"])],
+                {"times": [64, 1 << 40, -1]},
+            ),
+            r"\(Tile\): an extent must be at least 0, got -1",
+        ),
         (model([fill()], {"s": [1 << 40]}), r"'y' of shape \(1099511627776\).*max_bytes="),
         (model([node("Relu", ["x"], ["y"])], x=[0, 1 << 62]), "the input 'x' .*max_bytes="),
         (model([node("Relu", ["x"], ["y"])], x=[1] * 65), "the input 'x' .* 65, .*max_rank="),
@@ -195,6 +202,7 @@ def fill(shape: str = "s") -> Any:
         "split",
         "parts",
         "sequence",
+        "negative tile",
         "fill",
         "no elements",
         "dimensions",
@@ -207,6 +215,59 @@ def fill(shape: str = "s") -> Any:
 )
 def test_what_grows_too_large_is_refused(proto: Any, message: str) -> None:
     with pytest.raises(IRValueError, match=message):
+        frontend.from_onnx(proto)
+
+
+def unpooled(**weights: Any) -> Any:
+    step = node("MaxUnpool", ["x", "places", *weights], ["y"], kernel_shape=[2, 2])
+    return model([step], {"places": np.zeros((1, 1, 2, 2), np.int64), **weights}, x=[1, 1, 2, 2])
+
+
+def with_a_name_that_is_no_text() -> Any:
+    value = onnx.helper.make_tensor_value_info
+    scale = onnx.helper.make_tensor("scale", FLOAT, [], [0.5])
+    steps = [node("Mul", ["p", "scale"], ["q"])]
+    p, q = (value(name, FLOAT, ["B", "H", "L", "S"]) for name in "pq")
+    scaled = onnx.helper.make_graph(steps, "scaled", [p], [q], [scale])
+    domain = "ai.onnx.preview"
+    step = node("FlexAttention", ["x", "x", "x"], ["y"], domain=domain, prob_mod=scaled)
+    proto = model([step], x=[1, 2, 4, 8])
+    proto.opset_import.append(onnx.helper.make_opsetid(domain, 1))
+    before, _, after = proto.SerializeToString().rpartition(b"scale")  # the name of the weight
+    return onnx.load_from_string(before + b"sca\xe6e" + after)
+
+
+@pytest.mark.parametrize(
+    ("proto", "message"),
+    [
+        (model([node("Transpose", [""], ["y"])]), r"1 input\(s\) must be given, got none"),
+        (model([node("ReduceMin", [""], ["y"])]), r"1 input\(s\) must be given, got none"),
+        (
+            model([node("MatMul", ["x", "w"], ["y"])], {"w": np.float32(1)}),
+            "operands must have a dimension at least",
+        ),
+        (
+            model(
+                [node("Conv", ["x", "w", "b"], ["y"])],
+                {"w": np.ones((1, 1, 1), "float32"), "b": np.float32(1)},
+                x=[1, 1, 4],
+            ),
+            "the axis 0 is not one of 0 dimension",
+        ),
+        (model([node("Concat", ["x", ""], ["y"], axis=0)]), r"2 input\(s\) must be given"),
+        (unpooled(size=[9]), "output_shape must have 4 numbers, .* got 1"),
+        (with_a_name_that_is_no_text(), "FlexAttention"),
+    ],
+    ids=["no input", "no data", "rank", "bias", "parts", "unpool", "bytes"],
+)
+def test_damaged_nodes_are_refused(proto: Any, message: str) -> None:
+    with pytest.raises(IRValueError, match=message):
+        frontend.from_onnx(proto)
+
+
+def test_indices_are_integers() -> None:
+    proto = model([node("GatherElements", ["x", "x"], ["y"])])
+    with pytest.raises(IRTypeError, match="indices must be int32 or int64, got float32; Cast "):
         frontend.from_onnx(proto)
 
 

@@ -7,8 +7,8 @@ import codegen
 import search
 from codegen.errors import CodegenError
 from search.arg_info import ArgInfo
-from search.measuring.flops import estimate_tir_flops
-from search.measuring.measure_candidate import without_layout_rewrite
+from search.runner.flops import estimate_tir_flops
+from search.runner.measure_candidate import without_layout_rewrite
 from tensorir import IRModule, simplify, structural_equal, verify_well_formed
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.interp import interpret

@@ -118,8 +118,14 @@ def test_what_is_wrong_is_shown(suite: str, monkeypatch: pytest.MonkeyPatch) -> 
         assert error.end_column >= error.column + len(underlined)
 
 
-def test_another_name_for_a_variable_is_no_second_value() -> None:
-    parse(body("x = n\nx = n\nA[0, x] = 1.0"))
+def test_another_name_for_a_buffer_is_no_second_value() -> None:
+    parse(body("C = A\nC = A\nC[0, n] = 1.0"))
+
+
+def test_a_size_has_its_own_name_in_buffers() -> None:
+    text = "@T.prim_func\ndef f(a: T.handle):\n    n = T.int32()\n    m = n\n"
+    with pytest.raises(DiagnosticError, match="before what is assigned a value"):
+        parse(text + "    A = T.match_buffer(a, (m,))\n    A[0] = T.float32(1)\n")
 
 
 def test_of_a_long_line_the_place_is_shown() -> None:

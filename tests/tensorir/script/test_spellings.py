@@ -146,6 +146,28 @@ def test_spellings_of_a_pointer(parameter: str) -> None:
     assert_structural_equal(func, meant)
 
 
+NAMED = """
+@T.prim_func
+def f(A: T.Buffer((8,)), n: T.int32):
+    {name}
+    for i in range(8):
+        {copy}
+        A[j] = T.Cast("float32", m)
+"""
+
+
+def test_a_variable_under_another_name_is_a_let() -> None:
+    brief = parse(NAMED.format(name="m = n", copy="j = i"))
+    whole = parse(NAMED.format(name="m: T.int32 = n", copy="j: T.int32 = i"))
+    assert_structural_equal(brief, whole)
+
+
+def test_a_buffer_under_another_name_is_no_let() -> None:
+    named = "@T.prim_func\ndef f(A: T.Buffer((8,))):\n    B = A\n    B[0] = T.float32(1)\n"
+    plain = "@T.prim_func\ndef f(A: T.Buffer((8,))):\n    A[0] = T.float32(1)\n"
+    assert_structural_equal(parse(named), parse(plain))
+
+
 def test_lanes_count_in_pointers_to_vectors() -> None:
     func = parse(
         body('T.evaluate(T.call_extern("int32", "f", A.access_ptr("w", content_lanes=4)))')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from graph_modules import is_same, module_of
 
+import codegen
 import tensorir
 from tensorir import te, verify_well_formed
 from tensorir.interp.graphs import interpret_graph
@@ -47,6 +48,22 @@ def test_parts_of_a_tensor_are_fused_with_what_uses_them():
     np.testing.assert_array_equal(
         interpret_graph(mod, "main", x), interpret_graph(after, "main", x)
     )
+
+
+def test_parts_that_nothing_needs_are_not_computed():
+    mod = tensorir.parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((6, 2), "float32")):
+        with R.dataflow():
+            t = R.split(x, 3)
+            y = t[1]
+            R.output(y)
+        return y
+""")
+    executable = codegen.vm_build(mod, "llvm", default_schedules=False)
+    assert [*executable.mod.prim_funcs()] == ["split_1"]
 
 
 def test_results_that_are_computed_together_stay_so():

@@ -98,7 +98,7 @@ def embed_layer_normalization(
     mask_index_type: int = 0,
 ) -> Sequence[GraphExpr | None]:
     """The layer norm of the sum of embeddings, the length of each sequence, and the sum."""
-    batch, length = node.shape(words)
+    batch, length = node.sizes(words, 2)
     total: GraphExpr = op.take(word_embedding, words, axis=0)
     if positions is None:
         here = op.strided_slice(position_embedding, [0], [0], [length], assume_inbound=True)

@@ -207,7 +207,7 @@ class _Scan:
             inputs[self.states :], self.input_axes, self.input_directions, strict=True
         ):
             axes.append(node.axis(axis, node.rank(x)))
-            lengths.append(node.shape(x)[axes[-1]])
+            lengths.append(node.extent(x, axes[-1]))
             sliced.append(node.emit(op.flip(x, axis=axes[-1]) if direction else x))
         length = lengths[0]
 
@@ -255,7 +255,7 @@ def _in_batches(
     """Return a Scan of the first version, which goes through the sequences of a batch."""
     if lengths is not None:
         raise IRValueError("sequences of several lengths are not supported; leave out their input")
-    batch = node.shape(values[0])[0]
+    batch = node.extent(values[0], 0)
     if not isinstance(batch, IntImm):
         raise IRValueError("the number of sequences must be known while the model is read")
     node.check_parts(batch.value, "too many sequences of a batch")

@@ -105,7 +105,7 @@ def biased(node: OnnxNode, x: GraphExpr, b: GraphExpr | None, rank: int) -> Grap
     """Return `x` with a number added to each channel."""
     if b is None:
         return x
-    return op.add(x, op.reshape(b, [1, node.shape(b)[0], *[1] * rank]))
+    return op.add(x, op.reshape(b, [1, node.extent(b, 0), *[1] * rank]))
 
 
 @onnx_operator("ConvTranspose")

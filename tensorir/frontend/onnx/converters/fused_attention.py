@@ -97,7 +97,7 @@ def multi_head_attention(
     if any(node.rank(part) != 3 for part in parts):
         raise IRValueError("queries, keys and values must have 3 dimensions each")
     if bias is not None:
-        widths = [node.shape(part)[2] for part in parts]
+        widths = [node.extent(part, 2) for part in parts]
         biases = node.emit(op.split(bias, _cuts(widths[:2], "the width of queries and keys")))
         parts = [op.add(part, biases[k]) for k, part in enumerate(parts)]
     pasts = (past_key, past_value)
@@ -124,7 +124,7 @@ def _of_product(
     if widths:
         cuts = [widths[0], widths[0] + widths[1]]
     else:
-        third = _number(node.shape(projected)[2], "the width of the weights") // 3
+        third = _number(node.extent(projected, 2), "the width of the weights") // 3
         cuts = [third, 2 * third]
     parts = node.emit(op.split(projected, cuts, axis=-1))
     pasts: tuple[GraphExpr | None, GraphExpr | None] = (None, None)
@@ -161,7 +161,7 @@ def _of_heads(
     batch, length = node.shape(query)[:2]
     bias = attention_bias
     if mask is not None:
-        summand = _masked(node, mask, batch, node.shape(key)[1], left_out)
+        summand = _masked(node, mask, batch, node.extent(key, 1), left_out)
         bias = summand if bias is None else op.add(bias, summand)
     result = op.nn.attention(
         query,
@@ -198,7 +198,7 @@ def _masked(
 def _within(node: OnnxNode, ends: GraphExpr, batch: PrimExpr, length: PrimExpr) -> GraphExpr:
     """Return which positions are in the sequences, `[b, 1, 1, t]`."""
     places = op.arange(0, length, 1, "int64")
-    given, analyzer = node.shape(ends)[0], Analyzer()
+    given, analyzer = node.extent(ends, 0), Analyzer()
     begins = None
     if analyzer.can_prove_equal(given, batch * 2):
         both = node.emit(op.split(ends, 2, axis=0))
@@ -220,7 +220,7 @@ def _within(node: OnnxNode, ends: GraphExpr, batch: PrimExpr, length: PrimExpr) 
 
 def _headed(node: OnnxNode, x: GraphExpr, heads: int) -> GraphExpr:
     """Return a tensor `[b, s, h * d]` as `[b, s, h, d]`."""
-    batch, length, width = node.shape(x)
+    batch, length, width = node.sizes(x, 3)
     depth = _number(width, "the width of queries, keys and values") // heads
     return node.emit(op.reshape(x, (batch, length, heads, depth)))
 

@@ -85,7 +85,7 @@ def resize(
     places = [node.axis(a, node.rank(x)) for a in axes or range(node.rank(x))]
     factors: list[float] | None = None
     targets: list[int | PrimExpr]
-    lengths = [node.shape(x)[axis] for axis in places]
+    lengths = [node.extent(x, axis) for axis in places]
     given = [
         value if value is not None and node.tensor(value).static_shape != (0,) else None
         for value in (scales, sizes, roi)

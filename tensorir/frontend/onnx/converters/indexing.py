@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorir.errors import IRValueError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
 from tensorir.nodes.expr import IntImm, PrimExpr
@@ -22,6 +22,8 @@ def counted_from_the_first(
     `sizes` has the length of the axis, or one for each element of the last dimension.
     """
     dtype = node.dtype(indices)
+    if not dtype.is_integral:
+        raise IRTypeError(f"indices must be int32 or int64, got {dtype}; Cast converts them")
     if dtype.is_uint:
         return indices
     known = node.contents(indices)
@@ -42,7 +44,7 @@ def counted_from_the_first(
 @onnx_operator("Gather")
 def gather(node: OnnxNode, x: GraphExpr, indices: GraphExpr, *, axis: int = 0) -> GraphExpr:
     place = node.axis(axis, node.rank(x))
-    places = counted_from_the_first(node, indices, [node.shape(x)[place]])
+    places = counted_from_the_first(node, indices, [node.extent(x, place)])
     return op.take(x, places, place)
 
 
@@ -51,7 +53,7 @@ def gather_elements(
     node: OnnxNode, x: GraphExpr, indices: GraphExpr, *, axis: int = 0
 ) -> GraphExpr:
     place = node.axis(axis, node.rank(x))
-    places = counted_from_the_first(node, indices, [node.shape(x)[place]])
+    places = counted_from_the_first(node, indices, [node.extent(x, place)])
     return op.gather_elements(x, places, place)
 
 
@@ -65,7 +67,7 @@ def gather_nd(
 def _tuples_from_the_first(
     node: OnnxNode, x: GraphExpr, indices: GraphExpr, batch_dims: int = 0
 ) -> GraphExpr:
-    length = node.shape(indices)[-1]
+    length = node.extent(indices, -1)
     if not isinstance(length, IntImm):
         raise IRValueError(f"the number of indices of an element must be known, got {length}")
     return counted_from_the_first(
@@ -79,7 +81,7 @@ def scatter_elements(
     axis: int = 0, reduction: str = "none",
 ) -> GraphExpr:  # fmt: skip
     place = node.axis(axis, node.rank(x))
-    places = counted_from_the_first(node, indices, [node.shape(x)[place]])
+    places = counted_from_the_first(node, indices, [node.extent(x, place)])
     return op.scatter_elements(x, places, updates, place, _reduction(reduction))
 
 
@@ -112,7 +114,7 @@ def compress(
     else:
         place = node.axis(axis, node.rank(x))
     chosen = node.emit(op.nonzero(condition))
-    return op.take(x, op.reshape(chosen, [node.shape(chosen)[1]]), place)
+    return op.take(x, op.reshape(chosen, [node.extent(chosen, 1)]), place)
 
 
 @onnx_operator("Unique")

@@ -46,9 +46,9 @@ def layer_normalization(
     rank = node.rank(x)
     axes = list(range(node.axis(axis, rank), rank))
     if node.shape(scale) and len(node.shape(scale)) != len(axes):
-        scale = op.broadcast_to(scale, [node.shape(x)[k] for k in axes])
+        scale = op.broadcast_to(scale, [node.extent(x, k) for k in axes])
     if b is not None and len(node.shape(b)) != len(axes):
-        b = op.broadcast_to(b, [node.shape(x)[k] for k in axes])
+        b = op.broadcast_to(b, [node.extent(x, k) for k in axes])
     result: list[GraphExpr] = [op.nn.layer_norm(x, scale, b, axes, epsilon, center=b is not None)]
     if len(node.outputs) > 1:
         wide = op.astype(x, "float32") if node.dtype(x).bits < 32 else x
@@ -66,7 +66,7 @@ def rms_normalization(
     rank = node.rank(x)
     axes = list(range(node.axis(axis, rank), rank))
     if len(node.shape(scale)) != len(axes):
-        scale = op.broadcast_to(scale, [node.shape(x)[k] for k in axes])
+        scale = op.broadcast_to(scale, [node.extent(x, k) for k in axes])
     return op.nn.rms_norm(x, scale, axes, epsilon)
 
 
@@ -75,7 +75,7 @@ def group_normalization(
     node: OnnxNode, x: GraphExpr, scale: GraphExpr, b: GraphExpr, *,
     num_groups: int, epsilon: float = 1e-5, stash_type: int = 1,
 ) -> GraphExpr:  # fmt: skip
-    channels = node.shape(x)[1]
+    channels = node.extent(x, 1)
     if node.opset < 21:  # a number each group
         shape = [num_groups, channels // num_groups]
         scale, b = (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import mul
 
+from tensorir.errors import IRValueError
 from tensorir.frontend.onnx.converters.convolutions import Window
 from tensorir.frontend.onnx.node import OnnxNode
 from tensorir.frontend.onnx.registry import onnx_operator
@@ -122,5 +123,10 @@ def max_unpool(
     if output_shape is None:
         return result
     wanted = node.integers(output_shape, "the output shape")
+    if len(wanted) != len(shape):
+        raise IRValueError(
+            f"output_shape must have {len(shape)} numbers, one for each dimension of the input, "
+            f"got {len(wanted)}"
+        )
     behind = [want - have for want, have in zip(wanted, shape, strict=True)]
     return op.nn.dynamic_pad(result, [n for width in behind for n in (0, width)])

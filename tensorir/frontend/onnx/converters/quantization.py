@@ -22,7 +22,7 @@ def _one_number(node: OnnxNode, value: GraphExpr | None) -> GraphExpr | None:
     """Return a scale or zero point that is a tensor of one element as a number."""
     if value is None or node.rank(value) != 1:
         return value
-    return op.reshape(value, ()) if is_number(node.shape(value)[0], 1) else value
+    return op.reshape(value, ()) if is_number(node.extent(value, 0), 1) else value
 
 
 @onnx_operator("QuantizeLinear")

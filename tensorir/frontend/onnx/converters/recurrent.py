@@ -40,7 +40,7 @@ class _Order:
 
 
 def _check(node: OnnxNode, r: GraphExpr, hidden_size: int | None) -> None:
-    units = node.shape(r)[-1]
+    units = node.extent(r, -1)
     if hidden_size is not None and isinstance(units, IntImm) and units.value != hidden_size:
         raise IRValueError(
             f"hidden_size is {hidden_size}, but the weights have {units.value} units"

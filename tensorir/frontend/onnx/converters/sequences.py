@@ -162,7 +162,7 @@ def split_to_sequence(
 ) -> GraphExpr:
     """The parts of a tensor along an axis."""
     place = node.axis(axis, node.rank(x))
-    extent = node.shape(x)[place]
+    extent = node.extent(x, place)
     known = Constant(np.array(1)).data if split is None else node.contents(split)
     if known is not None and known.dtype != object and isinstance(extent, IntImm):
         lengths = [int(n) for n in known.reshape(-1)]

@@ -160,11 +160,11 @@ def split(
             raise IRValueError(
                 f"num_outputs must be the number of outputs, {len(node.outputs)}, got {count}"
             )
-        whole = node.shape(x)[place]
+        whole = node.extent(x, place)
         length = Analyzer().simplify(floordiv(whole + (count - 1), count))
         parts = [length] * (count - 1)
         parts.append(Analyzer().simplify(whole - length * (count - 1)))
-    _check_lengths(node.shape(x)[place], parts)
+    _check_lengths(node.extent(x, place), parts)
     if len(parts) == 1:
         return [x]
     result: list[GraphExpr] = []

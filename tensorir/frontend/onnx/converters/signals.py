@@ -28,7 +28,7 @@ def stft(
     if length is not None:
         extent = node.integer(length, "frame_length")
     elif window is not None:
-        extent = node.shape(window)[0]
+        extent = node.extent(window, 0)
     else:
         raise IRValueError("neither a window nor frame_length is given")
     x = signal if node.rank(signal) == 3 else op.expand_dims(signal, axis=-1)

@@ -1,0 +1,27 @@
+"""What the packages above this one offer to it, named in their metadata.
+
+An extension point is a group of entry points; a package that has something for it says so when it
+is installed, and is imported when the point is first used. A package that runs from its sources
+without being installed offers nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import metadata
+from typing import Any, Final
+
+KERNEL_RUNNER: Final = "tensorir.kernel_runner"
+"""Runs tensor functions while a module is transformed: `tensorir.transform.kernel_runner`."""
+LIBRARY_CALLER: Final = "tensorir.library_caller"
+"""Calls library functions of interpreted programs: `tensorir.nodes.packed_call.LibraryCaller`."""
+SCHEDULES: Final = "tensorir.schedules"
+"""Makes schedules of functions without a record: `codegen.schedules.Schedules`."""
+
+
+@cache
+def extension(group: str) -> Any | None:
+    """Return what is offered for an extension point, the first of several; None for nothing."""
+    for entry in metadata.entry_points(group=group):
+        return entry.load()
+    return None
