@@ -22,9 +22,8 @@ from typing import Any, Final
 
 import search
 from codegen import Target
-from search.database import Database, JSONDatabase, SQLDatabase, TuningRecord, Workload
-from search.database.json_database import RECORD_FILE
-from search.measuring.measure_candidate import MeasureCandidate
+from search.database import RECORDS, Database, JSONDatabase, SQLDatabase, TuningRecord, Workload
+from search.runner.measure_candidate import MeasureCandidate
 from tensorir import te
 from tensorir.function import IRModule
 
@@ -73,7 +72,7 @@ def fill(folder: Path, count: int) -> None:
         for candidate in candidates(mod):
             record = TuningRecord(candidate.sch.trace, workload, [0.0], TARGET, candidate.args_info)
             bodies.append((number, record.as_json()))
-    with (folder / RECORD_FILE).open("w") as file:
+    with (folder / RECORDS.file).open("w") as file:
         for number in range(count):
             workload_number, body = bodies[number % len(bodies)]
             body[0][1][0][1] = [number, 1]
@@ -122,7 +121,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         fill(folder, count)
-        megabytes = (folder / RECORD_FILE).stat().st_size / 1e6
+        megabytes = (folder / RECORDS.file).stat().st_size / 1e6
         print(f"{count} records of {WORKLOADS} workloads, {megabytes:.0f} MB of lines")
         start = time.perf_counter()
         with_sql = SQLDatabase(work_dir=folder)

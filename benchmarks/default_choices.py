@@ -4,8 +4,9 @@
     python -m benchmarks.default_choices --small    # and those that a build leaves as they are
     python -m benchmarks.default_choices --rows 30  # the slowest 30
 
-Each choice is made in a process of its own, for at most a minute. Takes the packages onnx and
-pytest. The exit status is 1 where a choice takes more than `--limit` seconds or there is none.
+Each choice is made in a process of its own, for at most a minute; its CPU seconds count. Takes the
+packages onnx and pytest. The exit status is 1 where a choice takes more than `--limit` seconds or
+there is none.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from benchmarks.onnx_node_tests import load_cases
 from codegen.history import can_be_scheduled, is_small
 from codegen.target import as_target
 from codegen.vm.kernel_schedules import as_looked_up
-from search.context import normalize_mod, with_num_cores
 from search.database.module_equality import ModuleIndex, StructuralEquality, unnamed
-from search.dispatch.default_schedules import scheduled_by_default
+from search.history.default_schedules import scheduled_by_default
+from search.task import normalize_mod, with_num_cores
 from tensorir import frontend, workloads
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule, PrimFunc
@@ -84,12 +85,12 @@ def different(kernels: Iterator[Kernel], *, small: bool) -> Iterator[Kernel]:
 
 
 def choose(kernel: Kernel) -> tuple[float, str]:
-    """Return the seconds that a choice takes, and why there is none (empty if there is one)."""
+    """Return the CPU seconds that a choice takes, and why there is none (empty if there is one)."""
 
     def task(report: Report) -> None:
-        start = time.perf_counter()
+        start = time.process_time()
         made = scheduled_by_default(normalize_mod(kernel.func), TARGET)
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         reason = made.partition("\n")[0] if isinstance(made, str) else ""
         report(what=reason, counts={"microseconds": int(seconds * 1e6)})
 
@@ -113,7 +114,7 @@ def main() -> None:
             seconds, reason = choose(kernel)
             rows.append((seconds, f"{kernel.origin}: {kernel.name}", reason))
     rows.sort(reverse=True)
-    print("| kernel | seconds |\n| --- | --: |")
+    print("| kernel | CPU seconds |\n| --- | --: |")
     for seconds, name, _ in rows[: options.rows]:
         print(f"| {name} | {seconds:.2f} |")
     failed = [row for row in rows if row[2]]

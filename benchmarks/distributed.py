@@ -26,11 +26,11 @@ import search as ms
 from codegen import Target
 from search.arg_info import ArgInfo
 from search.builder import Builder, BuilderInput, LocalBuilder
-from search.distributed.credentials import VARIABLE, Credentials
-from search.distributed.in_process import InProcessCluster, in_process_cluster
 from search.runner import LocalRunner, Runner, RunnerInput
+from search.runner.distributed.credentials import VARIABLE, Credentials
 from tensorir import workloads
 from tensorir.function import IRModule
+from tests.search.distributed.cluster import InProcessCluster, in_process_cluster
 
 TARGET: Final = Target("llvm -num-cores=1")
 MEASURED: Final = 32
@@ -40,16 +40,16 @@ PER_PROCESS: Final = 250
 
 _SERVE: Final = """
 import sys
-from search.distributed.credentials import Credentials
-from search.distributed.worker import serve
+from search.runner.distributed.credentials import Credentials
+from search.runner.distributed.servers import serve
 serve(sys.argv[1], Credentials.read())
 """
 _SLEEP: Final = """
 import asyncio, importlib, sys
-from search.distributed.credentials import Credentials
-from search.distributed.dask_package import dask_address
-from search.distributed.in_process import MadeUpBench, made_up_machine
-from search.distributed.worker import measuring_worker
+from search.runner.distributed.credentials import Credentials
+from search.runner.distributed.connection import dask_address
+from tests.search.distributed.cluster import FakeBench, simulated_machine
+from search.runner.distributed.servers import new_worker
 
 address, first, count, seconds = dask_address(sys.argv[1]), *sys.argv[2:]
 credentials = Credentials.read()
@@ -57,9 +57,9 @@ importlib.import_module("dask.config").set({"distributed.worker.profile.enabled"
 
 async def stay():
     names = [f"machine {k}" for k in range(int(first), int(first) + int(count))]
-    benches = [MadeUpBench(made_up_machine(name, at_once=2), float(seconds)) for name in names]
+    benches = [FakeBench(simulated_machine(name, at_once=2), float(seconds)) for name in names]
     workers = [
-        await measuring_worker(address, bench, name, credentials)
+        await new_worker(address, bench, name, credentials)
         for bench, name in zip(benches, names, strict=True)
     ]
     await asyncio.gather(*(worker.finished() for worker in workers))
@@ -120,7 +120,7 @@ def overhead() -> None:
     """Print what a trial takes with and without Dask."""
     mods = candidates(MEASURED)
     with (
-        in_process_cluster(credentials=Credentials.read()) as cluster,
+        in_process_cluster() as cluster,
         processes(cluster.address, [[_SERVE]]),
     ):
         wait_for(cluster, 1)
@@ -147,7 +147,7 @@ def busy(machines: int, seconds: float, trials: int, start_seconds: float = 0.0)
         for first in shares
     ]
     with (
-        in_process_cluster(credentials=Credentials.read()) as cluster,
+        in_process_cluster() as cluster,
         processes(cluster.address, scripts),
     ):
         wait_for(cluster, machines)

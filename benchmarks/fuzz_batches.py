@@ -9,7 +9,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,12 +28,17 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def run(
-    options: argparse.Namespace, check: Callable[[int], object], size: int, module: str, test: str
+    options: argparse.Namespace,
+    check: Callable[[int], object],
+    size: int,
+    module: str,
+    test: str,
+    further: Sequence[str] = (),
 ) -> int:
     """Check seeds in batches of a size until the time is up; return the number of failures.
 
     Each failure is printed as a test of the name `test` and its seed. `module` is what `python -m`
-    takes to run one batch.
+    takes to run one batch, with `further` options.
     """
     if options.batch is not None:
         for seed in range(options.batch, options.batch + size):
@@ -43,7 +48,7 @@ def run(
     end = time.monotonic() + options.seconds
     seed, failures = options.start, 0
     while time.monotonic() < end:
-        command = [sys.executable, "-m", module, "--batch", str(seed)]
+        command = [sys.executable, "-m", module, "--batch", str(seed), *further]
         finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
         if finished.returncode == 0:
             seed += size

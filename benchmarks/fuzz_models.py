@@ -42,7 +42,9 @@ MEMORY = 2 << 30
 SMALL = 1 << 22
 """Bytes of a tensor in models that are called."""
 SECONDS = 5.0
-"""Seconds of a processor that a file may take."""
+"""Seconds of a processor that a file may take, in addition to those for its bytes."""
+BYTES_A_SECOND = 2000
+"""Bytes of a file for which it may take another second: about 60 nodes, each a kernel to build."""
 
 NUMBERS = (-(1 << 63), -(1 << 31), -7, -2, -1, 0, 1, 2, 3, 5, 64, 1 << 20, 1 << 31, (1 << 63) - 1)
 NAMES = ("", "x", "y", "../../etc/passwd", "a\0b", "ü", "0", "axes", "Relu", "Constant", "Reshape")
@@ -208,7 +210,7 @@ def _task(paths: Sequence[Path], outcome: Callable[[Any], str]) -> Any:
             started = time.process_time()
             what = outcome(path)
             seconds = time.process_time() - started
-            if seconds > SECONDS:
+            if seconds > SECONDS + path.stat().st_size / BYTES_A_SECOND:
                 what = f"{seconds:.0f} seconds"
             elif opened and outcome is outcome_of:  # compilers read much
                 what = f"reads {opened.pop()}"

@@ -2,12 +2,15 @@
 
     python -m benchmarks.fuzz_operators --seconds 600
     python -m benchmarks.fuzz_operators --explain 17     # the program, and the pass that is wrong
+    python -m benchmarks.fuzz_operators --special        # NaN, infinities and empty axes
 
 What a graph means is what the interpreter says of its operators' formulas, one call each. It is
 compared with the graph compiled without fusion, by the default pipeline (layouts, batch norms,
 common values, fusion, views), and with the default schedules of its kernels. Results may differ by
 what rounding can make of them, which the graph knows. Batches run in a process of their own, which
-may die of an access out of bounds. Each failure is printed as a test.
+may die of an access out of bounds. Each failure is printed as a test. With `--special` single
+operators are called for special values and empty axes (`benchmarks.special_values`), and compared
+with NumPy and torch.
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ from benchmarks.random_operators import Fact
 from codegen.history import can_be_scheduled
 from codegen.schedules import default_schedules
 from codegen.target import as_target
-from tensorir import verify_well_formed
+from tensorir import relax, verify_well_formed
 from tensorir.function import IRModule
 from tensorir.interp.graphs import interpret_graph
 from tensorir.transform import LegalizeOps, default_pipeline
 
 BATCH: Final = 10
+SPECIAL_CASES: Final = 20
+"""The calls of one seed with special values."""
 TARGET: Final = "llvm"
 
 
@@ -107,15 +112,49 @@ def explain(seed: int) -> None:
     print("# every pass keeps what the interpreter gives")
 
 
+def check_special(seed: int) -> None:
+    """Call operators for special values; AssertionError names those that give something else."""
+    from benchmarks.special_values import special_cases  # noqa: PLC0415 - needs torch
+
+    cases = special_cases(seed, SPECIAL_CASES)
+    builder = relax.BlockBuilder()
+    for k, case in enumerate(cases):
+        params = [
+            relax.Var(f"x{n}", relax.TensorStructInfo(x.shape, str(x.dtype)))
+            for n, x in enumerate(case.inputs)
+        ]
+        with builder.function(f"case{k}", params):
+            with builder.dataflow():
+                result = builder.emit_output(case.call(*params))
+            builder.emit_func_output(result)
+    mod = LegalizeOps()(builder.get())
+    if seed % 4 == 3:
+        mod = scheduled(mod)
+    executable = codegen.vm_build(mod, TARGET, default_schedules=False, guard_pages=True)
+    machine = codegen.VirtualMachine(executable, codegen.cpu())
+    wrong = []
+    for k, case in enumerate(cases):
+        try:
+            case.compare(machine[f"case{k}"](*case.inputs))
+        except AssertionError as error:
+            lines = " ".join(str(error).split())
+            wrong.append(f"{case.name}: {lines[:300]} for {case.inputs[:1]}"[:700])
+    assert not wrong, "Error: " + "; ".join(wrong)
+
+
 def main() -> int:
     """Run batches until the time is up; return the number of failures."""
     parser = parser_of(__doc__)
     parser.add_argument("--explain", type=int, help="look for the pass that fails with this seed")
+    parser.add_argument("--special", action="store_true", help="special values, needs torch")
     options = parser.parse_args()
     if options.explain is not None:
         explain(options.explain)
         return 0
-    return run(options, check, BATCH, "benchmarks.fuzz_operators", "operators")
+    module = "benchmarks.fuzz_operators"
+    if options.special:
+        return run(options, check_special, BATCH, module, "special_values", ["--special"])
+    return run(options, check, BATCH, module, "operators")
 
 
 if __name__ == "__main__":

@@ -547,6 +547,32 @@ def main(a: T.handle, d: T.handle):
                     D[vi] = T.float32(1)
                 D[vi] = T.max(D[vi], C[vi] * P[vi, 1, vk])
 """,
+    "triangles": _HEADER.format(
+        'A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32"), '
+        'D: T.Buffer((8,), "float32")'
+    )
+    + """
+    B = T.alloc_buffer((8, 8))
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i in range(8):
+        for j in range(i + 1):
+            for k in range(3):
+                with T.block("C"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[vi, vj] = T.float32(0)
+                    C[vi, vj] += B[vi, (vj + vk) % 8]
+    for i in range(8):
+        for j in range(i + 1):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    D[vi] = T.float32(1)
+                D[vi] = T.max(D[vi], B[vi, vj] * A[vj, vi])
+""",
     "guarded": _HEADER.format(
         'A: T.Buffer((9,), "float32"), S: T.Buffer((6,), "int32"), W: T.Buffer((4,), "float32"), '
         'D: T.Buffer((16,), "float32"), F: T.Buffer((16,), "float32")'
@@ -608,8 +634,9 @@ def main(a: T.handle, d: T.handle):
 """,
 }
 """Programs of other kinds, as scripts: with all kinds of statements around blocks, and with what
-is easily got wrong (reductions without steps, inits that read, narrow loops, axes that lie, blocks
-without axes in the middle of reductions, guarded loads and divisions)."""
+is easily got wrong (reductions without steps, inits that read, narrow loops, axes that lie, axes
+as long as a loop says, blocks without axes in the middle of reductions, guarded loads and
+divisions)."""
 CALLED: list[int] = []
 """What the library function of the program `calls` was called with, by whoever ran it last."""
 

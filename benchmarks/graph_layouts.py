@@ -37,7 +37,7 @@ import search as ms
 from benchmarks.linear_layers import Side, in_turns, print_table
 from benchmarks.peers.serve import seconds_of
 from search.database import Database
-from search.graph_tuner import blocked_kernels, tune_layouts
+from search.models.graph_tuner import blocked_kernels, tune_layouts
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import PrimExpr

@@ -31,7 +31,7 @@ from benchmarks.mlp import SIZES, arguments, in_numpy, linear, model, shapes, st
 from benchmarks.peer_process import PeerError, PeerProcess, started_peers
 from benchmarks.peers.serve import digest, seconds_of
 from schedule import Schedule
-from search.measuring.measure_candidate import without_layout_rewrite
+from search.runner.measure_candidate import without_layout_rewrite
 from tensorir.function import IRModule
 
 TARGET: Final = "llvm --num-cores=1"

@@ -23,7 +23,7 @@ import codegen
 import search as ms
 from benchmarks.peer_process import PeerProcess
 from schedule import Schedule
-from search.measuring.measure_candidate import without_layout_rewrite
+from search.runner.measure_candidate import without_layout_rewrite
 from tensorir import parse
 from tensorir.function import PrimFunc
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.forked_runs import Report, Run
+from codegen.schedules import default_schedules
 from tensorir.relax.operator import Operator
 
 ROOT = Path(__file__).parents[1]
@@ -116,8 +117,8 @@ def _task(case: Case) -> Any:
 def run_cases(cases: Sequence[Case], processes: int = 2, time_limit: float = 60.0) -> list[Result]:
     """Run tests in processes; the results are in the order of the tests."""
     import codegen.onnx_backend  # noqa: F401, PLC0415 - once, before processes are forked
-    import search.dispatch.default_schedules  # noqa: F401, PLC0415 - what kernels are scheduled by
 
+    default_schedules()
     Operator.names()
     results: dict[str, Result] = {}
     waiting, running = list(reversed(cases)), list[Run]()

@@ -39,8 +39,8 @@ from search.cost_model import CostModel, RandomModel, XGBModel
 from search.cost_model.tree_ensemble import pairwise_accuracy
 from search.database import JSONDatabase
 from search.feature_extractor import FeatureExtractor, PackedFeatures
-from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
+from search.runner.measure_candidate import MeasureCandidate
 
 NAMES = ("MM128", "C2D", "C1D", "DEP", "DIL", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM")
 OWN = 32

@@ -25,7 +25,7 @@ from search.search_strategy.breeding import Breeding
 from search.search_strategy.evolution import Evolution, Scoring
 from search.search_strategy.individual import Individual
 from search.search_strategy.trace_application import TraceApplication
-from search.spaces.design_space import DesignSpace
+from search.space_generator.design_space import DesignSpace
 
 TRAINED_ON = 32
 MOST_REPLAYED = 200

@@ -50,8 +50,8 @@ from benchmarks.suite_sides import (
 )
 from search import plot
 from search.database.records import FAILED
-from search.measuring.flops import estimate_tir_flops
-from search.trials import RunTable, Trial
+from search.reports import RunTable, Trial
+from search.runner.flops import estimate_tir_flops
 
 ROUNDS = 15
 """How often each kernel is timed, in turns with those of the other sides."""

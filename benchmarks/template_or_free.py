@@ -25,7 +25,7 @@ from typing import Any, Final
 import search as ms
 from schedule import Schedule
 from search import autotvm
-from search.sketch_policy import sketches
+from search.compat.auto_scheduler import sketches
 from search.space_generator import SpaceGenerator
 from tensorir import workloads
 from tensorir.function import PrimFunc

@@ -18,11 +18,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 from schedule import Schedule
 from search import autotvm
-from search.autotvm.tuner.metric import max_curve
 from tensorir import te
 
 SIZE: Final = 512
@@ -101,6 +101,7 @@ def record(task: autotvm.Task, path: str) -> None:
 def replay(task: autotvm.Task, path: str, seeds: Sequence[int], names: Sequence[str]) -> None:
     """Print how many trials each tuner needs on what a log has."""
     records = list(autotvm.record.load_from_file(path))
+    known = {inp.config.index: result for inp, result in records}
     speeds = [0.0 if r.error_no else task.flop / r.mean_cost for _, r in records]  # type: ignore[operator]
     best, count = max(speeds), len(task.space)
     near = sum(speed >= NEAR * best for speed in speeds)
@@ -114,9 +115,10 @@ def replay(task: autotvm.Task, path: str, seeds: Sequence[int], names: Sequence[
         for seed in seeds:
             monitor = autotvm.callback.Monitor()
             tuner = TUNERS[name](task, seed=seed)
-            option = autotvm.measured_from(records)
-            tuner.tune(count, option, callbacks=[monitor])
-            curve = max_curve(monitor.trial_scores())
+            tuner.tune(
+                count, autotvm.measured_by(lambda inp: known[inp.config.index]), callbacks=[monitor]
+            )
+            curve = list(accumulate(monitor.trial_scores(), max))
             reached = [k for k, speed in enumerate(curve, 1) if speed >= NEAR * best]
             needed.append(min(reached, default=count))
             quarter.append(curve[min(count // 4, len(curve)) - 1] / best)

@@ -6,31 +6,28 @@
         work_dir="./tune_tmp",
     )
 
-returns the best `Schedule`. The rooms, in the order in which a search goes through them:
+returns the best `Schedule`. The doors are `tune.py` (the functions that tune), `run.py` (the
+resources of a run), `loop.py` (what it does with them) and `task.py`. The rooms, in the order in
+which a search goes through them:
 
-- a design space is made by a `space_generator` of `schedule_rule`s, which ask `analysis`; `spaces`
-  has its points, and a `mutator` steps from one to another;
-- a `search_strategy` chooses candidates by a `cost_model`, which sees what a `feature_extractor`
-  reads, and a `postproc` completes each;
-- a `builder` compiles them and a `runner` measures them (`measuring`), in processes (`workers`),
-  or on other machines (`distributed`);
-- a `task_scheduler` shares trials among tasks, a `measure_callback` is told of each, and a
-  `database` keeps them; `runs` is a run with all of that, and `reports` is what it says;
-- `dispatch` finds schedules in later builds, and `graph_tuner` layouts between kernels;
-- `networks` tunes whole models, each function as often as it counts, and `command_line` is the
-  command `tensorir`, which does all this in a shell;
-- `autotvm` and `auto_scheduler` are other names and formats of the same; `records` are the files
-  of logs, `trials` what was tried, as a table that is explained and drawn, and `report_page` the
-  page that shows a search.
+- what may be tried: a `space_generator` makes design spaces by `schedule_rule`s, a `mutator` steps
+  from one point to another, and a `postproc` completes each;
+- what to try next: a `search_strategy`, by a `cost_model`, which sees what a `feature_extractor`
+  reads;
+- what it takes: a `builder` compiles candidates and a `runner` measures them, here or on other
+  machines;
+- which task is next says a `task_scheduler`, `runs` has the steps of the loop, a `measure_callback`
+  is told of each trial, and a `database` keeps what is known;
+- `reports` say what came of it: text, pictures, a page;
+- a later build finds schedules by `history`; `models` are tuned as wholes, `compat` has the names
+  and logs of AutoTVM and Ansor, and `command_line` is the command `tensorir`.
 
 Each sort of part has an abstract class to derive from, and short names for `create`. All load on
 first use. docs/search.md draws the data between them.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from codegen.schedules import Schedules, offer_schedules
 from tensorir.lazy_names import names_on_use
 from tensorir.version import __version__
 
@@ -41,63 +38,62 @@ if TYPE_CHECKING:
         cost_model,
         database,
         feature_extractor,
-        graph_tuner,
         measure_callback,
         mutator,
-        plot,
         postproc,
         relax_integration,
         runner,
         schedule_rule,
         search_strategy,
-        sketch_policy,
         space_generator,
         task_scheduler,
         tir_integration,
         transform,
-        trials,
     )
     from search.builder import Builder
+    from search.compat import auto_scheduler, autotvm
+    from search.compat.auto_scheduler import sketch_policy
     from search.context import TuneContext, design_spaces
     from search.cost_model import CostModel
     from search.database import Database, compatible_factor
-    from search.dispatch.adapted_replay import schedule_using_anchor_trace
-    from search.dispatch.find_schedule import FoundSchedule, find_schedule
-    from search.dispatch.history import (
+    from search.errors import DatabaseError, TuningError, WorkerError
+    from search.feature_extractor import FeatureExtractor
+    from search.history.adapted_replay import schedule_using_anchor_trace
+    from search.history.find_schedule import FoundSchedule, find_schedule
+    from search.history.history import (
         History,
         apply_database,
         apply_default_schedules,
         find_schedules,
     )
-    from search.dispatch.sample_on_miss import SampleOnMiss, Sampler, default_schedule
-    from search.distributed.dask_builder import DaskBuilder
-    from search.distributed.dask_runner import DaskRunner
-    from search.errors import DatabaseError, TuningError, WorkerError
-    from search.feature_extractor import FeatureExtractor
+    from search.history.sample_on_miss import SampleOnMiss, Sampler, default_schedule
     from search.kinds import derived_object
     from search.measure_callback import MeasureCallback
-    from search.measuring.measure_candidate import MeasureCandidate
+    from search.models import graph_tuner
+    from search.models.extract_tasks import ExtractedTask, extract_tasks
+    from search.models.tune_model import tune_model
     from search.mutator import Mutator
-    from search.networks.extract_tasks import ExtractedTask, extract_tasks
-    from search.networks.tune_model import tune_model
+    from search.options import TuneConfig
     from search.postproc import Postproc
     from search.random_search import random_search
     from search.relax_integration import tune_relax
-    from search.report_page.written_report import report
+    from search.reports import plot
+    from search.reports.explain import explain
+    from search.reports.page.written_report import report
     from search.reports.profiler import Profiler
+    from search.reports.run_directory import load_run
     from search.runner import EvaluatorConfig, Runner
+    from search.runner.distributed.dask_runner import DaskBuilder, DaskRunner
+    from search.runner.measure_candidate import MeasureCandidate
     from search.runs.replayed_search import Replayed
     from search.runs.tuned_schedule import TunedSchedule
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
-    from search.spaces.design_space import DesignSpace
-    from search.spaces.named_decisions import decisions_of
+    from search.space_generator.design_space import DesignSpace
+    from search.space_generator.named_decisions import decisions_of
     from search.task_scheduler import TaskScheduler
-    from search.trials.explain import explain
-    from search.trials.run_directory import load_run
     from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
-    from search.tune_config import TuneConfig
 
 __all__ = [
     "Builder",
@@ -134,6 +130,8 @@ __all__ = [
     "apply_database",
     "apply_default_schedules",
     "arg_info",
+    "auto_scheduler",
+    "autotvm",
     "builder",
     "compatible_factor",
     "compile_tir",
@@ -166,7 +164,6 @@ __all__ = [
     "task_scheduler",
     "tir_integration",
     "transform",
-    "trials",
     "tune_model",
     "tune_module",
     "tune_relax",
@@ -176,12 +173,3 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = names_on_use(__name__)
-
-
-def _default_schedules() -> Schedules:
-    """Return what makes schedules of kernels without a record."""
-    made: Schedules = import_module("search.dispatch.default_schedules").DefaultSchedules()
-    return made
-
-
-offer_schedules(_default_schedules)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from search.errors import TuningError
-from search.measuring.measure_candidate import without_layout_rewrite
+from search.runner.measure_candidate import without_layout_rewrite
 from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm

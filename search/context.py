@@ -1,4 +1,4 @@
-"""A task of the search: the program, the target, and the parts that search it."""
+"""A task with the parts that search it."""
 
 from __future__ import annotations
 
@@ -11,32 +11,29 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from codegen import Target
-from codegen.history import IS_SCHEDULED
-from codegen.target import host
 from schedule import Schedule, Trace
 from schedule.random_state import RandomState
 from search.cost_model.cost_model import CostModel, RandomModel
 from search.database.database import Database
 from search.database.keyed_database import MemoryDatabase
 from search.errors import TuningError
-from search.measuring.measure_candidate import MeasureCandidate
-from search.measuring.objective import Objective, ObjectiveArg
-from search.reports.live_display import Progress
 from search.runner import RunnerResult
 from search.runner.arguments import InputData, checked_input_data
+from search.runner.measure_candidate import MeasureCandidate
+from search.runner.objective import Objective, ObjectiveArg
 from search.search_strategy.individual import trace_key
 from search.search_strategy.initial_schedules import InitialSchedules, traces_that_replay
 from search.search_strategy.search_strategy import SearchStrategy
+from search.space_generator.constrained_space import Constraint, ConstraintFunction, constrained
+from search.space_generator.design_space import DesignSpace
 from search.space_generator.space_generator import SpaceArg, SpaceGenerator
-from search.spaces.constrained_space import Constraint, ConstraintFunction, constrained
-from search.spaces.design_space import DesignSpace
-from tensorir.errors import IRTypeError
+from search.task import Task
 from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
 
 
-class TuneContext:
+class TuneContext(Task):
     """One program to tune for one target, with its space generator and search strategy.
 
     `space_generator` and `search_strategy` may be given by short name, the former also as a
@@ -75,22 +72,13 @@ class TuneContext:
         constraint: ConstraintFunction | None = None,
         objective: ObjectiveArg | None = None,
     ) -> None:
-        self.mod: IRModule | None = None if mod is None else normalize_mod(mod)
-        if target is None:
-            target = Target.current()
-        self.target: Target | None = None if target is None else with_num_cores(Target(target))
+        super().__init__(mod, target, task_name, rand_state, num_threads, logger)
         self.space_generator: SpaceGenerator | None = (
             None if space_generator is None else SpaceGenerator.create(space_generator)
         )
         self.search_strategy: SearchStrategy | None = (
             None if search_strategy is None else SearchStrategy.create(search_strategy)
         )
-        self.task_name = task_name
-        self.seed = rand_state
-        """The seed as it was given, -1 for any."""
-        self.rand_state = RandomState(rand_state)
-        """The random stream of the task, from which every part forks its seed."""
-        self.num_threads = _thread_count(num_threads)
         self.input_data = self._checked(input_data)
         """The arguments that programs are measured on where they are not made up, by position."""
         self.initial_schedules = self._replayable(initial_schedules)
@@ -98,9 +86,6 @@ class TuneContext:
         self.constraint = None if constraint is None else Constraint(constraint)
         self.objective = Objective.of(objective)
         """What is minimised of a trial."""
-        self.logger = logger if logger is not None else logging.getLogger("tensorir.search")
-        self.progress = Progress()
-        """The progress of the parts, which they report when they take long."""
         self.initialize()
 
     def _checked(self, input_data: InputData | None) -> dict[int, NDArray[Any]]:
@@ -124,9 +109,11 @@ class TuneContext:
         if self.search_strategy is not None:
             self.search_strategy._initialize_with_tune_context(self)
 
-    def fork_seed(self) -> int:
-        """Advance the random stream of the task and return a seed for one of its parts."""
-        return self.rand_state.fork()
+    def is_finished_by(self, postproc: type[object]) -> bool | None:
+        """Say whether a postprocessor of a class finishes each candidate; None if not known."""
+        if self.space_generator is None:
+            return None
+        return any(isinstance(part, postproc) for part in self.space_generator.postprocs)
 
     def with_strategy(self, strategy: SearchStrategy, seed: int) -> Self:
         """Return a context that is searched by another strategy, with another seed."""
@@ -230,63 +217,6 @@ class TuneContext:
         if self.search_strategy is None:
             raise TuningError("the task has no search strategy: pass one to TuneContext")
         return self.search_strategy
-
-
-def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
-    """Return a program as the search wants it: a module whose one function is called `main`.
-
-    A bare function gets `global_symbol` and `tir.noalias` where it does not say them. Of a module
-    with functions of a graph it is the one function beside them; TuningError if there are several.
-    """
-    if isinstance(mod, PrimFunc):
-        defaults = {"global_symbol": "main", "tir.noalias": True}
-        return IRModule({"main": mod.with_attr({**defaults, **mod.attrs})})
-    if not isinstance(mod, IRModule):
-        raise IRTypeError(f"a task is an IRModule or a PrimFunc, got {type(mod).__name__}")
-    functions = functions_to_tune(mod)
-    if not functions:
-        others = ", ".join(sorted(mod.functions))
-        raise TuningError(
-            "a task is one function, this module has no function to tune: "
-            + (f"{others}: of a graph, or with tir.is_scheduled" if others else "it is empty")
-        )
-    if len(functions) > 1:
-        names = sorted(functions)
-        raise TuningError(
-            f"a task is one function, this module has {len(names)}: {names}; take out the one that "
-            f'is meant, as in IRModule.from_expr(mod["{names[0]}"]), or tune all of them with '
-            "tune_module(mod, target, work_dir, max_trials_global)"
-        )
-    (func,) = functions.values()
-    return mod if len(mod) == 1 and "main" in mod else IRModule({"main": func}, mod.attrs)
-
-
-def functions_to_tune(mod: IRModule) -> dict[str, PrimFunc]:
-    """Return the functions of a module over buffers whose schedule is not final, by name."""
-    return {n: f for n, f in mod.prim_funcs().items() if not f.attrs.get(IS_SCHEDULED)}
-
-
-def with_num_cores(target: Target) -> Target:
-    """Return `target` with `num-cores`; where it has none, this machine's physical cores."""
-    if target.num_cores is not None:
-        return target
-    cores = host.physical_cores()
-    logger.info(
-        "The target does not say num-cores: it is taken to have as many as this machine, %d", cores
-    )
-    return Target({**target.to_dict(), "num-cores": cores})
-
-
-def _thread_count(num_threads: int | str) -> int:
-    if num_threads == "physical":
-        return host.physical_cores()
-    if num_threads == "logical":
-        return host.logical_cores()
-    if isinstance(num_threads, int) and num_threads > 0:
-        return num_threads
-    raise TuningError(
-        f'num_threads is a positive count, "physical" or "logical", got {num_threads!r}'
-    )
 
 
 def design_spaces(

@@ -15,9 +15,10 @@ from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.context import TuneContext
+    from search.task import Task
 
 T = TypeVar("T")
+K = TypeVar("K", bound="Task")
 C = TypeVar("C")
 
 
@@ -28,13 +29,13 @@ class Named:
         return f"{type(self).__name__}()"
 
 
-class TaskPart(Named):
+class TaskPart(Named, Generic[K]):
     """A part that works on one task, of which it knows nothing until it is initialised with it."""
 
-    context: TuneContext | None = None
+    context: K | None = None
     """The task, from initialisation on."""
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: K) -> None:
         """Take from the context what the part needs; called once before the first use."""
         self.context = context
 

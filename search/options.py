@@ -1,232 +1,149 @@
-"""The options that the functions which tune have in common: their names, types and defaults.
-
-A function takes them as `**options: Unpack[RunOptions]` and is decorated with `takes`. So a type
-checker and an editor know each name, `help` lists them with their defaults, and one that there is
-not is named in an error.
-"""
+"""The options of a search: how much it measures, and the parts that it is made of."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypedDict, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from search.builder import Builder
 from search.cost_model.cost_model import CostModel
 from search.database import Database
-from search.errors import TuningError
-from search.kinds import nearest
-from search.measure_callback import MeasureCallback
-from search.measuring.objective import ObjectiveArg
-from search.reports.interrupts import OnInterrupt
+from search.database.module_equality import ModuleEquality
+from search.errors import ArgumentError
+from search.reports.interrupts import OnInterrupt, checked_on_interrupt
 from search.runner import Runner
-from search.runner.arguments import InputData
 from search.search_strategy import SearchStrategy
-from search.search_strategy.initial_schedules import InitialSchedules
-from search.space_generator.space_generator import SpaceArg
-from search.spaces.constrained_space import ConstraintFunction
 from search.task_scheduler import TaskScheduler
-from tensorir.errors import IRTypeError
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from search.measure_callback import MeasureCallback
 
-
-class RunParts(TypedDict, total=False):
-    """The parts of a run: each itself, by class, or by short name."""
-
-    builder: str | type[Builder] | Builder
-    """What compiles candidates."""
-    runner: str | type[Runner] | Runner
-    """What measures them."""
-    database: str | Database
-    """What keeps the records: `"json"` and `"sql"` are files in the working directory."""
-    cost_model: str | CostModel | None
-    """What predicts how fast candidates are; `"none"` for a strategy that asks none."""
-    measure_callbacks: str | Sequence[MeasureCallback]
-    """What is told of each trial."""
-    verbose: int
-    """What is shown on standard error: 0 warnings alone, 1 the progress too, 2 all messages."""
+UNLIMITED: Final = 1 << 40
+"""More trials than any search makes."""
+_MOST_SECONDS: Final = 1e9
+"""The longest search, some 30 years."""
 
 
-class SharedParts(RunParts, total=False):
-    """The parts of a run of several tasks."""
+@dataclass(frozen=True)
+class TuneConfig:
+    """The options of a search; `tune_module`, `tune_tasks` and `tune_model` take them by name.
 
-    task_scheduler: str | TaskScheduler
+    Each part of the search is given itself, by its class, or by its short name.
+    Raises ArgumentError for counts and seconds that make no sense, and IRValueError for names that
+    no part has and for configurations that a part does not take.
+    """
+
+    max_trials_global: int | None = None
+    """The most measurements of all tasks; None where `max_seconds` alone bounds the search."""
+    num_trials_per_iter: int = 64
+    """The most trials of a batch."""
+    max_trials_per_task: int | None = None
+    """The most measurements of one task; None: as many as of all."""
+    task_scheduler: str | TaskScheduler = "gradient"
     """What shares the trials among the tasks."""
-    module_equality: str
+    strategy: str | SearchStrategy = "evolutionary"
+    """What chooses the candidates of a task."""
+    task_scheduler_config: Mapping[str, Any] | None = None
+    """Arguments of a task scheduler that is given by name."""
+    search_strategy_config: Mapping[str, Any] | None = None
+    """Arguments of a strategy that is given by name."""
+    adaptive_training: bool | None = None
+    """Whether the cost model `"xgb"` learns less often the more it knows; None: as it does."""
+    max_seconds: float | None = None
+    """The seconds of the search. Its last tenth, or less, is kept for measuring the best again, and
+    a twentieth for the unscheduled programs of the report. A trial that began before the end may
+    last beyond it."""
+    num_confirmed: int = 4
+    """How many of the best candidates of a task are measured again, in turns, before its winner is
+    named, as far as they are nearly as good as the best; 0 leaves that out."""
+    early_stopping: int | None = None
+    """The search ends after so many trials that did not lower its objective, once every task has a
+    latency."""
+    early_stopping_per_task: int | None = None
+    """A task ends after so many trials since its best one."""
+    keep_going: bool = False
+    """Whether a task ends that fails, with an error in the log, and the others go on; else the
+    search ends."""
+    builder: str | type[Builder] | Builder = "local"
+    """What compiles candidates."""
+    runner: str | type[Runner] | Runner = "local"
+    """What measures them; a URL as in `dask://host:8786` for other machines."""
+    database: str | Database = "json"
+    """What keeps the records: `"json"` and `"sql"` are files in the working directory."""
+    module_equality: str = "structural"
     """Which programs have their records in common, see `Database`."""
-
-
-class Extent(TypedDict, total=False):
-    """How much is searched, beside the trials of all tasks: fields of `TuneConfig`."""
-
-    max_trials_per_task: int | None
-    num_trials_per_iter: int
-    max_seconds: float | None
-    num_confirmed: int
-    early_stopping: int | None
-    early_stopping_per_task: int | None
-
-
-class RunOptions(SharedParts, Extent, total=False):
-    """The options of a run of several tasks."""
-
-    on_interrupt: OnInterrupt
+    cost_model: str | CostModel | None = "xgb"
+    """What predicts how fast candidates are; None or `"none"` for a strategy that asks none."""
+    measure_callbacks: str | Sequence[MeasureCallback] = "default"
+    """What is told of each trial."""
+    verbose: int = 1
+    """What is shown on standard error: 0 warnings alone, 1 the progress too, 2 all messages."""
+    on_interrupt: OnInterrupt = "raise"
     """What Ctrl-C does when everything is kept: `"raise"` or `"return"`."""
 
-
-class TaskOptions(TypedDict, total=False):
-    """The options that hold for each of the tasks that a function makes."""
-
-    space: SpaceArg
-    """The design space: a space generator, its short name, or a schedule function."""
-    strategy: str | SearchStrategy
-    """What chooses the candidates."""
-    num_tuning_cores: int | str
-    """How many processes build, `"physical"` or `"logical"` for all cores."""
-    seed: int | None
-    """Makes the sampling reproducible, though measurements never are."""
-
-
-class TaskWishes(TypedDict, total=False):
-    """What a user knows or wants of one task, see `TuneContext`."""
-
-    input_data: InputData | None
-    """Arrays to measure on, by parameter, in place of some that are made up."""
-    initial_schedules: InitialSchedules | None
-    """What is measured first, and bred from, of a design space or not."""
-    constraint: ConstraintFunction | None
-    """Says by its decisions whether a schedule may be tried."""
-    objective: ObjectiveArg | None
-    """What is minimised: `"seconds"`, `"p90"`, `"energy"`, or a function of a trial's seconds."""
-
-
-class ModuleWishes(TypedDict, total=False):
-    """The same of several tasks, by the names of functions.
-
-    One constraint may be for all, and one objective is.
-    """
-
-    input_data: Mapping[str, InputData] | None
-    initial_schedules: Mapping[str, InitialSchedules] | None
-    constraint: Mapping[str, ConstraintFunction] | ConstraintFunction | None
-    objective: ObjectiveArg | None
-
-
-class OptionsOfTasks(TaskOptions, RunOptions, total=False):
-    """The options of a function that makes tasks and tunes them."""
-
-
-class ModuleOptions(OptionsOfTasks, ModuleWishes, total=False):
-    """The options of a function that makes tasks of a module and tunes them."""
-
-
-class OptionsOfOne(RunParts, total=False):
-    """The options of a run of one task."""
-
-    on_interrupt: OnInterrupt
-
-
-DEFAULTS: Final[ModuleOptions] = {
-    "builder": "local",
-    "runner": "local",
-    "database": "json",
-    "cost_model": "xgb",
-    "measure_callbacks": "default",
-    "verbose": 1,
-    "task_scheduler": "gradient",
-    "module_equality": "structural",
-    "max_trials_per_task": None,
-    "num_trials_per_iter": 64,
-    "max_seconds": None,
-    "num_confirmed": 4,
-    "early_stopping": None,
-    "early_stopping_per_task": None,
-    "on_interrupt": "raise",
-    "space": "post-order-apply",
-    "strategy": "evolutionary",
-    "num_tuning_cores": "physical",
-    "seed": None,
-    "input_data": None,
-    "initial_schedules": None,
-    "constraint": None,
-    "objective": "seconds",
-}
-
-
-def takes(options: type[Any], **defaults: Any) -> Callable[[F], F]:
-    """Give a function with `**options` a signature that lists them, and refuse all others.
-
-    `options` is a TypedDict. The defaults are those of `DEFAULTS` but for `defaults`; the function
-    itself is given only what its caller says. Names that are not listed are an IRTypeError with the
-    nearest one that is.
-    """
-    known: Mapping[str, Any] = {**DEFAULTS, **defaults}
-
-    def decorated(function: F) -> F:
-        signature = inspect.signature(function)
-        own = list(signature.parameters.values())[:-1]
-        listed = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=known[name],
-                annotation=getattr(annotation, "__forward_arg__", annotation),
+    def __post_init__(self) -> None:
+        checked_on_interrupt(self.on_interrupt)
+        counts = (
+            ("max_trials_global", self.max_trials_global, 0),
+            ("num_trials_per_iter", self.num_trials_per_iter, 1),
+            ("max_trials_per_task", self.max_trials_per_task, 1),
+            ("num_confirmed", self.num_confirmed, 0),
+            ("early_stopping", self.early_stopping, 1),
+            ("early_stopping_per_task", self.early_stopping_per_task, 1),
+        )
+        check_counts(counts)
+        if self.most_trials > UNLIMITED:
+            raise ArgumentError(
+                f"max_trials_global is at most {UNLIMITED}, got {self.max_trials_global}"
             )
-            for name, annotation in options.__annotations__.items()
-            if name not in signature.parameters
-        ]
-        names = [parameter.name for parameter in (*own, *listed)]
-
-        @functools.wraps(function)
-        def checked(*args: Any, **kwargs: Any) -> Any:
-            for name in kwargs:
-                if name not in names:
-                    raise IRTypeError(
-                        f"{function.__name__} does not take {name}{nearest(name, names)}"
-                    )
-            return function(*args, **kwargs)
-
-        shown: Any = checked
-        shown.__signature__ = signature.replace(parameters=[*own, *listed])
-        return shown  # type: ignore[no-any-return]
-
-    return decorated
-
-
-def chosen(options: Mapping[str, Any], *among: type[Any]) -> dict[str, Any]:
-    """Return those of options that these TypedDicts have, with the defaults of the others."""
-    names = dict.fromkeys(name for one in among for name in one.__annotations__)
-    return {name: options.get(name, DEFAULTS[name]) for name in names}  # type: ignore[literal-required]
-
-
-def wishes_for(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what options wish of the task of one function."""
-    return {
-        wish: given.get(name) if isinstance(given := options.get(wish), Mapping) else given
-        for wish in ModuleWishes.__annotations__
-    }
-
-
-def functions_with_wishes(options: Mapping[str, Any], functions: Iterable[str]) -> set[str]:
-    """Return the functions of which something is wished; TuningError for one that there is not."""
-    known = sorted(functions)
-    found: set[str] = set()
-    for wish in (*ModuleWishes.__annotations__, "special_space"):
-        given = options.get(wish)
-        if given is None or wish == "objective" or (wish == "constraint" and callable(given)):
-            continue
-        if not isinstance(given, Mapping):
-            raise TuningError(
-                f"{wish} is for functions by name, as in {{{known[0] if known else ''!r}: ...}}, "
-                f"got {type(given).__name__}"
+        seconds: object = self.max_seconds
+        if seconds is not None and (
+            not isinstance(seconds, (int, float)) or not 0 < seconds <= _MOST_SECONDS
+        ):
+            raise ArgumentError(
+                f"max_seconds is a number of seconds above 0 and at most {_MOST_SECONDS:g}, got "
+                f"{seconds!r}"
             )
-        for name in given:
-            if name not in known:
-                raise TuningError(
-                    f"{wish} names {name!r}, which is no function to tune; there are "
-                    f"{', '.join(known)}{nearest(name, known)}"
-                )
-        found |= set(given)
-    return found
+        if self.max_trials_global is None and seconds is None:
+            raise ArgumentError(
+                "say how much to search: max_trials_global, as in 64 trials, or max_seconds"
+            )
+        self.made_scheduler()
+        self.made_strategy()
+        Builder.kinds.check(self.builder)
+        Runner.kinds.check(self.runner)
+        Database.kinds.check(self.database)
+        ModuleEquality.kinds.check(self.module_equality)
+        if self.cost_model != "none":
+            CostModel.kinds.check(self.cost_model)
+
+    @property
+    def most_trials(self) -> int:
+        """The most trials of all tasks; more than any search makes where only seconds bound it."""
+        return UNLIMITED if self.max_trials_global is None else self.max_trials_global
+
+    @property
+    def trials_of_a_task(self) -> int:
+        """The most trials that one task may get."""
+        own = self.max_trials_per_task
+        return self.most_trials if own is None else own
+
+    def made_scheduler(self) -> TaskScheduler:
+        """Return the task scheduler, made if it is given by name."""
+        return TaskScheduler.create(self.task_scheduler, **(self.task_scheduler_config or {}))
+
+    def made_strategy(self) -> SearchStrategy:
+        """Return the search strategy, made if it is given by name."""
+        return SearchStrategy.create(self.strategy, **(self.search_strategy_config or {}))
+
+    def replacing(self, **options: Any) -> Self:
+        """Return options with those in place of theirs that are not None."""
+        return replace(self, **{name: v for name, v in options.items() if v is not None})
+
+
+def check_counts(counts: Iterable[tuple[str, object, int]]) -> None:
+    """Raise ArgumentError for an option that is neither None nor an int of at least a number."""
+    for name, value, least in counts:
+        if value is not None and (type(value) is not int or value < least):
+            raise ArgumentError(f"{name} is an int of at least {least}, got {value!r}")

@@ -11,10 +11,10 @@ from codegen import Target
 from codegen.history import without_history
 from schedule import Schedule
 from search.arg_info import ArgInfo
-from search.context import normalize_mod
 from search.errors import TuningError
 from search.runner.arguments import random_arrays
 from search.runner.program_facts import ProgramFacts
+from search.task import normalize_mod
 from tensorir.function import IRModule, PrimFunc
 
 

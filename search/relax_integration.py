@@ -9,10 +9,10 @@ import codegen
 from codegen import Target
 from search.database import Database, ModuleEquality
 from search.errors import TuningError
-from search.networks.extract_tasks import ExtractedTask
-from search.networks.extract_tasks import extract_tasks as _extract_tasks
-from search.networks.tune_model import tune_model
-from search.runs.tuning_run import PathLike
+from search.models.extract_tasks import ExtractedTask
+from search.models.extract_tasks import extract_tasks as _extract_tasks
+from search.models.tune_model import tune_model
+from search.run import PathLike
 from tensorir import transform
 from tensorir.function import BaseFunc, IRModule
 from tensorir.relax.expr import GraphVar

@@ -1,5 +1,10 @@
-"""Tuning of tensor programs, under the module name that TVM gives it."""
+"""Tuning of tensor programs, under the module name and with the signatures that TVM gives it.
 
-from search.tune import compile_tir, tune_tir
+`tune_tir(mod, target, work_dir, max_trials_global, ...)` tunes every function of a module and
+returns the database; the `tune_tir` of this package tunes one function as a `TuneConfig` says.
+"""
+
+from search.tune import compile_tir
+from search.tune import tune_module as tune_tir
 
 __all__ = ["compile_tir", "tune_tir"]

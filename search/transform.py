@@ -9,9 +9,9 @@ from typing import Unpack
 from codegen import Target
 from search.builder import Builder
 from search.database import Database
-from search.dispatch.history import History, HistoryOptions, apply_history
 from search.errors import TuningError
-from search.graph_tuner import Measure, tune_layouts
+from search.history.history import History, HistoryOptions, apply_history
+from search.models.graph_tuner import Measure, tune_layouts
 from search.runner import Runner
 from tensorir.function import IRModule
 from tensorir.transform import ModulePass, PassContext

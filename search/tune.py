@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import inspect
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Unpack
+from typing import Never
 
 import numpy as np
 
 from codegen import Target
 from schedule import Schedule
-from search.context import TuneContext, functions_to_tune
+from search.builder import Builder
+from search.context import TuneContext
+from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.database.best_records import with_schedules
-from search.dispatch.find_schedule import find_schedule, say_if_missing
 from search.errors import TuningError
+from search.history.find_schedule import find_schedule, say_if_missing
 from search.kinds import nearest
-from search.measuring.objective import SECONDS
-from search.networks.extract_tasks import tasks_of_functions
-from search.options import (
-    DEFAULTS,
-    Extent,
-    ModuleOptions,
-    OptionsOfOne,
-    OptionsOfTasks,
-    RunOptions,
-    SharedParts,
-    TaskOptions,
-    TaskWishes,
-    chosen,
-    functions_with_wishes,
-    takes,
-    wishes_for,
-)
-from search.reports.interrupts import checked_on_interrupt
+from search.loop import tune_run
+from search.measure_callback import MeasureCallback
+from search.models.extract_tasks import ExtractedTask, tasks_of_functions
+from search.options import TuneConfig
+from search.reports.interrupts import OnInterrupt
+from search.reports.report import TaskReport
+from search.run import PathLike, Run, open_database
+from search.runner import Runner
+from search.runner.arguments import InputData
+from search.runner.objective import SECONDS, ObjectiveArg
 from search.runs.name_winner import best_for
 from search.runs.tuned_schedule import TunedSchedule
-from search.runs.tuning_run import PathLike, TuningRun, open_database
+from search.runs.wishes import Wishes
 from search.search_strategy import SearchStrategy
+from search.search_strategy.initial_schedules import InitialSchedules
 from search.space_generator import SpaceGenerator
+from search.space_generator.constrained_space import ConstraintFunction
 from search.space_generator.space_generator import (
     MutatorProbs,
     Postprocs,
@@ -48,40 +44,40 @@ from search.space_generator.space_generator import (
     SpaceArg,
     space_from_parts,
 )
-from search.trials.report import TaskReport
-from search.tune_config import UNLIMITED, TuneConfig
+from search.task import functions_to_tune
+from search.task_scheduler import TaskScheduler
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import walk
 
 
-class OptionsOfEither(OptionsOfTasks, TaskWishes, total=False):
-    """What `tune_tir` takes: its own options, and those of `tune_module` for a call of that."""
-
-    max_trials_global: int | None
-    special_space: Mapping[str, SpaceArg | None] | None
-
-
-_OF_ONE: Final = frozenset(
-    [*OptionsOfOne.__annotations__, *TaskWishes.__annotations__, "space", "seed"]
-)
-
-
-@takes(OptionsOfEither, space=None, special_space=None, max_trials_global=None)
 def tune_tir(
     mod: IRModule | PrimFunc,
     target: str | Target,
     config: TuneConfig | None = None,
     work_dir: PathLike | None = None,
     *,
+    space: SpaceArg | None = None,
     blocks: Sequence[str] | None = None,
     sch_rules: Rules | None = None,
     postprocs: Postprocs | None = None,
     mutator_probs: MutatorProbs | None = None,
     task_name: str = "main",
     num_threads: int | str = "physical",
-    **options: Unpack[OptionsOfEither],
+    seed: int | None = None,
+    input_data: InputData | None = None,
+    initial_schedules: InitialSchedules | None = None,
+    constraint: ConstraintFunction | None = None,
+    objective: ObjectiveArg = "seconds",
+    builder: str | type[Builder] | Builder | None = None,
+    runner: str | type[Runner] | Runner | None = None,
+    database: str | Database | None = None,
+    cost_model: str | CostModel | None = None,
+    measure_callbacks: str | Sequence[MeasureCallback] | None = None,
+    verbose: int | None = None,
+    on_interrupt: OnInterrupt | None = None,
+    **unknown: Never,
 ) -> TunedSchedule | None:
     """Search for the best schedule of a function and return it.
 
@@ -120,8 +116,10 @@ def tune_tir(
     run on the same directory starts anew beside it, from what is known: its cost model learns from
     it, and it is not measured again.
 
+    What `config` says of the parts of the search holds where nothing else is given here.
+
     TVM calls two functions by this name. Its other one, `tune_tir(mod, target, work_dir,
-    max_trials_global, ...) -> Database`, is `tune_module` here, and a call like that ends up there.
+    max_trials_global, ...) -> Database`, is `search.tir_integration.tune_tir` here.
 
     Messages of the logger `tensorir.search` and a table of the progress go to standard error;
     `verbose=0` leaves warnings alone, `verbose=2` shows every message.
@@ -129,88 +127,72 @@ def tune_tir(
     Raises TuningError for a program that cannot be built or measured, for arguments that make no
     sense, a `work_dir` that cannot be written to, an initial schedule that does not replay and a
     constraint that allows nothing; DatabaseError if `work_dir` holds files that
-    are no database; IRTypeError for arguments that there are not.
+    are no database; IRTypeError for a `config` that is none, and arguments that there are not.
     """
-    checked_on_interrupt(options.get("on_interrupt", DEFAULTS["on_interrupt"]))
-    module_call = _call_of_tune_module(config, work_dir, options)
-    space = _space(mod, options.pop("space", None), blocks, sch_rules, postprocs, mutator_probs)
-    if module_call is not None:
-        if task_name != "main":
-            raise IRTypeError(
-                "tune_module calls each task by the name of its function: leave out task_name, or "
-                "pass a TuneConfig to tune one function"
-            )
-        rest: dict[str, Any] = {"num_tuning_cores": num_threads, **options, "space": space}
-        rest |= _wishes_by_function(mod, chosen(options, TaskWishes))
-        return tune_module(mod, target, *module_call, **rest)  # type: ignore[return-value]
-    assert config is not None
-    parts = chosen(options, OptionsOfOne)
-    on_interrupt = parts.pop("on_interrupt")
+    if not isinstance(config, TuneConfig) or unknown:
+        raise _no_call_of_tune_tir(config, list(unknown))
+    config = config.replacing(
+        builder=builder,
+        runner=runner,
+        database=database,
+        cost_model=cost_model,
+        measure_callbacks=measure_callbacks,
+        verbose=verbose,
+        on_interrupt=on_interrupt,
+    )
+    generator = _space(mod, space, blocks, sch_rules, postprocs, mutator_probs)
     with contextlib.ExitStack() as stack:
         if work_dir is None:
             work_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tune_"))
         context = TuneContext(
             mod,
             target=target,
-            space_generator=space,
-            search_strategy=SearchStrategy.create(
-                config.strategy, **(config.search_strategy_config or {})
-            ),
+            space_generator=generator,
+            search_strategy=config.made_strategy(),
             task_name=task_name,
-            rand_state=seeds_of(options.get("seed"), 1)[0],
+            rand_state=seeds_of(seed, 1)[0],
             num_threads=num_threads,
-            **chosen(options, TaskWishes),
+            input_data=input_data,
+            initial_schedules=initial_schedules,
+            constraint=constraint,
+            objective=objective,
         )
         if config.max_trials_global == 0:
-            known = open_database(parts["database"], work_dir)
+            known = open_database(config.database, work_dir)
             found = find_schedule(known, mod, target)
             say_if_missing(known, mod, target, "main", found)
             return None if found is None else TunedSchedule.of_record(found, task_name)
-        with TuningRun.open([context], [1.0], work_dir, config, **parts) as run:
-            run.tune(on_interrupt)
-        report = next(iter(run.report), TaskReport(task_name, str(context.target)))
-        winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
-        if winners:
-            return TunedSchedule.of(winners[0].record.schedule(), report)
+        with Run.open([context], [1.0], work_dir, config) as run:
+            tune_run(run)
+        (task,) = run.tasks
+        (report,) = run.database.report or (TaskReport(task_name, str(context.target)),)
+        if task.winner is not None:
+            return TunedSchedule.of(task.winner.record.schedule(), report)
         if context.constraint is not None or context.objective is not SECONDS:
             best = _best_allowed(run.database, context)
             return None if best is None else TunedSchedule.of(best, report)
         found = find_schedule(run.database, mod, context.target)
-        if found is None:  # the scheduler has said how the trials ended
+        if found is None:  # the search has said how the trials ended
             return None
         say_if_missing(run.database, mod, context.target, task_name or "main", found)
         return TunedSchedule.of(found.schedule, report)
 
 
-def _call_of_tune_module(
-    config: object, work_dir: object, options: OptionsOfEither
-) -> tuple[PathLike, int | None] | None:
-    """Return directory and trials of a call of `tune_tir` that means `tune_module`, else None.
-
-    Such a call has a path where `config` is and the trials after it, or gives them by name.
-    IRTypeError, with what to write instead, for a call that is neither.
-    """
-    if isinstance(config, TuneConfig):
-        others = [name for name in options if name not in _OF_ONE]
-        if others:
-            raise IRTypeError(
-                f"tune_tir does not take {', '.join(others)}: say it in TuneConfig(...), or call "
-                "tune_module(mod, target, work_dir, max_trials_global, ...)"
-            )
-        return None
-    by_name = options.pop("max_trials_global", None)
-    folder, trials = (work_dir, by_name) if config is None else (config, work_dir or by_name)
-    is_bounded = isinstance(trials, int) or (trials is None and options.get("max_seconds"))
-    if isinstance(folder, (str, os.PathLike)) and is_bounded:
-        assert trials is None or isinstance(trials, int)
-        return folder, trials
-    remedy = "say how much to search, as in config=TuneConfig(max_trials_global=64); " * (
-        config is None
+def _no_call_of_tune_tir(config: object, unknown: Sequence[str]) -> IRTypeError:
+    """Return the error for a call with other arguments, as TVM's other `tune_tir` takes them."""
+    own = inspect.signature(tune_tir).parameters
+    if unknown and not any(name in inspect.signature(tune_module).parameters for name in unknown):
+        name = unknown[0]
+        return IRTypeError(f"tune_tir does not take {name}{nearest(name, own)}")
+    wrong = (
+        f"tune_tir does not take {', '.join(unknown)}; how much to search stands in its config"
+        if unknown
+        else f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}"
     )
-    raise IRTypeError(
-        f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}; {remedy}to "
-        "tune every function of a module call tune_module(mod, target, work_dir, "
-        "max_trials_global, ...)"
+    return IRTypeError(
+        f"{wrong}, as in config=TuneConfig(max_trials_global=64). The tune_tir that takes a "
+        "directory and a number of trials, and tunes every function of a module, is "
+        "search.tir_integration.tune_tir"
     )
 
 
@@ -238,35 +220,42 @@ def _space(
     return space_from_parts(space, blocks, sch_rules, postprocs, mutator_probs)
 
 
-def _wishes_by_function(mod: IRModule | PrimFunc, wishes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the wishes of one function as `tune_module` takes them."""
-    given = {wish: v for wish, v in wishes.items() if v is not None and wish != "objective"}
-    names = ["main"] if isinstance(mod, PrimFunc) else sorted(functions_to_tune(mod))
-    if given and len(names) != 1:
-        wish = next(iter(given))
-        raise TuningError(
-            f"{wish} is for one function, and the module has {names}: call tune_module with "
-            f"{wish}={{function: ...}}"
-        )
-    by_name = {wish: {names[0]: value} for wish, value in given.items() if wish != "objective"}
-    return {**dict.fromkeys(wishes), **by_name, "objective": wishes["objective"]}
-
-
 def _best_allowed(database: Database, context: TuneContext) -> Schedule | None:
     """Return the schedule of a database that the constraint allows and the objective ranks best."""
     ranked = with_schedules(best_for(context, database))
     return next((sch for _, sch in ranked if context.allows(sch)), None)
 
 
-@takes(ModuleOptions)
 def tune_module(
     mod: IRModule | PrimFunc,
     target: str | Target,
     work_dir: PathLike,
     max_trials_global: int | None = None,
     *,
+    max_trials_per_task: int | None = None,
+    num_trials_per_iter: int = TuneConfig.num_trials_per_iter,
+    max_seconds: float | None = None,
+    num_confirmed: int = TuneConfig.num_confirmed,
+    early_stopping: int | None = None,
+    early_stopping_per_task: int | None = None,
+    builder: str | type[Builder] | Builder = TuneConfig.builder,
+    runner: str | type[Runner] | Runner = TuneConfig.runner,
+    database: str | Database = TuneConfig.database,
+    cost_model: str | CostModel | None = TuneConfig.cost_model,
+    measure_callbacks: str | Sequence[MeasureCallback] = TuneConfig.measure_callbacks,
+    task_scheduler: str | TaskScheduler = TuneConfig.task_scheduler,
+    module_equality: str = TuneConfig.module_equality,
+    verbose: int = TuneConfig.verbose,
+    on_interrupt: OnInterrupt = TuneConfig.on_interrupt,
+    space: SpaceArg = "post-order-apply",
+    strategy: str | SearchStrategy = TuneConfig.strategy,
+    num_tuning_cores: int | str = "physical",
+    seed: int | None = None,
     special_space: Mapping[str, SpaceArg | None] | None = None,
-    **options: Unpack[ModuleOptions],
+    input_data: Mapping[str, InputData] | None = None,
+    initial_schedules: Mapping[str, InitialSchedules] | None = None,
+    constraint: Mapping[str, ConstraintFunction] | ConstraintFunction | None = None,
+    objective: ObjectiveArg = "seconds",
 ) -> Database:
     """Tune each function of a module, sharing the trials; `apply_database` puts the results in.
 
@@ -279,47 +268,58 @@ def tune_module(
     Otherwise as `tune_tir`. TuningError for names of other functions, and without a budget.
     """
     functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
-    apart = functions_with_wishes({**options, "special_space": special_space}, functions)
+    wishes = Wishes(input_data, initial_schedules, constraint, objective, special_space)
+    apart = wishes.names_among(functions)
     if isinstance(mod, PrimFunc):
         mod = IRModule(functions)
-    of_run, of_task = chosen(options, RunOptions), chosen(options, TaskOptions)
-    found = tasks_of_functions(mod, target, of_run["module_equality"], apart)
+    found = tasks_of_functions(mod, target, module_equality, apart)
     found.sort(key=lambda task: task.task_name)
-    tasks, weights = [], []
-    for task, task_seed in zip(found, seeds_of(of_task["seed"], len(found)), strict=True):
-        own_space = (special_space or {}).get(task.task_name, of_task["space"])
-        if own_space is None:
-            continue
-        context = TuneContext(
-            task.mod,
-            target=target,
-            space_generator=own_space,
-            search_strategy=of_task["strategy"],
-            task_name=task.task_name,
-            rand_state=task_seed,
-            num_threads=of_task["num_tuning_cores"],
-            **wishes_for(task.task_name, options),
-        )
-        tasks.append(context.clone())
-        weights.append(float(task.weight))
+    tasks, weights = contexts_of(found, wishes, space, strategy, num_tuning_cores, seed)
     return tune_tasks(
         tasks=tasks,
         task_weights=weights,
         work_dir=work_dir,
         max_trials_global=max_trials_global,
-        **of_run,
+        max_trials_per_task=max_trials_per_task,
+        num_trials_per_iter=num_trials_per_iter,
+        max_seconds=max_seconds,
+        num_confirmed=num_confirmed,
+        early_stopping=early_stopping,
+        early_stopping_per_task=early_stopping_per_task,
+        builder=builder,
+        runner=runner,
+        database=database,
+        cost_model=cost_model,
+        measure_callbacks=measure_callbacks,
+        task_scheduler=task_scheduler,
+        module_equality=module_equality,
+        verbose=verbose,
+        on_interrupt=on_interrupt,
     )
 
 
-@takes(RunOptions)
 def tune_tasks(
     *,
     tasks: Sequence[TuneContext],
     task_weights: Sequence[float],
     work_dir: PathLike,
     max_trials_global: int | None = None,
+    max_trials_per_task: int | None = None,
+    num_trials_per_iter: int = TuneConfig.num_trials_per_iter,
+    max_seconds: float | None = None,
+    num_confirmed: int = TuneConfig.num_confirmed,
+    early_stopping: int | None = None,
+    early_stopping_per_task: int | None = None,
     keep_going: bool = False,
-    **options: Unpack[RunOptions],
+    builder: str | type[Builder] | Builder = TuneConfig.builder,
+    runner: str | type[Runner] | Runner = TuneConfig.runner,
+    database: str | Database = TuneConfig.database,
+    cost_model: str | CostModel | None = TuneConfig.cost_model,
+    measure_callbacks: str | Sequence[MeasureCallback] = TuneConfig.measure_callbacks,
+    task_scheduler: str | TaskScheduler = TuneConfig.task_scheduler,
+    module_equality: str = TuneConfig.module_equality,
+    verbose: int = TuneConfig.verbose,
+    on_interrupt: OnInterrupt = TuneConfig.on_interrupt,
 ) -> Database:
     """Tune several tasks, sharing `max_trials_global` measurements; return the database.
 
@@ -329,14 +329,57 @@ def tune_tasks(
     Ctrl-C `tune_tir`; a task has its `input_data`, `initial_schedules` and `constraint` from
     `TuneContext`.
     """
-    parts, extent = chosen(options, SharedParts), chosen(options, Extent)
-    on_interrupt = options.get("on_interrupt", DEFAULTS["on_interrupt"])
-    checked_on_interrupt(on_interrupt)
-    trials = UNLIMITED if max_trials_global is None else max_trials_global
-    config = TuneConfig(trials, **extent, keep_going=keep_going)
-    with TuningRun.open(tasks, task_weights, work_dir, config, **parts) as run:
-        run.tune(on_interrupt)
+    config = TuneConfig(
+        max_trials_global=max_trials_global,
+        max_trials_per_task=max_trials_per_task,
+        num_trials_per_iter=num_trials_per_iter,
+        max_seconds=max_seconds,
+        num_confirmed=num_confirmed,
+        early_stopping=early_stopping,
+        early_stopping_per_task=early_stopping_per_task,
+        keep_going=keep_going,
+        builder=builder,
+        runner=runner,
+        database=database,
+        cost_model=cost_model,
+        measure_callbacks=measure_callbacks,
+        task_scheduler=task_scheduler,
+        module_equality=module_equality,
+        verbose=verbose,
+        on_interrupt=on_interrupt,
+    )
+    with Run.open(tasks, task_weights, work_dir, config) as run:
+        tune_run(run)
     return run.database
+
+
+def contexts_of(
+    found: Sequence[ExtractedTask],
+    wishes: Wishes,
+    space: SpaceArg,
+    strategy: str | SearchStrategy,
+    num_tuning_cores: int | str,
+    seed: int | None,
+) -> tuple[list[TuneContext], list[float]]:
+    """Return tasks to tune and their weights, without those whose `special_space` is None."""
+    contexts, weights = [], []
+    for task, task_seed in zip(found, seeds_of(seed, len(found)), strict=True):
+        own_space = wishes.space_of(task.task_name, space)
+        if own_space is None:
+            continue
+        context = TuneContext(
+            task.mod,
+            target=task.target,
+            space_generator=own_space,
+            search_strategy=strategy,
+            task_name=task.task_name,
+            rand_state=task_seed,
+            num_threads=num_tuning_cores,
+            **wishes.of(task.task_name),
+        )
+        contexts.append(context.clone())
+        weights.append(float(task.weight))
+    return contexts, weights
 
 
 def compile_tir(

@@ -25,8 +25,9 @@ MISSING = {
     ),
 }
 MADE_UP = """
-import asyncio, ctypes, multiprocessing.connection, os, signal, socket, subprocess, sys, tempfile
-import uuid, llvmlite.binding, numpy, numpy.ctypeslib, typer.main
+import asyncio, ctypes, multiprocessing.connection, os, signal, socket, subprocess, sys, sysconfig
+import tempfile, uuid, llvmlite.binding, numpy, numpy.ctypeslib, typer.main
+sysconfig.get_config_vars()  # those of the real system, which has no file of another one's
 sys.modules.update(dict.fromkeys({modules!r}.split()))
 for name in {names!r}.split():
     module, _, attribute = name.partition(".")
@@ -72,7 +73,7 @@ import numpy
 a, c = numpy.ones((1, 32, 32), "float32"), numpy.zeros((1, 32, 32), "float32")
 codegen.build(sch.mod, "llvm")["main"](a, a, c)
 print(c.max())
-from search.workers.core_split import core_split
+from search.builder.core_split import core_split
 print(core_split())
 """
 

@@ -45,13 +45,3 @@ print([name for name in heavy if name in sys.modules])
 print(callable(search.random_search), callable(codegen.lower), search.tune_tir.__name__)
 """
     assert run(code) == "[]\nTrue True tune_tir"
-
-
-def test_a_database_that_is_entered_first_of_all_answers_builds():
-    code = """
-import codegen.history
-from search.database import MemoryDatabase
-with MemoryDatabase():
-    print(codegen.history._lookup is not None)
-"""
-    assert run(code) == "True"

@@ -1,13 +1,18 @@
-"""Builders, which compile candidates."""
+"""Builders, which compile candidates, and the processes that builders and runners work in."""
 
-from search.builder.builder import (
-    Builder,
-    BuilderFuture,
-    BuilderInput,
-    BuilderResult,
-    LocalBuilder,
-    PyBuilder,
-)
+from typing import TYPE_CHECKING
+
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from search.builder.builder import (
+        Builder,
+        BuilderFuture,
+        BuilderInput,
+        BuilderResult,
+        LocalBuilder,
+        PyBuilder,
+    )
 
 __all__ = [
     "Builder",
@@ -17,3 +22,6 @@ __all__ = [
     "LocalBuilder",
     "PyBuilder",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_on_use(__name__)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from codegen.cache_folder import check_private
-from search.records.file_lock import take_lock
+from search.lines import take_lock
 
 _PREFIX: Final = "tune_artifacts_"
 _LOCK: Final = "in_use"

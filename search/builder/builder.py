@@ -19,14 +19,14 @@ import codegen
 from codegen import Target
 from codegen.target import host
 from search.builder.artifact_directory import ArtifactDirectory
+from search.builder.core_split import CoreSplit, core_split
 from search.builder.externs import check_externs, checked_names
+from search.builder.future import Future
+from search.builder.worker import Ending, Outcome
+from search.builder.worker_pool import WorkerPool
 from search.errors import TuningError
 from search.kinds import Kinds
-from search.measuring.measure_candidate import with_separate_layout_rewrite
-from search.workers.core_split import CoreSplit, core_split
-from search.workers.future import Future
-from search.workers.worker import Ending, Outcome
-from search.workers.worker_pool import WorkerPool
+from search.runner.measure_candidate import with_separate_layout_rewrite
 from tensorir.function import IRModule
 
 logger = logging.getLogger("tensorir.search")
@@ -69,7 +69,9 @@ class BuilderFuture(Future[BuilderResult]):
 class Builder(ABC):
     """Turns programs into something that a runner can load."""
 
-    kinds: ClassVar[Kinds[Builder]] = Kinds("builder", {"dask": "search.distributed.dask_builder"})
+    kinds: ClassVar[Kinds[Builder]] = Kinds(
+        "builder", {"dask": "search.runner.distributed.dask_runner"}
+    )
 
     beside_measuring: bool = True
     """True if programs are measured while these are built, so that a core has to stay quiet."""

@@ -22,12 +22,12 @@ from search.command_line.program_files import is_model, read_program
 from search.command_line.result import Part, Result, Table
 from search.command_line.run_kernel import best_schedule
 from search.command_line.trace_files import is_trace_file, read_trace
-from search.context import normalize_mod
 from search.errors import ArgumentError
 from search.kinds import nearest
-from search.networks.extract_tasks import extract_tasks
-from search.trials.explain import explain as explain_log
-from search.trials.explain import is_log
+from search.models.extract_tasks import extract_tasks
+from search.reports.explain import explain as explain_log
+from search.reports.explain import is_log
+from search.task import normalize_mod
 from tensorir.function import IRModule
 
 Explained = Annotated[

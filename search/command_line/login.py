@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from search.distributed.credentials import VARIABLE, Credentials
 from search.errors import TuningError
+from search.runner.distributed.credentials import VARIABLE, Credentials
 
 _PEM = "PEM"
 CredentialsFile = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -25,25 +26,44 @@ def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
     file and for bad shapes, ImportError where the package that reads the file is not installed,
     DiagnosticError for a script that cannot be read, and what the front ends raise.
     """
-    place, name = _existing(path)
-    if place.suffix == ".onnx":
-        return frontend.from_onnx(place, _shapes(shapes))
-    if shapes:
+    return program_file(path, shapes).read()
+
+
+@dataclass(frozen=True)
+class ProgramFile:
+    """An existing file of a program or a model."""
+
+    place: Path
+    name: str | None
+    """The name of the definition in the file that is meant, if one is."""
+    shapes: Mapping[str, list[int | str]]
+    """Shapes of the inputs of a model of ONNX, by name."""
+
+    def read(self) -> IRModule:
+        """Return the module in the file; the errors are those of `read_program`."""
+        if self.place.suffix == ".onnx":
+            return frontend.from_onnx(self.place, self.shapes)
+        if self.place.suffix == ".pt2":
+            return frontend.from_exported_program(_exported(self.place))
+        if self.place.suffix == ".json":
+            return _module_of_json(self.place)
+        found = read_script_file(self.place, self.name)
+        return found if isinstance(found, IRModule) else IRModule.from_expr(found)
+
+
+def program_file(path: str, shapes: Sequence[str] | None = None) -> ProgramFile:
+    """Return the file at a path; ArgumentError for a missing one and for bad shapes."""
+    place, name = _named(path)
+    if not place.exists():
+        raise ArgumentError(f"there is no file {place}")
+    if place.is_dir():
+        raise ArgumentError(f"{place} is a directory, not a program or a model")
+    found = _shapes(shapes)
+    if found and place.suffix != ".onnx":
         raise ArgumentError(
             f"--shape is for models of ONNX; the shapes of {place} are written in it"
         )
-    if place.suffix == ".pt2":
-        return frontend.from_exported_program(_exported(place))
-    if place.suffix == ".json":
-        return _module_of_json(place)
-    found = read_script_file(place, name)
-    return found if isinstance(found, IRModule) else IRModule.from_expr(found)
-
-
-def check_program(path: str, shapes: Sequence[str] | None) -> None:
-    """Raise ArgumentError for a missing file and for shapes that cannot be read."""
-    _existing(path)
-    _shapes(shapes)
+    return ProgramFile(place, name, found)
 
 
 def is_model(mod: IRModule) -> bool:
@@ -63,16 +83,6 @@ def _exported(path: Path) -> Any:
             f"{path} is no file of torch.export.save, or not all of one: "
             f"{type(error).__name__}: {error}"
         ) from error
-
-
-def _existing(path: str) -> tuple[Path, str | None]:
-    """Return the file, and the name of the definition in it that is meant, if one is."""
-    place, name = _named(path)
-    if not place.exists():
-        raise ArgumentError(f"there is no file {place}")
-    if place.is_dir():
-        raise ArgumentError(f"{place} is a directory, not a program or a model")
-    return place, name
 
 
 def _named(path: str) -> tuple[Path, str | None]:

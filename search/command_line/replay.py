@@ -10,12 +10,12 @@ import typer
 from schedule import Schedule, Trace
 from search.command_line.kernel_call import call_kernel
 from search.command_line.options import Program, Target, check_output, target_of
-from search.command_line.program_files import check_program, is_model, read_program
+from search.command_line.program_files import is_model, program_file
 from search.command_line.result import Code, Part, Result, say
 from search.command_line.trace_files import read_trace
-from search.context import normalize_mod
 from search.errors import ArgumentError
-from search.measuring.time_text import speed_text, time_text
+from search.runner.time_text import speed_text, time_text
+from search.task import normalize_mod
 from tensorir.errors import noting
 
 TracePath = Annotated[
@@ -50,11 +50,11 @@ def replay(
 
         tensorir replay trace.json matmul.py --build
     """
-    check_program(program, None)
+    file = program_file(program)
     chosen = target_of(target)
     check_output(output)
     recorded = read_trace(trace)
-    mod = read_program(program)
+    mod = file.read()
     if is_model(mod):
         raise ArgumentError(f"{program} is a model; a trace is of one program")
     if "main" in _functions_named(recorded) and "main" not in mod:

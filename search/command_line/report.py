@@ -12,9 +12,9 @@ import typer
 from search.command_line.options import check_output
 from search.command_line.result import Result, counted, say
 from search.errors import ArgumentError
-from search.report_page.live_server import PORT, LiveReport
-from search.report_page.written_report import REPORT_FILE
-from search.report_page.written_report import report as write_report
+from search.reports.page.live_server import PORT, LiveReport
+from search.reports.page.written_report import REPORT_FILE
+from search.reports.page.written_report import report as write_report
 
 # The search that is looked at comes first, wherever the system has to choose.
 _NICENESS: Final = 10

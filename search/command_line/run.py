@@ -16,7 +16,7 @@ from search.command_line.options import (
     database_of,
     target_of,
 )
-from search.command_line.program_files import check_program, is_model, read_program
+from search.command_line.program_files import is_model, program_file
 from search.command_line.result import Result, say
 from search.command_line.run_kernel import run_kernel
 from search.command_line.run_model import run_model
@@ -61,12 +61,12 @@ def run(
 
         tensorir run model.onnx --input x=image.npy --output y.npz
     """
-    check_program(program, shape)
+    file = program_file(program, shape)
     chosen = target_of(target)
     check_output(output)
     records = _records(program, work_dir, database)
     say(f"reading {program}")
-    mod = read_program(program, shape)
+    mod = file.read()
     if is_model(mod):
         return run_model(program, mod, chosen, records, inputs or (), output, repeat, profile)
     if profile:

@@ -15,9 +15,9 @@ from search.command_line.input_files import (
 from search.command_line.kernel_call import buffer_names, call_kernel
 from search.command_line.result import Result, say
 from search.database import Database
-from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
-from search.measuring.time_text import time_text
+from search.history.find_schedule import find_schedule
+from search.runner.time_text import time_text
 from tensorir.function import IRModule
 
 

@@ -18,8 +18,9 @@ from search.command_line.input_files import (
 )
 from search.command_line.result import Result, say
 from search.database import Database
-from search.measuring.time_text import time_text
-from search.networks.made_up_inputs import made_up_inputs
+from search.models.made_up_inputs import made_up_inputs
+from search.models.results import Array, arrays_in
+from search.runner.time_text import time_text
 from tensorir.function import IRModule
 from tensorir.relax.function import Function
 
@@ -47,7 +48,7 @@ def run_model(
     executable = codegen.vm_build(mod, target, database=database)
     built = time.monotonic() - start
     machine = codegen.VirtualMachine(executable)
-    results = _arrays_in(machine["main"](*arguments.values()))
+    results = [_as_numpy(array) for array in arrays_in(machine["main"](*arguments.values()))]
     named = {f"output_{k}": array for k, array in enumerate(results)}
     if output is not None:
         save_arrays(output, named)
@@ -73,9 +74,7 @@ def run_model(
     return Result(report, lines)
 
 
-def _arrays_in(result: Any) -> list[NDArray[Any]]:
-    if isinstance(result, (tuple, list)):
-        return [array for part in result for array in _arrays_in(part)]
-    if isinstance(result, codegen.BFloat16Array):
-        return [result.astype(np.float32)]  # a file of NumPy's has no bfloat16
-    return [np.asarray(result)]
+def _as_numpy(array: Array) -> NDArray[Any]:
+    if isinstance(array, codegen.BFloat16Array):
+        return array.astype(np.float32)  # a file of NumPy's has no bfloat16
+    return array

@@ -8,7 +8,7 @@ import typer
 
 from search.command_line.login import CaFile, Cert, CredentialsFile, Key, credentials_of
 from search.command_line.result import Result, say
-from search.distributed.scheduler import LOOPBACK, schedule
+from search.runner.distributed.servers import LOOPBACK, schedule
 
 Host = Annotated[
     str,

@@ -15,8 +15,8 @@ from search.command_line.trace_files import is_trace_file, read_trace
 from search.context import design_spaces
 from search.database import programs_in
 from search.errors import ArgumentError
-from search.measuring.time_text import time_text
-from search.networks.extract_tasks import extract_tasks
+from search.models.extract_tasks import extract_tasks
+from search.runner.time_text import time_text
 from tensorir.dialect import Dialect, checked_dialect
 from tensorir.function import IRModule
 

@@ -28,21 +28,21 @@ from search.command_line.options import (
     database_of,
     target_of,
 )
-from search.command_line.program_files import check_program, is_model, read_program
+from search.command_line.program_files import is_model, program_file
 from search.command_line.result import Result, Table, microseconds, say
 from search.command_line.trace_files import read_trace
 from search.cost_model.cost_model import CostModel as CostModelKinds
 from search.database import Database
 from search.database.best_records import those_that_count, winner_first
 from search.errors import ArgumentError, DatabaseError
-from search.networks.extract_tasks import extract_tasks
-from search.networks.tune_model import tune_model
+from search.models.extract_tasks import extract_tasks
+from search.models.tune_model import tune_model
+from search.options import TuneConfig
+from search.reports.report import RunReport
+from search.reports.run_directory import load_run
+from search.run import open_database
 from search.runner import Runner
-from search.runs.tuning_run import open_database
-from search.trials.report import RunReport
-from search.trials.run_directory import load_run
 from search.tune import tune_tir
-from search.tune_config import UNLIMITED, TuneConfig
 from tensorir.function import IRModule
 
 Trials = Annotated[
@@ -137,15 +137,13 @@ def tune(
 
         tensorir tune model.onnx --seconds 600 --work-dir tuned --only conv2d
     """
-    check_program(program, shape)
+    file = program_file(program, shape)
     if trials is None and seconds is None:
         raise ArgumentError("missing option --trials N or --seconds S (how much to search)")
     chosen = target_of(target)
     parts: dict[str, Any] = {"runner": runner, "cost_model": cost_model, "seed": seed}
     with checking_arguments():
-        config = TuneConfig(
-            UNLIMITED if trials is None else trials, max_seconds=seconds, strategy=strategy
-        )
+        config = TuneConfig(trials, max_seconds=seconds, strategy=strategy)
         Runner.kinds.check(runner)
         CostModelKinds.kinds.check(cost_model)
         known = [read_trace(trace) for trace in initial or ()]
@@ -159,7 +157,7 @@ def tune(
         work_dir = DEFAULT_WORK_DIR
         say(f"records go to the directory {work_dir}; --work-dir DIR names another one")
     say(f"reading {program}")
-    mod = read_program(program, shape)
+    mod = file.read()
     start = time.monotonic()
     kept_in = _database(database)
     if is_model(mod) or len(mod.prim_funcs()) > 1:

@@ -15,7 +15,7 @@ from search.command_line.login import (
     credentials_of,
 )
 from search.command_line.result import Result, say
-from search.distributed.worker import serve
+from search.runner.distributed.servers import serve
 
 Scheduler = Annotated[
     str,

@@ -16,10 +16,10 @@ from tensorir.replaced_file import replaced_file
 
 if TYPE_CHECKING:
     from schedule import Trace
-    from search.context import TuneContext
-    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
-    from search.spaces.design_space import Decisions, DesignSpace
+    from search.runner.measure_candidate import MeasureCandidate
+    from search.space_generator.design_space import Decisions, DesignSpace
+    from search.task import Task
 
 
 class Scores(NamedTuple):
@@ -55,7 +55,7 @@ class CostModel(Named, ABC):
     def warm_up(self) -> None:
         """Begin to load what training needs, beside the first batch; others work meanwhile."""
 
-    def knows(self, context: TuneContext, trace: Trace) -> bool:
+    def knows(self, context: Task, trace: Trace) -> bool:
         """Say whether there is nothing to learn from the measurement of a trace.
 
         A search shows a model the records of its database that it does not know.
@@ -73,23 +73,21 @@ class CostModel(Named, ABC):
     @abstractmethod
     def update(
         self,
-        context: TuneContext,
+        context: Task,
         candidates: Sequence[MeasureCandidate],
         results: Sequence[RunnerResult],
     ) -> None:
         """Learn from measured candidates; a result without `run_secs` is one that failed."""
 
     @abstractmethod
-    def predict(
-        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
-    ) -> NDArray[np.float64]:
+    def predict(self, context: Task, candidates: Sequence[MeasureCandidate]) -> NDArray[np.float64]:
         """Return a score for each candidate; higher is better, the unit is the model's own."""
 
     reads_drafts: bool = False
     """True if `predict` takes candidates that were not postprocessed yet."""
 
     def score_points(
-        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+        self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> Scores | None:
         """Return scores of points of a design space whose programs nobody made yet.
 
@@ -142,14 +140,12 @@ class RandomModel(CostModel):
 
     def update(
         self,
-        context: TuneContext,
+        context: Task,
         candidates: Sequence[MeasureCandidate],
         results: Sequence[RunnerResult],
     ) -> None:
         """Learn nothing."""
 
-    def predict(
-        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
-    ) -> NDArray[np.float64]:
+    def predict(self, context: Task, candidates: Sequence[MeasureCandidate]) -> NDArray[np.float64]:
         """Return random numbers."""
         return self._rng.random(len(candidates)) * self.max_range

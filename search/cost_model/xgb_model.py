@@ -24,20 +24,21 @@ from search.cost_model.tree_ensemble import (
     imported_xgboost,
     pairwise_accuracy,
 )
-from search.database.growing_file import json_line
 from search.database.records import digest
 from search.database.target_key import target_key
 from search.errors import TuningError
 from search.feature_extractor import FeatureExtractor, PackedFeatures
+from search.lines import json_line
 from search.reports.profiler import Profiler
 from tensorir.comparison.structural_hash import structural_hash
 
 if TYPE_CHECKING:
     from schedule import Trace
-    from search.context import TuneContext
-    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
-    from search.spaces.design_space import Decisions, DesignSpace
+    from search.runner.measure_candidate import MeasureCandidate
+    from search.space_generator.design_space import Decisions, DesignSpace
+    from search.task import Task
+    from tensorir.function import IRModule
 
 logger = logging.getLogger("tensorir.search")
 
@@ -97,6 +98,8 @@ class XGBModel(CostModel):
         self._ensemble = TreeEnsemble()
         self._spaces: dict[tuple[str, int], DesignSpace] = {}
         """The spaces whose points were asked for, by workload and index."""
+        self._hashed: tuple[IRModule | None, str] = (None, "")
+        """The program that a key was asked for last, and its hash."""
         self._random = np.random.default_rng(self.config.seed)
 
     @property
@@ -123,15 +126,13 @@ class XGBModel(CostModel):
 
         threading.Thread(target=load, name="import of xgboost").start()
 
-    def knows(self, context: TuneContext, trace: Trace) -> bool:
+    def knows(self, context: Task, trace: Trace) -> bool:
         """Say whether the model was shown a measurement of a trace."""
-        return self._measurements.knows(_key(context), _trace_key(trace))
+        return self._measurements.knows(self._key(context), _trace_key(trace))
 
     # ---------------------------------------------------------------------------------- prediction
 
-    def predict(
-        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
-    ) -> NDArray[np.float64]:
+    def predict(self, context: Task, candidates: Sequence[MeasureCandidate]) -> NDArray[np.float64]:
         """Return a score for each candidate: about the log of its speed."""
         if not self.trained or not candidates:
             return self._random.random(len(candidates))
@@ -140,14 +141,14 @@ class XGBModel(CostModel):
         ).mean
 
     def score_points(
-        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+        self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> Scores | None:
         """Return the scores that `predict` gives for the replayed points, and how certain they are.
 
         None if the extractor needs programs, NaN for a point of which it needs the program. Without
         enough measurements scores are random.
         """
-        self._spaces[_key(context), space.index] = space
+        self._spaces[self._key(context), space.index] = space
         packed = self.extractor.extract_points(context, space, decisions)
         if packed is None:
             return None
@@ -170,7 +171,7 @@ class XGBModel(CostModel):
 
     def update(
         self,
-        context: TuneContext,
+        context: Task,
         candidates: Sequence[MeasureCandidate],
         results: Sequence[RunnerResult],
     ) -> None:
@@ -188,12 +189,12 @@ class XGBModel(CostModel):
         if not batch:
             return
         self._log_validation([rows for _, rows, _ in batch], [cost for *_, cost in batch])
-        key = _key(context)
+        key = self._key(context)
         for candidate, rows, cost in batch:
             self._measurements.add(key, _trace_key(candidate.sch.trace), rows, cost)
 
-    def _check_points(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> None:
-        key = _key(context)
+    def _check_points(self, context: Task, candidates: Sequence[MeasureCandidate]) -> None:
+        key = self._key(context)
         for candidate in candidates:
             if candidate.space_index is None or candidate.decisions is None:
                 continue
@@ -266,6 +267,16 @@ class XGBModel(CostModel):
         self._measurements = saved.measurements
         self._trained_sizes = saved.trained_sizes
 
+    def _key(self, context: Task) -> str:
+        """Return the key of a workload and target: times on different targets cannot be compared.
+
+        Points of a space are asked for many times in a row, so the last hash is kept.
+        """
+        if self._hashed[0] is not context.mod:
+            program = "" if context.mod is None else f"{structural_hash(context.mod):016x}"
+            self._hashed = context.mod, program
+        return f"{self._hashed[1]} {target_key(as_target(context.target))}"
+
     @property
     def _features(self) -> str:
         columns = getattr(self.extractor, "feature_vector_length", "any")
@@ -273,12 +284,6 @@ class XGBModel(CostModel):
 
     def __str__(self) -> str:
         return f"XGBModel({self.data_size} measurements)"
-
-
-def _key(context: TuneContext) -> str:
-    """Return the key of a workload and target: times on different targets cannot be compared."""
-    program = "" if context.mod is None else f"{structural_hash(context.mod):016x}"
-    return f"{program} {target_key(as_target(context.target))}"
 
 
 def _trace_key(trace: Trace) -> str:

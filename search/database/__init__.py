@@ -1,29 +1,36 @@
-"""Databases of workloads and tuning records."""
+"""Databases of workloads and tuning records, and the stores and lines that they are kept in."""
 
-from search.database.at_place import database_at
-from search.database.database import Claimed, Database, PyDatabase
-from search.database.in_directory import database_in
+from typing import TYPE_CHECKING
+
+from search.database.at_place import database_at, database_in
+from search.database.database import Database, PyDatabase
 from search.database.json_database import JSONDatabase
 from search.database.keyed_database import KeyedDatabase, MemoryDatabase
-from search.database.merge import merge_into
 from search.database.module_equality import ModuleEquality
 from search.database.program_lengths import ProgramLengths, compatible_factor
-from search.database.programs import ProgramRecords, programs_in
+from search.database.programs import ProgramRecords, merge_into, programs_in
 from search.database.query_only_databases import (
     OrderedUnionDatabase,
     ScheduleFnDatabase,
     UnionDatabase,
 )
 from search.database.records import TuningRecord, Workload
-from search.database.server_database import ServerDatabase, ServerGoneError
-from search.database.sql_database import SQLDatabase
+from search.database.store import RECORDS, WORKLOADS, Claimed, Kind, Store
 from search.database.target_key import same_target, target_key
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from search.database.sql_connection import ServerGoneError
+    from search.database.sql_database import SQLDatabase
 
 __all__ = [
+    "RECORDS",
+    "WORKLOADS",
     "Claimed",
     "Database",
     "JSONDatabase",
     "KeyedDatabase",
+    "Kind",
     "MemoryDatabase",
     "ModuleEquality",
     "OrderedUnionDatabase",
@@ -32,8 +39,8 @@ __all__ = [
     "PyDatabase",
     "SQLDatabase",
     "ScheduleFnDatabase",
-    "ServerDatabase",
     "ServerGoneError",
+    "Store",
     "TuningRecord",
     "UnionDatabase",
     "Workload",
@@ -45,3 +52,6 @@ __all__ = [
     "same_target",
     "target_key",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_on_use(__name__)

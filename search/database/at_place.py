@@ -1,4 +1,4 @@
-"""The database at a place that somebody names: a directory, a file, or a URL."""
+"""The database in a directory, in a file, or at a URL."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from search.database.database import Database
-from search.database.in_directory import database_in
-from search.database.json_database import RECORD_FILE, WORKLOAD_FILE, JSONDatabase
-from search.database.sql_database import SQLDatabase
+from search.database.json_database import JSONDatabase
+from search.database.store import RECORDS, WORKLOADS
 from search.errors import DatabaseError, NoDatabaseError
 
+SQL_FILE: Final = "database.sqlite"
+"""The file of a database of the kind `"sql"` in a working directory."""
 _OF_SQLITE: Final = (".sqlite", ".sqlite3", ".db")
 _WORKLOADS: Final = "_workload.json"
 
@@ -31,7 +32,7 @@ def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> D
         return Database.create(os.fspath(place))
     path = Path(place)
     if path.suffix in _OF_SQLITE:
-        return SQLDatabase(path, allow_missing=may_be_new)
+        return Database.create("sql", path, allow_missing=may_be_new)
     if path.suffix == ".json":
         workloads = _workloads_beside(path)
         if path.exists() and not workloads.exists():
@@ -57,6 +58,26 @@ def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> D
 
 
 def _workloads_beside(path: Path) -> Path:
-    if path.name == RECORD_FILE:
-        return path.with_name(WORKLOAD_FILE)
+    if path.name == RECORDS.file:
+        return path.with_name(WORKLOADS.file)
     return path.with_name(path.stem + _WORKLOADS)
+
+
+def database_in(
+    work_dir: str | os.PathLike[str], module_equality: str = "structural"
+) -> Database | None:
+    """Return the database whose files are in a directory, None if there are none.
+
+    Of two kinds it is the one that was written last.
+    """
+    folder = Path(work_dir)
+    files = {"json": folder / RECORDS.file, "sql": folder / f"{SQL_FILE}-wal"}
+    if not files["sql"].exists():
+        files["sql"] = folder / SQL_FILE
+    times = {kind: path.stat().st_mtime for kind, path in files.items() if path.exists()}
+    if not (folder / WORKLOADS.file).exists():
+        times.pop("json", None)
+    if not times:
+        return None
+    last = max(times, key=lambda kind: times[kind])
+    return Database.create(last, work_dir=folder, module_equality=module_equality)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import html
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from importlib import import_module
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from codegen import Target
-from search.database.best_records import best_of_each, with_schedules
-from search.database.contents import contents
+from codegen.history import KnownSchedules, innermost
+from search.database.best_records import best_of_each, winner_first, with_schedules
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
+from search.database.store import Claimed
 from search.database.target_key import for_other_cores, same_target
 from search.database.validate import Findings, validate
-from search.errors import DatabaseError, TuningError
+from search.errors import DatabaseError
 from search.kinds import Kinds
+from search.runner.time_text import time_text
 from tensorir.errors import IRValueError
 from tensorir.text_table import html_table
 
@@ -25,50 +26,23 @@ if TYPE_CHECKING:
     from schedule import Schedule
     from search.builder import Builder
     from search.database.records import TuningRecord, Workload
+    from search.reports.report import RunReport
     from search.runner import Runner
-    from search.trials.report import RunReport
     from tensorir.function import IRModule, PrimFunc
 
 
-class Entered(ABC):
-    """Something that is current inside of its `with`, unless another one is entered there."""
+class Entered(KnownSchedules):
+    """A database, or what stands for one, that is current inside of its `with`."""
 
     @abstractmethod
     def as_database(self) -> Database:
         """Return the database that is current inside."""
 
-    def __enter__(self) -> Self:
-        # Builds ask what is entered from here on: what answers them is built on databases.
-        import_module("search.dispatch.history")
-        _entered.set((*_entered.get(), self))
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        stack = _entered.get()
-        if not stack or stack[-1] is not self:
-            raise TuningError(
-                "a database or history is left before another one that was entered inside of it; "
-                "nest their `with` statements"
-            )
-        _entered.set(stack[:-1])
-
-
-class Claimed(NamedTuple):
-    """The answer of a database to a tuner that is about to measure traces, by their keys."""
-
-    granted: frozenset[bytes]
-    """Those that the tuner is to measure, and nobody else."""
-    measured: frozenset[bytes]
-    """Those that have a record; what is in neither, another tuner is measuring."""
-
-
-_entered: Final[ContextVar[tuple[Entered, ...]]] = ContextVar("entered", default=())
-
-
-def innermost() -> Entered | None:
-    """Return the object that the innermost `with` entered, None outside."""
-    stack = _entered.get()
-    return stack[-1] if stack else None
+_SQL: Final = "search.database.sql_database"
+_LISTED_PROGRAMS: Final = 20
+_TOO_MANY: Final = 50_000
+"""Records from which on a database is not read for a look at it."""
 
 
 class Database(Entered):
@@ -86,12 +60,13 @@ class Database(Entered):
     it the current one.
     """
 
-    kinds: ClassVar[Kinds[Database]] = Kinds("database")
+    kinds: ClassVar[Kinds[Database]] = Kinds(
+        "database",
+        dict.fromkeys(("sql", "server", "sqlite://", "postgresql://", "postgres://"), _SQL)
+        | dict.fromkeys(("mysql://", "mariadb://"), _SQL),
+    )
     report: RunReport | None = None
     """What the search reported that wrote to the database last, in this process."""
-
-    has_claims: ClassVar[bool] = False
-    """True if tuners say here what they are measuring, so that no other measures it."""
 
     def __init__(self, module_equality: str | ModuleEquality = "structural") -> None:
         self.module_equality = ModuleEquality.create(module_equality)
@@ -177,6 +152,11 @@ class Database(Entered):
 
     # ------------------------------------------------------------------- several tuners at one time
 
+    @property
+    def has_claims(self) -> bool:
+        """True if `claim` keeps tuners from measuring the same traces."""
+        return False
+
     def records_behind(
         self, workload: Workload, target: Target | None, place: int
     ) -> tuple[list[TuningRecord], int]:
@@ -195,18 +175,14 @@ class Database(Entered):
         owner: str,
         seconds: int,
     ) -> Claimed:
-        """Say that `owner` measures those of traces that nobody measures or has measured.
+        """Lease to `owner`, for so many seconds, those of traces that nobody measures or measured.
 
-        That is believed for so many seconds. A database without claims, as this one is, is not
-        shared by tuners at work: it grants everything.
+        A database without claims, as this one, is not shared by tuners at work: it grants all.
         """
         return Claimed(frozenset(trace_keys), frozenset())
 
     def renew_claims(self, owner: str, seconds: int) -> None:
-        """Let the claims of an owner last for so many seconds from now on."""
-
-    def release_claims(self, owner: str) -> None:
-        """End the claims of an owner."""
+        """Let the claims of an owner last for so many seconds from now on; 0 ends them."""
 
     def settle(self) -> None:
         """Commit what could not be committed before, where such records are kept."""
@@ -313,7 +289,14 @@ class Database(Entered):
 
         See `search.database.validate`.
         """
-        return validate(self, runner=runner, builder=builder, factor=factor)
+        records = self.get_all_tuning_records()
+        return validate(
+            [(self.workload_key(record.workload.mod), record) for record in records],
+            self.unreadable(),
+            runner=runner,
+            builder=builder,
+            factor=factor,
+        )
 
     # ------------------------------------------------------------------------------- what is there
 
@@ -339,10 +322,27 @@ class Database(Entered):
             return f"<{type(self).__name__} that does not answer: {self.place}>"
         return f"<{type(self).__name__} of {count} record{'s' * (count != 1)}: {self.place}>"
 
+    def contents(self) -> list[tuple[str, ...]]:
+        """Return a heading, and a row of texts for each program and target with its best time."""
+        rows: list[tuple[str, ...]] = [("program", "target", "records", "failed", "best")]
+        if len(self) > _TOO_MANY:
+            return [*rows, ("", "", str(len(self)), "", "too many to look at")]
+        groups: dict[tuple[str, str], list[TuningRecord]] = {}
+        for record in self.get_all_tuning_records():
+            groups.setdefault((str(record.workload), str(record.target or "")), []).append(record)
+        for (program, target), records in list(groups.items())[:_LISTED_PROGRAMS]:
+            best = next((one.median_seconds for one in winner_first(records)), None)
+            failed = sum(not one.is_valid and one.bound_seconds is None for one in records)
+            time = "none" if best is None else time_text(best)
+            rows.append((program, target, str(len(records)), str(failed), time))
+        if len(groups) > _LISTED_PROGRAMS:
+            rows.append((f"and {len(groups) - _LISTED_PROGRAMS} more", "", "", "", ""))
+        return rows
+
     def _repr_html_(self) -> str:
         shown = f"<p>{html.escape(repr(self))}</p>"
         try:
-            return f"{shown}{html_table(contents(self))}"
+            return f"{shown}{html_table(self.contents())}"
         except DatabaseError:
             return shown
 
@@ -371,11 +371,17 @@ class Database(Entered):
     def current() -> Database | None:
         """Return the database of the innermost `with`, None outside."""
         entered = innermost()
-        return None if entered is None else entered.as_database()
+        return entered.as_database() if isinstance(entered, Entered) else None
 
     def as_database(self) -> Database:
         """Return the database itself."""
         return self
+
+    def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
+        """Return the scheduled form of a function that a record is known of, else None."""
+        history = import_module("search.history.history").History(self)
+        found: PrimFunc | None = history.scheduled(name, func, target)
+        return found
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
@@ -385,7 +391,7 @@ class Database(Entered):
         A function without records gets the schedule of a program with shorter loops, if there are
         records of one; a `History` has other options.
         """
-        history = import_module("search.dispatch.history").History(self, include_compatible=True)
+        history = import_module("search.history.history").History(self, include_compatible=True)
         found: dict[str, PrimFunc] = history.schedules_of(functions, target)
         return found
 

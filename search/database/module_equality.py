@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Final, Generic, TypeVar
 
 from search.kinds import Kinds
-from search.measuring.flops import estimate_tir_flops
+from search.runner.flops import estimate_tir_flops
 from tensorir.comparison.equal import structural_equal
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.function import IRModule

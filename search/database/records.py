@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple, Protocol
 
 from codegen import Target, TargetError
 from schedule import Schedule, Trace
 from search.arg_info import ArgInfo
-from search.database.growing_file import is_number, json_line
 from search.database.program_lengths import ProgramLengths
 from search.errors import DatabaseError
-from search.measuring.measure_candidate import MeasureCandidate
-from search.measuring.time_text import time_text
+from search.lines import is_number, json_line, json_of
+from search.runner.measure_candidate import MeasureCandidate
+from search.runner.time_text import time_text
 from tensorir import parse
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import TensorIRError
@@ -138,7 +139,7 @@ class TuningRecord:
         known = [s for s in self.run_secs or () if s != FAILED]
         return min(known) if known and not self.is_valid else None
 
-    @property
+    @cached_property
     def schedules(self) -> bool:
         """True if the trace has an instruction before the postprocessing."""
         insts = self.trace.insts
@@ -192,9 +193,9 @@ class TuningRecord:
     @staticmethod
     def from_json(obj: Any, workload: Workload) -> TuningRecord:
         """Return the record that `as_json` described; DatabaseError names the field at fault."""
-        trace, seconds, target, args = fields_of(obj)
+        trace, seconds, target, args = _fields(obj)
         return TuningRecord(
-            trace_of(trace), workload, seconds_of(seconds), target_of(target), arguments_of(args)
+            _trace(trace), workload, seconds_of(seconds), _target(target), _arguments(args)
         )
 
     def schedule(self) -> Schedule:
@@ -210,19 +211,166 @@ class TuningRecord:
         return MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod) if args is None else args)
 
 
+class TraceStore(Protocol):
+    """A store from which records read their traces."""
+
+    def place(self, where: Any, /) -> str:
+        """Return the file and line, or the database and row, of a record."""
+
+    def trace_text(self, where: Any, trace_key: bytes, /) -> str:
+        """Return the JSON of the trace of a record."""
+
+
+class _TraceOnUse:
+    """Reads the trace of a record of a store, which would fill the memory if all were kept."""
+
+    def __get__(self, record: StoredRecord, _: type | None = None) -> Trace:
+        try:
+            return _trace(json_of(record.trace_text))
+        except DatabaseError as error:
+            raise DatabaseError(f"{record.place}: {error}") from error
+
+
+class StoredRecord(TuningRecord):
+    """A record of a store, whose trace is read each time it is used.
+
+    A broken trace raises DatabaseError with the place of the record. What `dataclasses.replace`
+    makes of it has its trace itself, and no place.
+    """
+
+    trace: Trace = _TraceOnUse()  # type: ignore[assignment]
+    store: TraceStore | None = None
+    where: Any = None
+
+    @staticmethod
+    def at(
+        workload: Workload,
+        fields: tuple[Any, ...],
+        trace_key: bytes,
+        schedules: bool,
+        store: TraceStore,
+        where: Any,
+    ) -> StoredRecord:
+        """Return the record at a place of a store; `fields` are run_secs, target, args_info."""
+        record = object.__new__(StoredRecord)
+        known = vars(record)
+        known["workload"], known["trace_key"], known["schedules"] = workload, trace_key, schedules
+        known["run_secs"], known["target"], known["args_info"] = fields
+        known["error_msg"], known["store"], known["where"] = None, store, where
+        return record
+
+    @cached_property
+    def place(self) -> str | None:
+        """The file and line, or the database and row; None for one that is in memory only."""
+        return None if self.store is None else self.store.place(self.where)
+
+    @property
+    def trace_text(self) -> str:
+        """The trace as it is stored."""
+        if self.store is None:
+            return json_line(self.trace.as_json())
+        return self.store.trace_text(self.where, self.trace_key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the trace."""
+        values = (self.trace, self.workload, self.run_secs, self.target, self.args_info)
+        return (TuningRecord, values)
+
+
 def digest(trace_text: bytes) -> bytes:
-    """Return 16 bytes that stand for a trace."""
+    """Return 16 bytes that identify a trace."""
     return hashlib.sha256(trace_text).digest()[:16]  # CPUs have instructions for it
 
 
-def fields_of(obj: Any) -> list[Any]:
+# -------------------------------------------------------------------------------------- as a line
+
+_ONLY_POSTPROC: Final = (b"[[]", b'[[["EnterPostproc"')
+_USUAL_LINE: Final = re.compile(
+    rb"\[(\d+),\[(\[\[.*\]\]),(\[[^]]*\]|null),(\{.*\}|null),(\[.*\]|null)\]\]", re.DOTALL
+)
+
+
+class RecordLine(NamedTuple):
+    """The line `[index of the workload, [trace, run_secs, target, args_info]]`, the trace as text.
+
+    Nearly all of a line is its trace, which takes much longer to parse than to find: reading a
+    database parses the fields behind it and leaves it as it is.
+    """
+
+    workload: int
+    trace: bytes
+    run_secs: tuple[float, ...] | None
+    target: Target | None
+    args_info: tuple[ArgInfo, ...] | None
+
+    @property
+    def schedules(self) -> bool:
+        """True if the trace has an instruction before the postprocessing."""
+        return not self.trace.startswith(_ONLY_POSTPROC)
+
+
+def write_record_line(workload: int, record: TuningRecord) -> str:
+    """Return the line of a record, the trace as it is stored."""
+    measured = ",".join(map(json_line, record.measured_as_json()))
+    return f"[{workload},[{record.trace_text},{measured}]]"
+
+
+def read_record_line(line: bytes) -> RecordLine:
+    """Return the fields of a line; DatabaseError names the field at fault."""
+    try:
+        found = _cut(line)
+    except DatabaseError:
+        found = None  # the line as a whole shows what is wrong
+    return found or _parsed(line)
+
+
+def _cut(line: bytes) -> RecordLine | None:
+    """Return the fields of a line as it is written here, None for another form.
+
+    Each field behind the trace is JSON of its own. So what is before them is the trace, if the line
+    is JSON at all; brackets that match are the sign of a line that was not cut short.
+    """
+    found = _USUAL_LINE.fullmatch(line)
+    if found is None or line.count(b"[") != line.count(b"]"):
+        return None
+    index, trace, seconds, target, args = found.groups()
+    run_secs = seconds_of(json_of(seconds.decode()))
+    return RecordLine(
+        int(index), trace, run_secs, target_from_text(target), arguments_from_text(args)
+    )
+
+
+def _parsed(line: bytes) -> RecordLine:
+    obj = json_of(line)
+    if not isinstance(obj, list) or len(obj) != 2 or type(obj[0]) is not int:
+        raise DatabaseError("a line is [index of the workload, record]")
+    trace, seconds, target, args = _fields(obj[1])
+    if not isinstance(trace, list) or len(trace) != 2:
+        raise DatabaseError("field 0 (trace): a trace is [instructions, decisions]")
+    measured = (seconds_of(seconds), _target(target), _arguments(args))
+    return RecordLine(obj[0], json_line(trace).encode(), *measured)
+
+
+@lru_cache(maxsize=256)
+def target_from_text(text: bytes | str) -> Target | None:
+    """Return the target in a piece of JSON; most records have the same few."""
+    return _target(json_of(text))
+
+
+@lru_cache(maxsize=1024)
+def arguments_from_text(text: bytes | str) -> tuple[ArgInfo, ...] | None:
+    """Return the argument descriptions in a piece of JSON."""
+    return _arguments(json_of(text))
+
+
+def _fields(obj: Any) -> list[Any]:
     """Return the four fields of a record; DatabaseError if it has others."""
     if not isinstance(obj, list) or len(obj) != 4:
         raise DatabaseError(f"a record is [trace, run_secs, target, args_info], got {_short(obj)}")
     return obj
 
 
-def trace_of(obj: Any) -> Trace:
+def _trace(obj: Any) -> Trace:
     """Return a trace read from JSON; DatabaseError for anything else, as for the other fields."""
     try:
         return Trace.from_json(obj)
@@ -240,7 +388,7 @@ def seconds_of(obj: Any) -> tuple[float, ...] | None:
     return tuple(map(float, obj))
 
 
-def target_of(obj: Any) -> Target | None:
+def _target(obj: Any) -> Target | None:
     """Return a target read from JSON."""
     if obj is None:
         return None
@@ -252,7 +400,7 @@ def target_of(obj: Any) -> Target | None:
         raise DatabaseError(f"field 2 (target): {error}") from error
 
 
-def arguments_of(obj: Any) -> tuple[ArgInfo, ...] | None:
+def _arguments(obj: Any) -> tuple[ArgInfo, ...] | None:
     """Return argument descriptions read from JSON."""
     if obj is None:
         return None

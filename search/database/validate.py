@@ -12,11 +12,11 @@ from search.builder import Builder, BuilderInput, BuilderResult
 from search.errors import DatabaseError
 from search.runner import Runner, RunnerInput
 from tensorir.errors import TensorIRError
+from tensorir.text_table import html_table
 
 if TYPE_CHECKING:
-    from search.database.database import Database
     from search.database.records import TuningRecord
-    from search.measuring.measure_candidate import MeasureCandidate
+    from search.runner.measure_candidate import MeasureCandidate
     from tensorir.function import IRModule
 
 Kind = Literal["entry", "trace", "replay", "build", "run", "time"]
@@ -66,33 +66,32 @@ class Findings(Sequence[Finding]):
         return "\n".join([said, *rows])
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
-            for row in ((f.number, f.kind, f.workload, f.target, f.text) for f in self)
-        )
-        return f"<p>{html.escape(str(self).partition(chr(10))[0])}</p><table>{rows}</table>"
+        rows = [("record", "fault", "workload", "target", "text")]
+        for f in self:
+            number = "" if f.number is None else str(f.number)
+            rows.append((number, f.kind, f.workload, f.target, f.text))
+        return f"<p>{html.escape(str(self).partition(chr(10))[0])}</p>{html_table(rows)}"
 
 
 def validate(
-    database: Database,
+    records: Sequence[tuple[str, TuningRecord]],
+    unreadable: Sequence[str] = (),
     *,
     runner: str | Runner | None = None,
     builder: str | Builder = "local",
     factor: float = 1.5,
 ) -> Findings:
-    """Replay every record of a database and return the faults, also of entries it cannot read.
+    """Replay records, which come with the keys of their workloads, and return the faults.
 
     With a runner, the valid ones are built and run, too. Their results are compared with those of
     the unscheduled program, and their times with the recorded ones, which they may miss by `factor`
-    in either direction. The database is not changed.
+    in either direction.
     """
     measurement = None if runner is None else _Measurement(builder, runner, factor)
     measured = 0
-    records = database.get_all_tuning_records()
-    findings = [Finding(None, "", "", "entry", text) for text in database.unreadable()]
+    findings = [Finding(None, "", "", "entry", text) for text in unreadable]
     try:
-        for number, record in enumerate(records):
-            key = database.workload_key(record.workload.mod)
+        for number, (key, record) in enumerate(records):
             for kind, text in _faults(record, measurement):
                 findings.append(Finding(number, key, str(record.target or ""), kind, text))
             measured += measurement is not None and record.is_valid

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -33,8 +34,10 @@ from schedule.random_state import RandomState
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
 from search.feature_extractor.number_expressions import Expressions, Factors, Fitting
 from search.feature_extractor.read_nests import read_nests
-from search.spaces.decision_site import LOCATION
-from search.spaces.design_space import Decisions, DesignSpace
+from search.space_generator.decision_site import LOCATION
+from search.space_generator.design_space import Decisions, DesignSpace
+from search.space_generator.replay_budget import ReplayBudget
+from search.space_generator.replays import Replays
 from tensorir.function import IRModule
 from tensorir.nodes.expr import IntImm
 
@@ -143,9 +146,16 @@ class _Probe:
 class CompiledSpace:
     """One design space of a program, for which numbers are computed without replaying traces."""
 
-    def __init__(self, space: DesignSpace, mod: IRModule, seed: int = 1) -> None:
+    def __init__(
+        self,
+        space: DesignSpace,
+        mod: IRModule,
+        seed: int = 1,
+        budget: ReplayBudget | None = None,
+    ) -> None:
+        self._budget = budget or ReplayBudget()
         self._space = space
-        self._mod = mod
+        self._replays = Replays(mod)
         self._rng = RandomState(seed)
         self._counts: dict[int, int] = {}
         """The count of numbers that each site decides; sites that decide most come first."""
@@ -255,7 +265,8 @@ class CompiledSpace:
         """Say whether another search for expressions pays, with so many points that ask for it."""
         deserved = _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
         least = _WORTH_A_PLACE if self._structural else _WORTH_A_SEARCH
-        return asked >= least and self.replays < min(deserved, _MOST_REPLAYS)
+        affordable = self._budget.affords(_FIRST_PROBES, len(self._space.trace.insts))
+        return affordable and asked >= least and self.replays < min(deserved, _MOST_REPLAYS)
 
     def _form(self, places: Places) -> _Form | None:
         if places not in self._forms:
@@ -342,19 +353,22 @@ class CompiledSpace:
         return self._probes[point]
 
     def _replayed(self, point: Decisions) -> _Probe | None:
-        sch = Schedule(self._mod, seed=1, error_render_level="none")
-        sch.keeps_domains = False
         sites = {self._space.sites[k].inst: k for k in self._structural}
         reaches: dict[int, Reach] = {}
 
-        def look(inst: Instruction, inputs: Sequence[Any], _: Any, decision: Any) -> Any:
+        def look(
+            sch: Schedule, inst: Instruction, inputs: Sequence[Any], _: Any, decision: Any
+        ) -> Any:
             site = sites.get(inst)
             if site is not None and self._space.sites[site].purpose == LOCATION:
                 reaches[site] = Reach.seen(sch, inputs[0])
             return decision
 
+        self._budget.spend(len(self._space.trace.insts))
         try:
-            self._space.trace_of(point).apply_to_schedule(sch, True, decision_provider=look)
+            sch = self._replays.replay(
+                self._space.trace_of(point), 1, lambda made: partial(look, made)
+            )
         except (ScheduleError, TraceError):
             return None
         made = self._space.decisions_of(sch.trace)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from search.kinds import Kinds, Named
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
-    from search.measuring.measure_candidate import MeasureCandidate
-    from search.spaces.design_space import Decisions, DesignSpace
+    from search.runner.measure_candidate import MeasureCandidate
+    from search.space_generator.design_space import Decisions, DesignSpace
+    from search.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class FeatureExtractor(Named, ABC):
 
     @abstractmethod
     def extract_from(
-        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
+        self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
         """Return an array [rows, features] for each candidate; there may be no rows."""
 
     def extract_points(
-        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+        self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> PackedFeatures | None:
         """Return the features (`extract_from`) of points of a design space without replaying them.
 
@@ -84,7 +84,7 @@ class FeatureExtractor(Named, ABC):
 
     def check(
         self,
-        context: TuneContext,
+        context: Task,
         space: DesignSpace,
         decisions: Decisions,
         candidate: MeasureCandidate,

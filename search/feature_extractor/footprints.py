@@ -137,5 +137,6 @@ class _Box:
         apart = 1 + extent / PAGE
         pages = np.minimum(count * (1 + (run - self._item) / PAGE), apart)
         reached = np.minimum(self._sets, width) * np.minimum(rows, self._places).prod(1)
-        taken = lines / (np.minimum(self._sets, reached) * self._ways)
+        reached = np.maximum(np.minimum(self._sets, reached), 1)  # none where there are no lines
+        taken = lines / (reached * self._ways)
         return np.array([lines, pages, np.minimum(count, apart)]), taken

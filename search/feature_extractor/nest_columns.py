@@ -317,9 +317,11 @@ def _loads(nest: Nest, how: Execution) -> _Loads:
     held = np.full(nest.count, np.inf)
     vector, pieces = how.vector, how.pieces
     each = []
-    for strides in nest.strides[1:]:
+    for strides, is_free in zip(nest.strides[1:], nest.free[1:], strict=True):
         moved = np.where(strides > 0, how.inner, 1).prod(0)
         apart = _lane_stride(how, strides)
+        if is_free:
+            apart = np.minimum(apart, 1)
         parts = (
             np.where(apart == 1, moved * pieces, 0),
             np.where(apart == 0, moved, 0),

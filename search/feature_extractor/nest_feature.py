@@ -19,9 +19,9 @@ from search.feature_extractor.read_nests import read_nests
 from search.postproc.rewrite_register_tile import RewriteRegisterTile
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
-    from search.measuring.measure_candidate import MeasureCandidate
-    from search.spaces.design_space import Decisions, DesignSpace
+    from search.runner.measure_candidate import MeasureCandidate
+    from search.space_generator.design_space import Decisions, DesignSpace
+    from search.task import Task
     from tensorir.function import IRModule
 
 _AT_ONCE: Final = 1024
@@ -66,7 +66,7 @@ class NestFeature(FeatureExtractor):
         return len(self.names)
 
     def extract_from(
-        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
+        self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
         """Return an array [1, columns] for each candidate; no row for a program without stores."""
         groups: dict[ProgramShape, list[tuple[int, NDArray[np.float64]]]] = {}
@@ -87,7 +87,7 @@ class NestFeature(FeatureExtractor):
         return result
 
     def extract_points(
-        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+        self, context: Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> PackedFeatures | None:
         """Return one row for each point but those that `CompiledSpace` cannot read.
 
@@ -97,7 +97,8 @@ class NestFeature(FeatureExtractor):
             return None
         compiled = self._spaces.get(space)
         if compiled is None:
-            compiled = self._spaces[space] = CompiledSpace(space, context.mod)
+            compiled = CompiledSpace(space, context.mod, budget=context.budget)
+            self._spaces[space] = compiled
         machine, least = Machine.of(as_target(context.target)), self._least(context)
         rows = [np.zeros((0, len(self.names)))]
         owner = [np.zeros(0, np.int64)]
@@ -115,7 +116,7 @@ class NestFeature(FeatureExtractor):
 
     def check(
         self,
-        context: TuneContext,
+        context: Task,
         space: DesignSpace,
         decisions: Decisions,
         candidate: MeasureCandidate,
@@ -138,7 +139,7 @@ class NestFeature(FeatureExtractor):
         """Return the estimated time, as a log of the speed."""
         return packed.summed(-np.log(2) * packed.rows[:, self.names.index("time")])
 
-    def _least(self, context: TuneContext) -> float:
+    def _least(self, context: Task) -> float:
         if self._least_of[0] is not context.mod:
             self._least_of = (context.mod, least_cycles(context))
         return self._least_of[1]
@@ -173,14 +174,14 @@ def _features(stores: Sequence[StoreColumns], least: float) -> NDArray[np.float6
     return np.concatenate([main, mean, [*whole, count]]).T
 
 
-def _tiles_registers(context: TuneContext, candidate: MeasureCandidate | None = None) -> bool:
+def _tiles_registers(context: Task, candidate: MeasureCandidate | None = None) -> bool:
     """Say whether a postprocessor makes tiles of registers, which the compiler does not.
 
     A context without a design space does not tell; there a candidate was postprocessed or not.
     """
-    generator = context.space_generator
-    if generator is not None:
-        return any(isinstance(part, RewriteRegisterTile) for part in generator.postprocs)
+    known = context.is_finished_by(RewriteRegisterTile)
+    if known is not None:
+        return known
     return candidate is not None and candidate.sch.state.before_postproc is not None
 
 
@@ -191,7 +192,7 @@ def _without_tiles(numbers: Numbers) -> Numbers:
     return changed
 
 
-def least_cycles(context: TuneContext) -> float:
+def least_cycles(context: Task) -> float:
     """Return the cycles that the arithmetic of the unscheduled program takes on its own."""
     total = 1.0
     if context.mod is None:

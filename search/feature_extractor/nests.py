@@ -54,6 +54,8 @@ class BufferShape:
     is_argument: bool
     is_packed: bool
     """True if its elements are to lie in the order in which they are read."""
+    is_free: bool
+    """True for a weight, which is brought into the layout in which it is read (`RewriteLayout`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class Term:
     factor: float
     divisor: int
     is_quotient: bool
+
+    def completes(self, other: Term) -> bool:
+        """Say whether this is the quotient to a remainder, if both divide the same."""
+        return self.is_quotient and not other.is_quotient and self.divisor == other.divisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +171,8 @@ class Nest:
         self.item_bytes = [program.buffers[a.buffer].item_bytes for a in store.accesses]
         self.packed = [program.buffers[a.buffer].is_packed for a in store.accesses]
         """True for each access of a buffer whose elements lie in the order of its readers."""
+        self.free = [program.buffers[a.buffer].is_free for a in store.accesses]
+        """True for each access of a weight whose layout follows its readers in the end."""
         self.shapes: list[Array] = []
         """The extents of the buffer of each access; of an allocated one, of its live region."""
         self.steps: list[Array] = []
@@ -187,13 +195,23 @@ class Nest:
             steps = steps.reshape(rows, loops, self.count) * moving
             direct = _strides(steps[:dims], shape)
             divided = np.zeros((loops, self.count), bool)
+            on_average = steps[:dims].copy()
             for term, inside in zip(access.terms, steps[dims:], strict=True):
-                steps[term.dim] += term.factor * _divided(inside, self.extents, term)
+                moved = term.factor * _divided(inside, self.extents, term)
+                steps[term.dim] += moved
+                # Where a loop moves the quotient, the remainder comes back to where it was.
+                for other, same in zip(access.terms, steps[dims:], strict=True):
+                    if other.completes(term) and np.array_equal(same, inside):
+                        moved = np.where(_divided(same, self.extents, other) != 0, 0, moved)
+                on_average[term.dim] += moved
                 divided |= inside != 0
             steps = steps[:dims]
             self.shapes.append(shape)
             self.steps.append(np.abs(steps))
-            self.strides.append(_strides(steps, shape))
+            strides = _strides(on_average, shape)
+            # A loop that reaches each element of a stretch once does so in some order.
+            permutes = divided & (_reach(steps, self.extents, shape) <= self.extents)
+            self.strides.append(np.where(permutes, np.minimum(strides, 1), strides))
             self.direct.append(direct)
             self.moves.append(np.where(divided, np.maximum(direct, _SOMEHOW), direct))
 
@@ -208,7 +226,7 @@ class Nest:
         store = self.store
         own = (store.single, store.work, store.updates, store.is_reordered, store.is_init)
         of_store = (*own, store.results, store.intrinsic_from, *self.kinds, *self.drives)
-        return of_store, *self.item_bytes, *self.packed, *map(len, self.shapes)
+        return of_store, *self.item_bytes, *self.packed, *self.free, *map(len, self.shapes)
 
     @staticmethod
     def joined(nests: Sequence[Nest]) -> Nest:
@@ -247,6 +265,16 @@ def _strides(steps: Array, shape: Array) -> Array:
         total += steps[dim] * size
         size = size * shape[dim]
     return np.abs(total)
+
+
+def _reach(steps: Array, extents: Array, shape: Array) -> Array:
+    """Return the elements of memory from the first that each loop alone touches to the last."""
+    size = np.ones(steps.shape[-1])
+    total = np.ones(steps.shape[1:])
+    for dim in reversed(range(len(steps))):
+        total += np.minimum(np.abs(steps[dim]) * (extents - 1), shape[dim] - 1) * size
+        size = size * shape[dim]
+    return total
 
 
 def _divided(steps: Array, extents: Array, term: Term) -> Array:

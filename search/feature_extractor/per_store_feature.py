@@ -32,8 +32,8 @@ from tensorir.nodes.stmt import Block, ForKind
 from tensorir.rewriting.visit import children, walk
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
-    from search.measuring.measure_candidate import MeasureCandidate
+    from search.runner.measure_candidate import MeasureCandidate
+    from search.task import Task
 
 FLOAT_ADD, FLOAT_MUL, FLOAT_DIV, FLOAT_COMPARE, FLOAT_MATH, FLOAT_CALL = range(1, 7)
 INT_OFFSET: Final = 7
@@ -153,7 +153,7 @@ class PerStoreFeature(FeatureExtractor):
         return base + len(_EMBEDDED) * self.extract_workload
 
     def extract_from(
-        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
+        self, context: Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
         """Return an array [rows, columns] for each candidate; there may be no rows."""
         suffix: list[float] = []

@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from search.analysis.moves import update_stores
 from search.feature_extractor.nests import (
     LIMITS,
     AccessShape,
@@ -21,7 +20,7 @@ from search.feature_extractor.nests import (
     Work,
 )
 from search.feature_extractor.stored_program import common_prefix
-from search.spaces.annotations import (
+from search.space_generator.annotations import (
     AUTO_TENSORIZE,
     PACKED,
     PARALLEL,
@@ -30,8 +29,10 @@ from search.spaces.annotations import (
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
+from search.space_generator.moves import update_stores
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
@@ -131,6 +132,8 @@ def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
     """Return the structure of a scheduled program and its numbers."""
     reader = _Reader()
     for func in mod.prim_funcs().values():
+        weights = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
+        reader.free.update(func.buffer_map[func.params[int(k)]] for k in weights)
         reader.stmt(func.body, _Place())
     return reader.result()
 
@@ -144,6 +147,7 @@ class _Reader:
         self.stores: list[_Store] = []
         self.allocated: set[Buffer] = set()
         self.packed: set[Buffer] = set()
+        self.free: set[Buffer] = set()
         self.limits = dict.fromkeys(LIMITS, -1)
 
     # ----------------------------------------------------------------------------------- statements
@@ -317,6 +321,7 @@ class _Reader:
                     len(buffer.shape),
                     buffer not in self.allocated,
                     buffer in self.packed,
+                    buffer in self.free,
                 )
             )
             for extent in buffer.shape:

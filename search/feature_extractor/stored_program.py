@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final, TypeAlias, TypeVar
 
-from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
+from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients, coefficients
 from tensorir.arith.const_interval import (
     Interval,

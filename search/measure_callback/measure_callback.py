@@ -9,11 +9,11 @@ from search.builder import BuilderResult
 from search.database.records import FAILED, TuningRecord
 from search.errors import blamed_on
 from search.kinds import Kinds, Named, instances
-from search.measuring.measure_candidate import MeasureCandidate, described
 from search.runner import RunnerResult
+from search.runner.measure_candidate import MeasureCandidate, described
 
 if TYPE_CHECKING:
-    from search.task_scheduler.task_scheduler import TaskScheduler
+    from search.run import Run
 
 
 class MeasureCallback(Named):
@@ -34,7 +34,7 @@ class MeasureCallback(Named):
 
     def apply_to_trial(
         self,
-        task_scheduler: TaskScheduler,
+        run: Run,
         task_id: int,
         candidate: MeasureCandidate,
         builder_result: BuilderResult,
@@ -44,7 +44,7 @@ class MeasureCallback(Named):
 
     def apply(
         self,
-        task_scheduler: TaskScheduler,
+        run: Run,
         task_id: int,
         measure_candidates: Sequence[MeasureCandidate],
         builder_results: Sequence[BuilderResult],
@@ -52,9 +52,7 @@ class MeasureCallback(Named):
     ) -> None:
         """Take note of a batch; after an interruption, of the part of it that was measured."""
 
-    def apply_to_confirmed(
-        self, task_scheduler: TaskScheduler, task_id: int, record: TuningRecord
-    ) -> None:
+    def apply_to_confirmed(self, run: Run, task_id: int, record: TuningRecord) -> None:
         """Take note of one of the best that was measured again at the end; the winner comes last.
 
         The database has it already.
@@ -74,17 +72,15 @@ class AddToDatabase(MeasureCallback):
 
     def apply_to_trial(
         self,
-        task_scheduler: TaskScheduler,
+        run: Run,
         task_id: int,
         candidate: MeasureCandidate,
         builder_result: BuilderResult,
         runner_result: RunnerResult,
     ) -> None:
         """Commit one trial."""
-        database = task_scheduler.database
-        if database is None:
-            return
-        task = task_scheduler.tasks[task_id]
+        database = run.database
+        task = run.tasks[task_id]
         assert task.ctx.mod is not None
         record = TuningRecord(
             candidate.sch.trace,
@@ -108,18 +104,16 @@ class RemoveBuildArtifact(MeasureCallback):
 
     def apply(
         self,
-        task_scheduler: TaskScheduler,
+        run: Run,
         task_id: int,
         measure_candidates: Sequence[MeasureCandidate],
         builder_results: Sequence[BuilderResult],
         runner_results: Sequence[RunnerResult],
     ) -> None:
         """Delete the artifacts of a batch."""
-        if task_scheduler.builder is None:
-            return
-        for result in task_scheduler.tasks[task_id].builder_results:
+        for result in builder_results:
             if result.artifact_path is not None:
-                task_scheduler.builder.remove_artifact(result.artifact_path)
+                run.builder.remove_artifact(result.artifact_path)
 
 
 class UpdateCostModel(MeasureCallback):
@@ -127,17 +121,17 @@ class UpdateCostModel(MeasureCallback):
 
     def apply(
         self,
-        task_scheduler: TaskScheduler,
+        run: Run,
         task_id: int,
         measure_candidates: Sequence[MeasureCandidate],
         builder_results: Sequence[BuilderResult],
         runner_results: Sequence[RunnerResult],
     ) -> None:
         """Update the model with a batch."""
-        model = task_scheduler.cost_model
+        model = run.cost_model
         if model is None:
             return
-        context = task_scheduler.tasks[task_id].ctx
+        context = run.tasks[task_id].ctx
         judged = [context.objective.judged(result) for result in runner_results]
         with blamed_on(model, lambda: described(measure_candidates)):
             model.update(context, measure_candidates, judged)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from schedule import Instruction, Schedule, Trace
 from schedule.random_state import RandomState
 from search.errors import TuningError
 from search.kinds import Kinds, TaskPart
-from search.spaces.annotations import PARALLEL, REGISTER_TILE, UNROLL_EXPLICIT, UNROLL_IMPLICIT
-from search.spaces.decision_site import LOCATION, Site, parallel_extents, sites_of
-from search.spaces.design_space import Decisions, DesignSpace
-
-if TYPE_CHECKING:
-    from search.context import TuneContext
+from search.space_generator.annotations import (
+    PARALLEL,
+    REGISTER_TILE,
+    UNROLL_EXPLICIT,
+    UNROLL_IMPLICIT,
+)
+from search.space_generator.decision_site import LOCATION, Site, parallel_extents, sites_of
+from search.space_generator.design_space import Decisions, DesignSpace
+from search.task import Task
 
 _UNROLLING: Final = frozenset({UNROLL_EXPLICIT, UNROLL_IMPLICIT})
 _OF_OTHERS: Final = frozenset({LOCATION, PARALLEL, REGISTER_TILE, *_UNROLLING})
 
 
-class Mutator(TaskPart, ABC):
+class Mutator(TaskPart[Task], ABC):
     """Changes one decision of a trace."""
 
     kinds: ClassVar[Kinds[dict[Mutator, float]]] = Kinds("preset of mutators")
@@ -155,7 +158,7 @@ class MutateParallel(MutateDecision):
         self.max_jobs_per_core = max_jobs_per_core
         self._limit = 0
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         super()._initialize_with_tune_context(context)
         self._limit = self._task_cores() * self.max_jobs_per_core
 

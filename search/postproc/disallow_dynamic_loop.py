@@ -14,7 +14,7 @@ from tensorir.nodes.stmt import Block, For, LetStmt, Stmt
 from tensorir.rewriting.visit import collect_vars, pre_order_visit, walk
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
+    from search.task import Task
 
 
 class DisallowDynamicLoop(Postproc):
@@ -30,7 +30,7 @@ class DisallowDynamicLoop(Postproc):
         self._own: frozenset[Var] = frozenset()
         """The loops of the program that may stay as they are."""
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         if self._keep and context.mod is not None:
             self._own = frozenset(_loops_of_known_length(context.mod))
 

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from schedule import Schedule
 from search.kinds import Kinds, TaskPart
+from search.task import Task
 from tensorir.nodes.stmt import BlockRealize
 
 
-class Postproc(TaskPart, ABC):
+class Postproc(TaskPart[Task], ABC):
     """Completes a sampled schedule, or rejects it.
 
     Postprocessors run in order after `sch.enter_postproc()`, so that what they do is in the part of

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
-from search.analysis.suggested_layout import last_read, read_index, suggested_layout
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.spaces.annotations import LAYOUT_REWRITE_PREPROC
+from search.space_generator.annotations import LAYOUT_REWRITE_PREPROC
+from search.space_generator.suggested_layout import last_read, read_index, suggested_layout
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.expr import Var
+from tensorir.nodes.node import Node
+from tensorir.nodes.stmt import Block, BlockRealize
+from tensorir.rewriting.visit import pre_order_visit, used_buffers
 
 _PLACEHOLDERS = "layout_free_placeholders"
 """Annotation of a block: buffers that may have any layout."""
@@ -26,8 +30,9 @@ class RewriteLayout(Postproc):
     Without `at_build` the copy is a part of the program like any other: each call makes it, in
     parallel, and what is measured has it.
 
-    Buffers with a layout that cannot be improved stay, and those that a rule copies so already; a
-    primitive that fails rejects the schedule.
+    Buffers with a layout that cannot be improved stay, those that a rule copies so already, and
+    those that are accessed outside of blocks, where nothing says which part is read; a primitive
+    that fails rejects the schedule.
     """
 
     def __init__(self, *, at_build: bool = True) -> None:
@@ -58,7 +63,7 @@ def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> Non
     copies = _copies(sch, name, buffer)
     used = copies[-1].block.writes[0].buffer if copies else buffer
     place = last_read(sch.state.blocks(name), used)
-    if place is None:
+    if place is None or _is_accessed_bare(sch, name, buffer):
         return
     consumer, load = place
     if LAYOUT_REWRITE_PREPROC in consumer.block.annotations:
@@ -76,6 +81,23 @@ def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> Non
         if copy is copies[0]:
             _copy_once(sch, block, 0, at_build=at_build)
         sch.transform_layout(block, ("read", 0), index_map)
+
+
+def _is_accessed_bare(sch: Schedule, name: str, buffer: Buffer) -> bool:
+    """Say whether statements or conditions outside of the blocks access the memory of a buffer."""
+    bare: set[Var] = set()
+
+    def visit(node: Node) -> bool:
+        is_inside = isinstance(node, Block)
+        if not is_inside:
+            bare.update(used.data for used in used_buffers(node))
+            bare.update([node] if isinstance(node, Var) else [])
+        return not is_inside
+
+    root = sch.state.func(name).body
+    assert isinstance(root, BlockRealize)
+    pre_order_visit(root.block.body, visit)
+    return buffer.data in bare
 
 
 def _handle(sch: Schedule, name: str, block: StmtSRef) -> BlockRV:

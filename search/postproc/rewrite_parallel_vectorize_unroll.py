@@ -15,7 +15,6 @@ from schedule.analysis.loops import is_plain
 from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from search.analysis.least_work import least_cycles
 from search.feature_extractor.machine import Machine
 from search.postproc.loop_marks import (
     Array,
@@ -25,7 +24,8 @@ from search.postproc.loop_marks import (
     vector_loops,
 )
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.spaces.annotations import (
+from search.reports.least_work import least_cycles
+from search.space_generator.annotations import (
     AUTO_TENSORIZE,
     PACKED,
     PARALLEL,
@@ -42,7 +42,7 @@ from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import For, SeqStmt, Stmt
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
+    from search.task import Task
 
 _ENDLESS: Final = 2.0**60
 """Stands for a length that is not known: no loop outside steps over so many elements."""
@@ -65,7 +65,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
         self.one_core = one_core
         self._machine: Machine | None = None
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         super()._initialize_with_tune_context(context)
         self._machine = Machine.of(self._task_target())
 

@@ -8,7 +8,7 @@ from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.spaces.annotations import AUTO_TENSORIZE, AUTO_TENSORIZE_INIT
+from search.space_generator.annotations import AUTO_TENSORIZE, AUTO_TENSORIZE_INIT
 from tensorir.nodes.expr import IterVar
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import ForKind

@@ -12,10 +12,10 @@ from codegen import Target
 from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.moves import moves, update_stores
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
-from search.spaces.annotations import AUTO_TENSORIZE, REGISTER_TILE
+from search.space_generator.annotations import AUTO_TENSORIZE, REGISTER_TILE
+from search.space_generator.moves import moves, update_stores
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int

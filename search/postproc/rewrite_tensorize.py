@@ -11,11 +11,11 @@ from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from search.errors import refusal_reason
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.spaces.annotations import AUTO_TENSORIZE
+from search.space_generator.annotations import AUTO_TENSORIZE
 from tensorir.nodes.stmt import Block
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
+    from search.task import Task
 
 
 class RewriteTensorize(Postproc):
@@ -30,7 +30,7 @@ class RewriteTensorize(Postproc):
         self.vectorize_init_loop = vectorize_init_loop
         self._logger = logging.getLogger("tensorir.search")
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         self._logger = context.logger
 
     def apply(self, sch: Schedule) -> bool:

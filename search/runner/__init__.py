@@ -1,15 +1,20 @@
-"""Runners, which measure candidates."""
+"""Runners, which measure candidates, here or on other machines, and what they measure."""
 
-from search.runner.runner import (
-    LocalRunner,
-    PyRunner,
-    PyRunnerFuture,
-    Runner,
-    RunnerFuture,
-    RunnerInput,
-    RunnerResult,
-)
-from search.runner.time_call import EvaluatorConfig
+from typing import TYPE_CHECKING
+
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from search.runner.runner import (
+        LocalRunner,
+        PyRunner,
+        PyRunnerFuture,
+        Runner,
+        RunnerFuture,
+        RunnerInput,
+        RunnerResult,
+    )
+    from search.runner.time_call import EvaluatorConfig
 
 __all__ = [
     "EvaluatorConfig",
@@ -21,3 +26,6 @@ __all__ = [
     "RunnerInput",
     "RunnerResult",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_on_use(__name__)

@@ -17,14 +17,14 @@ import codegen
 from codegen import AssertionFailedError, Function, LinkError, Module, Target
 from codegen.target import host
 from search.arg_info import ArgInfo, TensorInfo
-from search.measuring.measure_candidate import rewritten_parameter
+from search.builder.core_split import CoreSplit
 from search.runner.arguments import Fill, as_numbers, perturbed, random_arrays
 from search.runner.check_results import Expected, Reference, all_finite, difference
 from search.runner.energy import EnergyMeter, joules_per_call
+from search.runner.measure_candidate import rewritten_parameter
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import CHECKED, EXACT
 from search.runner.time_call import EvaluatorConfig, first_call_limit, times
-from search.workers.core_split import CoreSplit
 from tensorir.nodes.dtype import FLOAT64, DataType
 
 _MAX_REFERENCES: Final = 4

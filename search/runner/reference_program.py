@@ -14,8 +14,8 @@ from typing import Final
 
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
-from search.measuring.flops import estimate_tir_flops
 from search.runner.argument_values import Requirements, choice_of
+from search.runner.flops import estimate_tir_flops
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes import expr as e

@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 
 from codegen import Target, why_not_here
 from search.builder.artifact_directory import ArtifactDirectory
+from search.builder.core_split import CoreSplit, core_split
+from search.builder.future import Future
+from search.builder.worker import Ending, Outcome
+from search.builder.worker_pool import Job, WorkerPool
 from search.errors import TuningError
 from search.kinds import Kinds
 from search.runner.arguments import write_given
@@ -26,10 +30,6 @@ from search.runner.energy import EnergyMeter
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
 from search.runner.time_call import EvaluatorConfig, first_call_limit
-from search.workers.core_split import CoreSplit, core_split
-from search.workers.future import Future
-from search.workers.worker import Ending, Outcome
-from search.workers.worker_pool import Job, WorkerPool
 
 if TYPE_CHECKING:
     from search.arg_info import ArgInfo
@@ -53,7 +53,8 @@ class RunnerInput:
 
     `reference_path` is the artifact of the unscheduled program, whose results the candidate's are
     compared with, or a file that `Reference.save` wrote; None leaves that out. `best_seconds` is
-    the best time so far, from which a runner may see early that a candidate is no rival. `facts`
+    the best time so far, from which a runner may see early that a candidate is no rival; without
+    `ends_hopeless` no candidate is ended early, whatever a runner knows itself. `facts`
     are those of the unscheduled program. `input_data` are the arguments that are not to be made
     up, by their positions, in the layouts that the unscheduled program takes; the same mapping for
     all candidates of a task.
@@ -66,6 +67,7 @@ class RunnerInput:
     best_seconds: float | None = None
     facts: ProgramFacts | None = None
     input_data: Mapping[int, NDArray[Any]] = field(default_factory=dict, compare=False)
+    ends_hopeless: bool = True
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ class RunnerFuture(Future[RunnerResult]):
 class Runner(ABC):
     """Measures the artifacts of a builder."""
 
-    kinds: ClassVar[Kinds[Runner]] = Kinds("runner", {"dask://": "search.distributed.dask_runner"})
+    kinds: ClassVar[Kinds[Runner]] = Kinds(
+        "runner", {"dask://": "search.runner.distributed.dask_runner"}
+    )
 
     takes_batches: bool = False
     """True if it measures many candidates at the same time: it is given a batch at once."""

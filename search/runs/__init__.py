@@ -1,1 +1,1 @@
-"""One run of a search: its plan, its journal, and how its winner is named."""
+"""The steps of a run: its batches, trials, claims and journal, and how its winner is named."""

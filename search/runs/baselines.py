@@ -9,30 +9,27 @@ no schedule is faster.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from schedule import Schedule
 from search.arg_info import ArgInfo
-from search.builder import BuilderInput
 from search.database.records import TuningRecord
-from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.profiler import Profiler
-from search.runner import RunnerInput, RunnerResult
+from search.run import Run
+from search.runner import RunnerResult
+from search.runner.measure_candidate import MeasureCandidate
 from search.runner.time_call import HOPELESS
+from search.runs.built_entries import built_entries
+from search.runs.time_budget import BASELINE_SECONDS
 from search.search_strategy.trace_application import TraceApplication
-from search.spaces.decision_site import serial_form
-
-if TYPE_CHECKING:
-    from search.runs.tuning_run import TuningRun
-    from search.task_scheduler import TaskRecord
+from search.space_generator.decision_site import serial_form
+from search.task_scheduler.task_state import TaskState
 
 _SHARE: Final = 0.1
-BASELINE_SECONDS: Final = 0.3
-"""The time for which the end of an unscheduled program is waited for: a share of the search, but
-enough for small ones."""
+"""The share of the time of a search for which the end of an unscheduled program is waited for."""
 
 
-def measure_baselines(run: TuningRun, task: TaskRecord, records: Sequence[TuningRecord]) -> None:
+def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]) -> None:
     """Measure the unscheduled program and the serial forms of `records`; keep what they take.
 
     `task.baselines` gets a record of each that runs, and the database has it. An unscheduled
@@ -42,8 +39,8 @@ def measure_baselines(run: TuningRun, task: TaskRecord, records: Sequence[Tuning
     assert task.ctx.mod is not None
     run.progress.phase("measuring the unscheduled program")
     with Profiler.timeit("MeasureBaselines"):
-        usual = max(BASELINE_SECONDS, _SHARE * run.seconds / len(run.tasks))
-        longest = min(usual, run.seconds_left) / HOPELESS
+        usual = max(BASELINE_SECONDS, _SHARE * run.budget.seconds / len(run.tasks))
+        longest = min(usual, run.budget.left) / HOPELESS
         plain = MeasureCandidate(Schedule(task.ctx.mod), ArgInfo.from_entry_func(task.ctx.mod))
         task.unscheduled = _measured(run, task, plain, longest, None)
         if task.ctx.constraint is None:  # of decisions, which it has none of
@@ -54,7 +51,7 @@ def measure_baselines(run: TuningRun, task: TaskRecord, records: Sequence[Tuning
             _keep(run, task, serial, _measured(run, task, serial, seconds, reference))
 
 
-def _serial_forms(task: TaskRecord, records: Sequence[TuningRecord]) -> Iterator[MeasureCandidate]:
+def _serial_forms(task: TaskState, records: Sequence[TuningRecord]) -> Iterator[MeasureCandidate]:
     """Yield the schedules of records without their parallel loops, each once."""
     application = TraceApplication(task.ctx)
     known: set[str] = set()
@@ -67,37 +64,25 @@ def _serial_forms(task: TaskRecord, records: Sequence[TuningRecord]) -> Iterator
 
 
 def _measured(
-    run: TuningRun,
-    task: TaskRecord,
+    run: Run,
+    task: TaskState,
     candidate: MeasureCandidate,
     best: float | None,
     reference: str | None,
 ) -> RunnerResult | None:
     """Return what a measurement gave; None where it fails."""
-    target = task.ctx.target
-    assert target is not None
-    (built,) = run.builder.build([BuilderInput(candidate.sch.mod, target)])
-    if built.artifact_path is None:
-        return None
-    entry = RunnerInput(
-        built.artifact_path,
-        target.kind,
-        candidate.args_info,
-        reference,
-        best_seconds=best,
-        facts=task.facts,
-        input_data=task.ctx.input_data,
-    )
-    try:
-        (future,) = run.runner.run([entry])
+    with built_entries(
+        run.builder, task.ctx, [candidate], task.facts, reference=reference, best=best
+    ) as entries:
+        if not entries:
+            return None
+        (future,) = run.runner.run(list(entries.values()))
         result = future.result()
-    finally:
-        run.builder.remove_artifact(built.artifact_path)
     return None if result.median_secs is None else result
 
 
 def _keep(
-    run: TuningRun, task: TaskRecord, candidate: MeasureCandidate, result: RunnerResult | None
+    run: Run, task: TaskState, candidate: MeasureCandidate, result: RunnerResult | None
 ) -> None:
     """Commit the record of a baseline, unless it failed or is certainly slower than the best."""
     if result is None or result.stopped:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from search.database.growing_file import json_line
 from search.database.records import TuningRecord, digest
 from search.errors import DatabaseError
-from search.measuring.measure_candidate import MeasureCandidate
+from search.lines import json_line
+from search.runner.measure_candidate import MeasureCandidate
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -141,7 +141,7 @@ class Claims:
         """End the claims of a task: what was measured has records."""
         if self._database.has_claims:
             try:
-                self._database.release_claims(self._of(task).owner)
+                self._database.renew_claims(self._of(task).owner, 0)
             except DatabaseError as error:
                 logger.debug("The claims of a task end by themselves: %s", error)
 

@@ -21,22 +21,22 @@ from schedule import Schedule
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database import Database, MemoryDatabase, TuningRecord, database_at
+from search.database.at_place import database_in
 from search.database.best_records import those_that_count, usable
-from search.database.in_directory import database_in
 from search.database.records import FAILED
 from search.database.target_key import target_key
 from search.errors import TuningError, blamed_on
 from search.kinds import nearest
-from search.measuring.measure_candidate import MeasureCandidate, described
+from search.reports.run_directory import TRIALS, load_run
+from search.reports.table import RunTable
+from search.reports.trial import Stage, Trial
 from search.runner import RunnerResult
+from search.runner.measure_candidate import MeasureCandidate, described
 from search.runs.search_comparison import SearchComparison
 from search.search_strategy import SearchStrategy
 from search.search_strategy.individual import trace_key
-from search.spaces.design_space import Decisions, DesignSpace
-from search.spaces.recorded_space import RecordedSpaces
-from search.trials.run_directory import TRIALS_FILE, load_run
-from search.trials.table import RunTable
-from search.trials.trial import Stage, Trial
+from search.space_generator.design_space import Decisions, DesignSpace
+from search.space_generator.recorded_space import RecordedSpaces
 
 CostModelArg: TypeAlias = "str | CostModel | Callable[[], CostModel] | None"
 
@@ -86,7 +86,7 @@ class Replayed:
                 f"there is no database in {self.work_dir}: give the work_dir of a search, or its "
                 "database"
             )
-        has_log = (self.work_dir / TRIALS_FILE).exists()
+        has_log = (self.work_dir / TRIALS.file).exists()
         self._log: list[Trial] = load_run(self.work_dir).trials if has_log else []
         self._tasks = {task.name: task for task in _tasks(known, self._log)}
         if not self._tasks:

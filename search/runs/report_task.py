@@ -3,55 +3,53 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from search.analysis.roofline import Roofline, roofline
 from search.reports.profiler import Profiler
-from search.task_scheduler.task_record import FAILED_MS
-from search.trials.report import ProgramName, TaskReport
-from search.trials.trial import Trial
+from search.reports.report import RunReport, TaskReport
+from search.reports.roofline import Roofline, roofline
+from search.reports.run_directory import REPORTS, TRIALS
+from search.reports.tasks import Tasks
+from search.reports.trial import Trial
+from search.run import Run
+from search.task_scheduler.task_state import FAILED_MS, TaskState
 
-if TYPE_CHECKING:
-    from search.runs.tuning_run import TuningRun
-    from search.task_scheduler import TaskRecord
 
-
-def report_task(
-    run: TuningRun, task: TaskRecord, trials: Mapping[ProgramName, Sequence[Trial]]
-) -> None:
+def report_task(run: Run, task: TaskState, logged: Tasks) -> None:
     """Measure the machine, log a report of a task, and keep it.
 
-    `trials` are those in the log of the run, by program. What is measured is part of measuring at
+    `logged` has the trials in the log of the run. What is measured is part of measuring at
     the end, which `num_confirmed=0` leaves out.
     """
     roof = None
     if task.best_ms is None:
         return
-    if run.config.num_confirmed and run.seconds_left > 0:
+    if run.config.num_confirmed and run.budget.left > 0:
         run.progress.phase("measuring the machine")
         with Profiler.timeit("ReportTask"):
             roof = _roofline(run, task)
-    task.report = report_of(run, task, trials, roof)
-    run.report_log.append(task.report)
-    run.logs.scheduler.info(
-        'Task #%d "%s": %s',
-        run.scheduler.tasks.index(task),
-        task.ctx.task_name,
-        task.report.in_a_sentence(),
-    )
+    task.report = _report_of(run, task, logged, roof)
+    run.store.add(REPORTS, task.report)
+    run.log.info("%s: %s", task.title, task.report.in_a_sentence())
 
 
-def report_of(
-    run: TuningRun,
-    task: TaskRecord,
-    trials: Mapping[ProgramName, Sequence[Trial]],
+def report_of_run(run: Run) -> RunReport:
+    """Return the report of a run; of tasks that it did not come to the end of, what is known."""
+    is_complete = all(task.report is not None for task in run.tasks)
+    logged = Tasks([] if is_complete else run.store.latest(TRIALS))
+    return RunReport([task.report or _report_of(run, task, logged) for task in run.tasks])
+
+
+def _report_of(
+    run: Run,
+    task: TaskState,
+    logged: Tasks,
     roof: Roofline | None = None,
 ) -> TaskReport:
     """Return what is known of a task; nothing is measured."""
     assert task.ctx.mod is not None
     workload = run.database.workload_key(task.ctx.mod)
-    mine = trials.get((task.ctx.task_name, workload, str(task.ctx.target)), ())
+    mine = logged.of((task.ctx.task_name, workload, str(task.ctx.target))).trials
     own = mine[-task.trials :] if task.trials else []  # the last ones are those of the run
     began = [ms / 1e3 for ms in (task.first_ms, *task.latency_ms) if ms < FAILED_MS]
     if task.first_again is not None:
@@ -80,7 +78,7 @@ def report_of(
     )
 
 
-def _winning_trial(run: TuningRun, task: TaskRecord, trials: Sequence[Trial]) -> int | None:
+def _winning_trial(run: Run, task: TaskState, trials: Sequence[Trial]) -> int | None:
     """Return the number of the trial that the winner comes from; None if it was not a trial."""
     if task.winner is None or task.ctx.mod is None:
         return None
@@ -95,7 +93,7 @@ def _winning_trial(run: TuningRun, task: TaskRecord, trials: Sequence[Trial]) ->
     return next((t.number for t in trials if t.stage == "done" and t.run_secs in times), None)
 
 
-def _roofline(run: TuningRun, task: TaskRecord) -> Roofline | None:
+def _roofline(run: Run, task: TaskState) -> Roofline | None:
     mod, target = task.ctx.mod, task.ctx.target
     assert mod is not None
     assert target is not None

@@ -17,13 +17,12 @@ from typing import Any, Final
 from schedule import Schedule
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
-from search.database.growing_file import json_line
 from search.database.target_key import target_key
-from search.measuring.objective import SECONDS
-from search.records.appended_file import append, opened_locked
+from search.lines import append, json_line, opened_locked
+from search.options import TuneConfig
+from search.runner.objective import SECONDS
 from search.search_strategy.individual import trace_key
 from search.space_generator import SpaceGenerator
-from search.tune_config import TuneConfig
 
 _NAME: Final = "unfinished_run"
 
@@ -37,7 +36,7 @@ def plan_of(
     """Return the plan of a run as plain data; `spaces` are the design spaces of each task."""
     return {
         "tasks": [_task(task, of) for task, of in zip(tasks, spaces, strict=True)],
-        "max_trials_global": config.max_trials_global,
+        "max_trials_global": config.most_trials,
         "max_trials_per_task": config.trials_of_a_task,
         "num_trials_per_iter": config.num_trials_per_iter,
         "cost model": type(cost_model).__name__,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.reports.drawing import colour, finished, new_axes
-from search.trials.table import RunTable
+from search.reports.table import RunTable
 from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class SearchComparison:
         """
         table = np.full((len(self.runs[label]), self.trials), math.inf)
         for row, run in zip(table, self.runs[label], strict=True):
-            times = [math.inf if one.seconds is None else one.seconds for one in run.trials]
-            best = np.minimum.accumulate(np.array(times)) if times else np.array([math.inf])
+            best = [math.inf if one is None else one for one in run.told.best_so_far] or [math.inf]
             row[: len(best)] = best
             row[len(best) :] = best[-1]
         relative: NDArray[np.float64] = table / self.best_seconds

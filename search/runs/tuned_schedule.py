@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schedule import Schedule
-from search.trials.report import TaskReport
+from search.reports.report import TaskReport
 
 if TYPE_CHECKING:
-    from search.dispatch.find_schedule import FoundSchedule
+    from search.history.find_schedule import FoundSchedule
 
 
 class TunedSchedule(Schedule):

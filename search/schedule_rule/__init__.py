@@ -19,6 +19,7 @@ from search.schedule_rule.schedule_rule import (
     ScheduleRule,
     register_custom_rule,
 )
+from search.schedule_rule.separate_groups import SeparateGroups
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
 from search.schedule_rule.tile_spatial import TileSpatial
@@ -39,6 +40,7 @@ __all__ = [
     "ReuseType",
     "SampleRegisterTile",
     "ScheduleRule",
+    "SeparateGroups",
     "SkipNeutralTerms",
     "StreamRows",
     "TileSpatial",

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
-from search.analysis.tiling_needs import needs_rfactor
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import RANDOM_COMPUTE_PRODUCER
+from search.space_generator.annotations import RANDOM_COMPUTE_PRODUCER
+from search.space_generator.tiling_needs import needs_rfactor
 from tensorir.nodes.expr import IterVar
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
+    from search.task import Task
 
 
 class AddRFactor(ScheduleRule):
@@ -41,7 +41,7 @@ class AddRFactor(ScheduleRule):
         self._max_parallel_extent: int | None = None
         self._shortest_untiled = 2
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         super()._initialize_with_tune_context(context)
         jobs = self.max_jobs_per_core
         self._max_parallel_extent = None if jobs == -1 else self._task_cores() * jobs

@@ -14,9 +14,9 @@ from schedule.analysis.block_kind import (
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.analysis.inlined_length import stays_short
 from schedule.sref import StmtSRef
-from search.analysis.tiling_needs import access_pattern
 from search.schedule_rule.schedule_rule import ScheduleRule, succeeds
-from search.spaces.annotations import AUTO_TENSORIZE, INLINE_RULE
+from search.space_generator.annotations import AUTO_TENSORIZE, INLINE_RULE
+from search.space_generator.tiling_needs import access_pattern
 from tensorir.nodes.expr import Call, Select
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.node import Node

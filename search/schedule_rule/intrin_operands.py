@@ -11,7 +11,7 @@ from schedule import BlockRV, LoopRV, Schedule
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.intrin_match import Mismatch
 from schedule.sref import StmtSRef, loops_above
-from search.spaces.annotations import LAYOUT_REWRITE_PREPROC
+from search.space_generator.annotations import LAYOUT_REWRITE_PREPROC
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc

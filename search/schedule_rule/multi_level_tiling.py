@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
-from search.analysis.tiling_needs import is_elementwise_consumer, needs_multi_level_tiling
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
+from search.space_generator.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
+from search.space_generator.tiling_needs import is_elementwise_consumer, needs_multi_level_tiling
 from tensorir.nodes.buffer import BufferRegion
 from tensorir.nodes.expr import IntImm, IterVar, StringImm
 from tensorir.nodes.ops import is_const_int
@@ -195,7 +195,7 @@ class MultiLevelTiling(ScheduleRule):
 
     def _cached(self, state: TilingState, levels: Sequence[int]) -> list[TilingState]:
         sch, scope = state.sch, self.reuse_write.scope
-        if scope == "global" and _mixes_axes(sch.get(state.block).writes[0]):
+        if scope == "global" and mixes_axes(sch.get(state.block).writes[0]):
             # Tiles of such a block are no boxes of what it writes, and could not be copied out.
             copy_out = sch.reindex(state.block, ("write", 0))
         else:
@@ -236,7 +236,7 @@ def computed_at(state: TilingState, block: BlockRV, levels: Sequence[int]) -> li
     return designs
 
 
-def _mixes_axes(region: BufferRegion) -> bool:
+def mixes_axes(region: BufferRegion) -> bool:
     """Say whether a region is a point, and an index of it consists of several axes."""
     is_point = all(is_const_int(dim.extent, 1) for dim in region.region)
     return is_point and any(len(collect_vars(dim.min)) > 1 for dim in region.region)

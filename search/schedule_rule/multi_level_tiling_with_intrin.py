@@ -17,11 +17,11 @@ from search.schedule_rule.multi_level_tiling import (
     ReuseType,
     TilingState,
 )
-from search.spaces.annotations import AUTO_TENSORIZE
+from search.space_generator.annotations import AUTO_TENSORIZE
 from tensorir.tensor_intrin import TensorIntrin
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
+    from search.task import Task
 
 
 class MultiLevelTilingWithIntrin(MultiLevelTiling):
@@ -68,7 +68,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         self._refusal: str | None = None
         self._logger = logging.getLogger("tensorir.search")
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         self._logger = context.logger
         if context.target is not None:
             self._refusal = refusal_of(self._intrin.impl, context.target)

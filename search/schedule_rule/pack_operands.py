@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Final
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.packed_operands import Packable, packable_operands
-from search.analysis.tiling_needs import has_been_tiled
 from search.feature_extractor.machine import Machine
 from search.postproc.rewrite_layout import layout_free_buffers
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import AUTO_TENSORIZE, PACKED
+from search.space_generator.annotations import AUTO_TENSORIZE, OPERANDS_PACKED, PACKED
+from search.space_generator.packed_operands import Packable, packable_operands
+from search.space_generator.tiling_needs import has_been_tiled
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import BufferLoad, IterVar, Var
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import uses_var
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
+    from search.task import Task
 
 _LOGGER: Final = logging.getLogger("tensorir.search")
 
@@ -58,7 +58,7 @@ class PackOperands(ScheduleRule):
         self._jobs = 1
         self._first_cache = 0
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         super()._initialize_with_tune_context(context)
         cores, jobs = self._task_cores(), self.max_jobs_per_core
         self._jobs = 1 if cores == 1 or jobs == -1 else cores * jobs
@@ -69,7 +69,7 @@ class PackOperands(ScheduleRule):
         sref = sch.get_sref(block)
         if sref.parent is None or not has_been_tiled(sref) or _is_collected(sch, block):
             return [sch]
-        if AUTO_TENSORIZE in sref.block.annotations:
+        if {AUTO_TENSORIZE, OPERANDS_PACKED} & sref.block.annotations.keys():
             return [sch]
         designs = [sch]
         free = layout_free_buffers(sch, sch.state.func_name_of(sref))

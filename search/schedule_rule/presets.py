@@ -14,6 +14,7 @@ from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.root_marks import ParallelizeVectorizeUnroll, SampleRegisterTile
 from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule
+from search.schedule_rule.separate_groups import SeparateGroups
 from search.schedule_rule.skip_neutral_terms import SkipNeutralTerms
 from search.schedule_rule.stream_rows import StreamRows
 from search.schedule_rule.tile_channels import TileChannels
@@ -128,6 +129,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
             disallow_op=["tir.exp"],
         ),
         SkipNeutralTerms(),
+        SeparateGroups(),
         AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
         *(
             MultiLevelTilingWithIntrin(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from schedule import BlockRV, Schedule
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.tiling_needs import has_been_tiled
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import RANDOM_COMPUTE_PRODUCER
+from search.space_generator.annotations import RANDOM_COMPUTE_PRODUCER
+from search.space_generator.tiling_needs import has_been_tiled
 
 
 class RandomComputeLocation(ScheduleRule):

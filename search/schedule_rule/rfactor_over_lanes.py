@@ -7,11 +7,11 @@ from typing import Final
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import loops_above
-from search.analysis.moves import LaneAxis, reduction_along_memory
-from search.analysis.tiling_needs import is_reduction_to_design
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import TILING_STRUCTURE
+from search.space_generator.annotations import TILING_STRUCTURE
+from search.space_generator.moves import LaneAxis, reduction_along_memory
+from search.space_generator.tiling_needs import is_reduction_to_design
 
 _STRUCTURE: Final = "SSRS"
 """Two levels of spatial loops, the reduction, and the tile whose sums the registers hold."""

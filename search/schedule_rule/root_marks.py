@@ -9,7 +9,7 @@ from schedule import BlockRV, Schedule
 from schedule.analysis.block_kind import is_spatial
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import (
+from search.space_generator.annotations import (
     KEPT_ROLLED,
     PARALLEL,
     REGISTER_TILE,
@@ -20,7 +20,7 @@ from search.spaces.annotations import (
 )
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
+    from search.task import Task
 
 
 class ParallelizeVectorizeUnroll(ScheduleRule):
@@ -47,7 +47,7 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
         self.unroll_explicit = unroll_explicit
         self._max_parallel_extent = -1
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         super()._initialize_with_tune_context(context)
         cores, jobs = self._task_cores(), self.max_jobs_per_core
         self._max_parallel_extent = -1 if jobs == -1 or cores == 1 else cores * jobs

@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from schedule import BlockRV, ExpiredHandleError, Schedule, ScheduleError
 from search.errors import TuningError
 from search.kinds import Kinds, TaskPart
-from search.spaces.annotations import SCHEDULE_RULE
-
-if TYPE_CHECKING:
-    from search.context import TuneContext
+from search.space_generator.annotations import SCHEDULE_RULE
+from search.task import Task
 
 CustomRule = Callable[[Schedule, BlockRV], list[Schedule]]
 _rules: Final[dict[str, CustomRule]] = {}
 
 
-class ScheduleRule(TaskPart, ABC):
+class ScheduleRule(TaskPart[Task], ABC):
     """Rewrites one block of a schedule, perhaps in several ways.
 
     `PostOrderApply` calls `apply` on every block. A rule keeps no state between calls other than
@@ -92,7 +90,7 @@ class ApplyCustomRule(ScheduleRule):
         self._keys: tuple[str, ...] | None = None
         self._logger = logging.getLogger("tensorir.search")
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         if context.target is None:
             raise TuningError("ApplyCustomRule needs a task with a target")
         self._keys = context.target.keys

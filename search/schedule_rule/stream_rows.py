@@ -11,12 +11,12 @@ from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
 from schedule.decisions.factorization import divisors
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.moves import moves, vector_lanes
-from search.analysis.tiling_needs import is_reduction_to_design
 from search.feature_extractor.machine import Machine
 from search.schedule_rule.multi_level_tiling import move_consumer
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import REGISTER_TILE, TILING_STRUCTURE
+from search.space_generator.annotations import REGISTER_TILE, TILING_STRUCTURE
+from search.space_generator.moves import moves, vector_lanes
+from search.space_generator.tiling_needs import is_reduction_to_design
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar
 from tensorir.nodes.ops import is_const_int

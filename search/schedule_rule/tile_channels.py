@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from math import gcd
+from typing import Final
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
-from search.analysis.tiling_needs import needs_multi_level_tiling
 from search.postproc.rewrite_layout import layout_free_buffers
 from search.schedule_rule.multi_level_tiling import (
     MultiLevelTiling,
     TilingState,
     computed_at,
     elementwise_consumer,
+    mixes_axes,
 )
-from search.spaces.annotations import KEPT_ROLLED, TILING_STRUCTURE
+from search.space_generator.annotations import KEPT_ROLLED, OPERANDS_PACKED, TILING_STRUCTURE
+from search.space_generator.tiling_needs import needs_multi_level_tiling
 from tensorir.arith.coefficients import coefficients
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.buffer import BufferRegion
 from tensorir.nodes.dtype import INT32
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import Block
-from tensorir.rewriting.visit import uses_var
+from tensorir.rewriting.visit import collect_vars, uses_var
+
+_COPIED_AT: Final = 2
+"""The level of tiles at which X is copied: inside of those that share no channels."""
 
 
 class TileChannels(MultiLevelTiling):
@@ -38,15 +45,27 @@ class TileChannels(MultiLevelTiling):
     An element of X then serves all lanes, and what is copied out of a tile, with what else is done
     to it, is transposed there.
 
-    It applies to a reduction of which one operand only, W, depends on a dimension before the last
-    one that it writes, if the elements of that dimension are whole vectors. W has to be a parameter
-    that may have any layout (`layout_free_buffers`), so that its channels come to lie side by side.
+    Groups of channels have an axis g (`SeparateGroups`). Where a group has fewer channels than a
+    vector has lanes, or a number that is no multiple, lanes are channels of several groups:
+
+        for n, g0, y, x, c, r, s, o, g1:
+            Z[n, g0, y, x, o, g1] += X[n, g0, c, y + r, x + s, g1] * W[o, g0, g1, c, r, s]
+
+    for groups of 8 channels, vectors of 16 lanes and loops of 8 and 2 steps over `o` and `g1`. So
+    two elements of X that lie side by side serve all lanes. X is brought into this layout where it
+    is padded, or in a copy.
+
+    It applies to a reduction of which one operand only, W, depends on a dimension that it writes,
+    if the elements of that dimension, or those of several groups, are whole vectors. W has to be a
+    parameter that may have any layout (`layout_free_buffers`), so that its channels come to lie
+    side by side.
     """
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the designs with channels in vectors, after the one as it is if that may be good.
 
-        That is so where whole vectors of the last dimension are read without gaps.
+        That is so where whole vectors of the last dimension are read without gaps, and where X is
+        copied.
         """
         channels = _channels(sch, sch.get_sref(block), self._task_target().vector_lanes)
         if channels is None:
@@ -54,32 +73,51 @@ class TileChannels(MultiLevelTiling):
         blocked = sch.copy()
         try:
             copy_out = _in_blocks(blocked, block, channels)
+            copy_in = _interleaved(blocked, block, channels)
         except ScheduleError:
             # What reads the result may do so in a way that follows no blocks.
             return [sch]
-        designs = self._tiled(blocked, block, copy_out)
-        return [sch, *designs] if channels.has_rows or not designs else designs
+        designs = self._tiled(blocked, block, channels, copy_out, copy_in)
+        return [sch, *designs] if channels.keeps_others or not designs else designs
 
-    def _tiled(self, sch: Schedule, block: BlockRV, copy_out: BlockRV) -> list[Schedule]:
+    def _tiled(
+        self,
+        sch: Schedule,
+        block: BlockRV,
+        channels: _Channels,
+        copy_out: BlockRV,
+        copy_in: BlockRV | None,
+    ) -> list[Schedule]:
         sch.annotate(block, TILING_STRUCTURE, self.structure)
         # Steps of a window that stand side by side share elements of X: broadcast and kept for all
         # of them, these take the registers of the accumulators.
         sch.annotate(block, KEPT_ROLLED, True)
-        (state,) = self.tile(_Lanes(sch, block, [], sch.get_loops(block)[-1]))
-        return [made.sch for made in computed_at(state, copy_out, list(self.reuse_write.levels))]
+        sch.annotate(block, OPERANDS_PACKED, True)
+        lanes = sch.get_loops(block)[-1 if channels.group is None else -2 :]
+        over = {sch.get(loop).loop_var for loop in lanes}
+        (state,) = self.tile(_Lanes(sch, block, [], over))
+        designs = computed_at(state, copy_out, list(self.reuse_write.levels))
+        if channels.interleaved is not None:
+            for design in designs:
+                for nest in (block, copy_out):
+                    design.sch.fuse(*design.sch.get_loops(nest)[-2:])
+        if copy_in is not None:
+            for design in designs:
+                design.sch.compute_at(copy_in, design.at(_COPIED_AT), preserve_unit_loops=True)
+        return [design.sch for design in designs]
 
     def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
-        """Return a loop in sampled parts; that over lanes is innermost as a whole."""
-        if isinstance(state, _Lanes) and state.sch.get(loop) is state.sch.get(state.lanes):
+        """Return a loop in sampled parts; those over lanes are innermost as a whole."""
+        if isinstance(state, _Lanes) and state.sch.get(loop).loop_var in state.lanes:
             return state.sch.split(loop, [*[1] * (parts - 1), None])
         return super().split(state, loop, parts, most)
 
 
 @dataclass(eq=False)
 class _Lanes(TilingState):
-    """A design in the making, with the loop over the lanes of vectors."""
+    """A design in the making, with the loops over the lanes of vectors."""
 
-    lanes: LoopRV
+    lanes: Set[Var]
 
     def copy(self) -> _Lanes:
         return _Lanes(self.sch.copy(), self.block, self.tiles, self.lanes)
@@ -87,12 +125,21 @@ class _Lanes(TilingState):
 
 @dataclass(frozen=True)
 class _Channels:
-    """The dimension of the result whose elements lie in vectors, of so many lanes."""
+    """The dimension of the result whose elements lie in vectors, and what else does."""
 
     dimension: int
     lanes: int
-    has_rows: bool
-    """True if vectors along the last dimension are whole, and read without gaps."""
+    """How many of its elements a vector has."""
+    group: int | None
+    """The dimension of the groups of which several lie in a vector, if they do."""
+    groups: int
+    """The number of these."""
+    source: BufferRegion
+    """The operand that does not depend on the dimension."""
+    interleaved: IndexMap | None
+    """The layout in which its elements for the groups of a vector lie side by side, if several."""
+    keeps_others: bool
+    """True if a design with other lanes may be as good."""
 
 
 def _channels(sch: Schedule, block: StmtSRef, lanes_of: Callable[[int], int]) -> _Channels | None:
@@ -105,30 +152,64 @@ def _channels(sch: Schedule, block: StmtSRef, lanes_of: Callable[[int], int]) ->
     written = block.block.writes[0].buffer
     reads = [read for read in block.block.reads if read.buffer is not written]
     lanes = lanes_of(written.dtype.bits)
-    for dimension, axis in enumerate(axes[:-1]):
-        extent = None if axis.dom is None else axis.dom.extent
+    for dimension, axis in enumerate(axes):
         moved = [read for read in reads if _uses(read, axis.var)]
-        if (
-            isinstance(extent, IntImm)
-            and extent.value % lanes == 0
-            and len(moved) == 1
-            and moved[0].buffer in free
-            and not _uses(moved[0], axes[-1].var)
-        ):
-            return _Channels(dimension, lanes, _has_rows(reads, axes[-1], lanes))
+        if len(reads) != 2 or len(moved) != 1 or moved[0].buffer not in free or lanes == 1:
+            continue
+        (source,) = [read for read in reads if read is not moved[0]]
+        last = axes[-1]
+        own = gcd(_extent(axis), lanes)
+        if own == lanes:
+            if axis is not last and not _uses(moved[0], last.var):
+                rows = _has_rows(reads, last, lanes)
+                return _Channels(dimension, lanes, None, 1, source, None, rows)
+            continue
+        for group, other in enumerate(axes):
+            count = lanes // own
+            if other is axis or _extent(other) % count or not _uses(moved[0], other.var):
+                continue
+            layout = _interleaving(source, other.var, count)
+            if layout is not None:
+                return _Channels(dimension, own, group, count, source, layout, True)
     return None
+
+
+def _extent(axis: IterVar) -> int:
+    """Return the number of values of an axis; 1 where that is not constant."""
+    extent = None if axis.dom is None else axis.dom.extent
+    return extent.value if isinstance(extent, IntImm) else 1
+
+
+def _interleaving(source: BufferRegion, group: Var, count: int) -> IndexMap | None:
+    """Return the layout of an operand in which elements of `count` groups lie side by side.
+
+    None where several of its dimensions depend on the groups, or these are no parts of one.
+    """
+    places = [k for k, dim in enumerate(source.region) if uses_var(dim.min, group)]
+    if len(places) != 1:
+        return None
+    (place,) = places
+    step = coefficients(source.region[place].min).step(group)
+    extent = source.buffer.shape[place]
+    if step is None or step < 1 or not isinstance(extent, IntImm) or extent.value % step:
+        return None
+    indices = [Var(f"i{k}", INT32) for k in range(len(source.region))]
+    index = indices[place]
+    parts: list[PrimExpr] = [index // (step * count), index % step]
+    return IndexMap(
+        indices, [*indices[:place], *parts, *indices[place + 1 :], index // step % count]
+    )
 
 
 def _has_rows(reads: Sequence[BufferRegion], last: IterVar, lanes: int) -> bool:
     """Say whether vectors along the last axis are whole, and lie without gaps in what is read."""
-    extent = None if last.dom is None else last.dom.extent
     steps = {
         coefficients(dim.min).step(last.var)
         for read in reads
         for dim in read.region
         if uses_var(dim.min, last.var)
     }
-    return isinstance(extent, IntImm) and extent.value % lanes == 0 and steps == {1}
+    return _extent(last) % lanes == 0 and steps == {1}
 
 
 def _in_blocks(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV:
@@ -137,38 +218,83 @@ def _in_blocks(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV:
     ScheduleError where that cannot be.
     """
     copy_out = elementwise_consumer(sch, block)
-    if copy_out is None:
-        copy_out = sch.cache_write(block, 0, "global")
     written = _written_axes(sch.get(block))
     assert written is not None
+    if copy_out is None:
+        mixes = mixes_axes(sch.get(block).writes[0])
+        copy_out = (
+            sch.reindex(block, ("write", 0)) if mixes else sch.cache_write(block, 0, "global")
+        )
     in_blocks = _lanes_last(len(written), channels)
     places = {axis.var: k for k, axis in enumerate(sch.get(block).iter_vars)}
     order = [places[axis.var] for axis in written]
     sch.transform_layout(block, ("write", 0), in_blocks)
     others = [k for k in range(len(places)) if k not in order]
     axes = [Var(f"i{k}", INT32) for k in range(len(places))]
-    *outer, lane = in_blocks.map_indices([axes[k] for k in order])
-    # The last loop is that of the vectors, also behind axes of one step that count as spatial.
-    sch.transform_block_layout(block, IndexMap(axes, [*outer, *(axes[k] for k in others), lane]))
+    mapped = in_blocks.map_indices([axes[k] for k in order])
+    outer, lanes = mapped[: len(order)], mapped[len(order) :]
+    # The last loops are those of the vectors, also behind axes of one step that count as spatial.
+    sch.transform_block_layout(block, IndexMap(axes, [*outer, *(axes[k] for k in others), *lanes]))
     sch.transform_block_layout(copy_out, in_blocks)
     return copy_out
 
 
+def _interleaved(sch: Schedule, block: BlockRV, channels: _Channels) -> BlockRV | None:
+    """Bring the elements of X that a vector takes side by side; return the copy, if one is made.
+
+    What pads X writes it so; else there is a copy.
+    """
+    if channels.interleaved is None:
+        return None
+    source = channels.source.buffer
+    read = [region.buffer for region in sch.get(block).reads].index(source)
+    writers = [b for b in sch.get_producers(block) if sch.get(b).writes[0].buffer is source]
+    copy = None
+    if not writers or len(sch.get_consumers(writers[0])) > 1:
+        copy = sch.cache_read(block, read, "global")
+    sch.transform_layout(block, ("read", read), channels.interleaved)
+    return copy
+
+
 def _lanes_last(rank: int, channels: _Channels) -> IndexMap:
+    """Return the map that brings the lanes of vectors last, channels before groups."""
     indices = [Var(f"i{k}", INT32) for k in range(rank)]
     outer: list[PrimExpr] = [*indices]
-    outer[channels.dimension] = indices[channels.dimension] // channels.lanes
-    return IndexMap(indices, [*outer, indices[channels.dimension] % channels.lanes])
+    channel = indices[channels.dimension]
+    outer[channels.dimension] = channel // channels.lanes
+    lanes: list[PrimExpr] = [channel % channels.lanes]
+    if channels.group is not None:
+        group = indices[channels.group]
+        outer[channels.group] = group // channels.groups
+        lanes.append(group % channels.groups)
+    return IndexMap(indices, [*outer, *lanes])
 
 
 def _written_axes(node: Block) -> list[IterVar] | None:
-    """Return the axes whose values are the indices of what a block writes, if they are."""
+    """Return the axes of the dimensions that a block writes, or has once what it writes is copied.
+
+    None if the block has other axes of several steps along which it does not reduce.
+    """
     axes = {axis.var: axis for axis in node.iter_vars if axis.iter_type == IterVar.DATA_PAR}
-    indices = [dim.min for dim in node.writes[0].region]
-    if len(indices) < 3 or not all(index in axes for index in indices):
+    if len(axes) < 3:
         return None
-    found = [axes[index] for index in indices if isinstance(index, Var)]
-    return found if len(set(found)) == len(indices) == len(axes) else None
+    region = node.writes[0]
+    if mixes_axes(region):
+        used = {var for dim in region.region for var in collect_vars(dim.min)}
+        return list(axes.values()) if used == set(axes) else None
+    indices = [dim.min for dim in region.region]
+    # An axis of one step is not seen in the index that is 0.
+    unseen = [axis for var, axis in axes.items() if var not in indices and _extent(axis) == 1]
+    if sum(is_const_int(index, 0) for index in indices) > len(unseen):
+        return None
+    found = [
+        unseen.pop(0) if is_const_int(index, 0) else axes.get(index)  # type: ignore[call-overload]
+        for index in indices
+    ]
+    known = [axis for axis in found if axis is not None]
+    others = set(axes.values()) - set(known)
+    is_whole = len(set(known)) == len(indices) and all(_extent(axis) == 1 for axis in others)
+    return known if is_whole else None
 
 
 def _uses(region: BufferRegion, var: Var) -> bool:

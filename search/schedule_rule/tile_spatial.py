@@ -14,10 +14,10 @@ from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
 from schedule.analysis.loops import is_plain
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.moves import moves
-from search.analysis.tiling_needs import has_been_tiled
 from search.schedule_rule.schedule_rule import ScheduleRule
-from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP, PRAGMA_UNROLL_EXPLICIT
+from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP, PRAGMA_UNROLL_EXPLICIT
+from search.space_generator.moves import moves
+from search.space_generator.tiling_needs import has_been_tiled
 from tensorir.nodes.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.nodes.ops import is_const_int
 from tensorir.nodes.stmt import BufferStore

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from search.errors import blamed_on
-from search.measuring.measure_candidate import MeasureCandidate
 from search.mutator.mutator import Mutator
+from search.runner.measure_candidate import MeasureCandidate
 from search.search_strategy.individual import Individual
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from schedule.random_state import RandomState
     from search.context import TuneContext
     from search.search_strategy.trace_application import TraceApplication
-    from search.spaces.design_space import DesignSpace
+    from search.space_generator.design_space import DesignSpace
 
 REFUSED: Final = "the constraint"
 """What rejects a candidate that the user's constraint on decisions does not allow."""
@@ -121,6 +121,7 @@ class Breeding:
         """
         if individual.sch is not None or individual.is_complete:
             return individual.sch is not None
+        self._context.budget.spend(len(individual.trace.insts))
         sch = self.application.replay(individual.trace)
         if sch is None:
             return False

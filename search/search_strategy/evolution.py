@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from schedule import Trace
 from schedule.random_state import RandomState
 from search.errors import blamed_on
-from search.measuring.measure_candidate import MeasureCandidate, described
 from search.reports.profiler import Profiler
+from search.runner.measure_candidate import MeasureCandidate, described
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.individual import Individual, Key
-from search.spaces.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
+from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 
 if TYPE_CHECKING:
     from schedule import Schedule
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.search_strategy.trace_application import TraceApplication
-    from search.spaces.design_space import DesignSpace
+    from search.space_generator.design_space import DesignSpace
 
 _FEWER_PROGRAMS: Final = 8
 """The factor by which fewer programs are made if the model could read other points."""
@@ -40,7 +40,7 @@ _LOG_SPEED: Final = 1.5
 """How much less the best of some random programs of these may score."""
 _PROGRAMS: Final = 16
 """The programs at most that are made of a generation where points have other structures."""
-_LEAST_PROGRAMS: Final = 3
+_LEAST_PROGRAMS: Final = 1
 _INSTRUCTIONS: Final = 2400
 """The instructions at most that these programs apply, all together; each takes a fraction of a
 millisecond."""
@@ -139,23 +139,27 @@ class Evolution:
         size: int,
         most_programs: int,
         report: Callable[[int], None],
+        scored: Sequence[Individual] = (),
     ) -> list[Individual]:
         """Return all individuals that were scored and are not known, in the order of their birth.
 
         A generation has `size` individuals, of which `most_programs` may be replayed. `report` is
-        called with the number of each generation that was scored.
+        called with the number of each generation that was scored. Where some of the first one are
+        left out, those that are `scored` already are parents, too.
         """
         pool: dict[Key, Individual] = {}
         born: Sequence[Individual] = first
         for number in range(generations + 1):
             before = [x.key for x in born]
             with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
-                scored, rejected = self.scoring.score(born, most_programs)
+                found, rejected = self.scoring.score(born, most_programs)
             self.known.update(x.key for x in rejected)
             # What became something else by the repair of its decisions is not tried again.
             self.known.update(key for key, x in zip(before, born, strict=True) if key != x.key)
-            for individual in scored:
+            for individual in found:
                 pool.setdefault(individual.key, individual)
+            if number == 0 and len(found) < len(born):
+                pool.update((x.key, x) for x in scored)
             report(number)
             if number == generations or not pool:
                 break
@@ -195,10 +199,12 @@ def first_designs(
     spaces: Sequence[DesignSpace],
     application: TraceApplication,
     model: CostModel,
+    scored: Sequence[Individual] = (),
 ) -> list[Individual]:
     """Return points of the spaces with their scores, the most promising first.
 
-    They are the best that a short evolution finds, from random points of each space. Most points
+    They are the best that a short evolution finds, from random points of each space and those that
+    are `scored` already. Most points
     of a space differ from one another by numbers only, such as the extents of tiles, and are scored
     together without replaying them; of the structures that programs of a space can have (the places
     of blocks) a few are tried. Spaces with decisions that models know nothing of are left out, if
@@ -219,9 +225,10 @@ def first_designs(
     )
     first = [point for space in spaces for point in _random_points(space, rng)]
     longest = max((len(space.trace.insts) for space in spaces), default=1)
-    programs = _INSTRUCTIONS // ((_GENERATIONS + 1) * longest)
+    instructions = min(_INSTRUCTIONS, context.budget.left)
+    programs = int(instructions // ((_GENERATIONS + 1) * longest))
     programs = min(max(programs, _LEAST_PROGRAMS), _PROGRAMS)
-    pool = evolution.run(first, _GENERATIONS, _CHILDREN, programs, lambda _: None)
+    pool = evolution.run(first, _GENERATIONS, _CHILDREN, programs, lambda _: None, scored)
     return sorted(pool, key=lambda individual: -individual.mean)
 
 
@@ -241,22 +248,29 @@ def promising_spaces(
     spaces: Sequence[DesignSpace],
     samples: Mapping[int, Sequence[Schedule]],
     model: CostModel,
-) -> list[DesignSpace]:
-    """Return the spaces that a few random schedules of each promise most of, in their order.
+) -> tuple[list[DesignSpace], list[Individual]]:
+    """Return the spaces that a few random schedules of each promise most of, the best first.
 
-    `samples` are schedules before postprocessing by the index of their space.
+    `samples` are schedules before postprocessing by the index of their space; those that are points
+    of the spaces are returned with their scores.
     """
     candidates = [MeasureCandidate(sch) for space in spaces for sch in samples.get(space.index, ())]
     with blamed_on(model, lambda: described(candidates)):
-        scores = iter(model.predict(context, candidates))
-    best = {
-        space.index: max([float(next(scores)) for _ in samples.get(space.index, ())], default=-inf)
-        for space in spaces
+        scores = iter(model.predict(context, candidates).tolist())
+    of_space: dict[DesignSpace, list[tuple[float, Schedule]]] = {
+        space: [(next(scores), sch) for sch in samples.get(space.index, ())] for space in spaces
     }
-    ranked = sorted(spaces, key=lambda space: -best[space.index])[:_SPACES]
-    least = best[ranked[0].index] - _LOG_SPEED
-    kept = {space.index for space in ranked if best[space.index] >= least}
-    return [space for space in spaces if space.index in kept]
+    best = {space: max([s for s, _ in made], default=-inf) for space, made in of_space.items()}
+    ranked = sorted(spaces, key=lambda space: -best[space])[:_SPACES]
+    kept = [space for space in ranked if best[space] >= best[ranked[0]] - _LOG_SPEED]
+    points = []
+    for space in kept:
+        for score, sch in of_space[space]:
+            point = Individual.of_trace(sch.trace, [space])
+            if point.space is not None:
+                point.mean, point.sch = score, sch
+                points.append(point)
+    return kept, points
 
 
 def _random_points(space: DesignSpace, rng: RandomState) -> list[Individual]:

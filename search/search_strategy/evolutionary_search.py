@@ -14,8 +14,8 @@ from schedule.random_state import RandomState
 from search.database.best_records import those_that_count, with_traces
 from search.database.module_equality import ModuleIndex
 from search.errors import TuningError
-from search.measuring.measure_candidate import MeasureCandidate
 from search.reports.profiler import Profiler
+from search.runner.measure_candidate import MeasureCandidate
 from search.search_strategy.batch_choice import choose_batch
 from search.search_strategy.breeding import Breeding
 from search.search_strategy.evolution import Evolution, Scoring, first_designs, front_place

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from schedule import Schedule, Trace
-from search.spaces.design_space import Decisions, DesignSpace
+from search.space_generator.design_space import Decisions, DesignSpace
 
 Key: TypeAlias = "tuple[int, Decisions] | str"
 """The key that two candidates share if they are the same: a space and the decisions, or a text."""

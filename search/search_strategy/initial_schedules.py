@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule import Instruction, Schedule, Trace
 from search.errors import TuningError
-from search.measuring.measure_candidate import MeasureCandidate
+from search.runner.measure_candidate import MeasureCandidate
 from search.search_strategy.individual import Individual, trace_key
 from search.search_strategy.trace_application import TraceApplication
 from tensorir.errors import TensorIRError

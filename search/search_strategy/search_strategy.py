@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
     from search.database.records import TuningRecord
-    from search.measuring.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
+    from search.runner.measure_candidate import MeasureCandidate
 
 
-class SearchStrategy(TaskPart, ABC):
+class SearchStrategy(TaskPart["TuneContext"], ABC):
     """Decides which schedules to measure next.
 
     A task scheduler calls `pre_tuning` once, then `generate_measure_candidates` and

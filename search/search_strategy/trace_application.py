@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from schedule import Schedule, ScheduleError, Trace
 from search.arg_info import ArgInfo
 from search.errors import TuningError, blamed_on
-from search.measuring.measure_candidate import MeasureCandidate
+from search.runner.measure_candidate import MeasureCandidate
+from search.space_generator.replays import Replays
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
 
 if TYPE_CHECKING:
     from search.context import TuneContext
     from search.postproc.postproc import Postproc
-    from search.spaces.design_space import Decisions
+    from search.space_generator.design_space import Decisions
 
 
 class TraceApplication:
@@ -29,6 +30,7 @@ class TraceApplication:
         self.mod: IRModule = context.mod
         """The program of the task."""
         self.postprocs: Sequence[Postproc] = context.space_generator.postprocs
+        self._replays = Replays(self.mod)
         self.failures: dict[str, int] = {}
         """The candidates that each postprocessor rejected since the last summary, by its text."""
         self._accepted = 0
@@ -49,18 +51,16 @@ class TraceApplication:
         The trace's own postprocessing part is left out. A decision that does not fit any more may
         make an instruction fail; that is a rejection.
         """
-        sch = Schedule(self.mod, seed=self.fork_seed(), error_render_level="none")
-        sch.keeps_domains = False
         try:
-            provider = (lambda *_: None) if resample else None
-            trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=provider)
+            return self._replays.replay(
+                trace, self.fork_seed(), (lambda _: lambda *_: None) if resample else None
+            )
         except ScheduleError as error:
             self._count(f"{type(error).__name__} in {error.primitive}", error.message)
             return None
         except TensorIRError as error:  # a trace of a record whose arguments are wrong
             self._count(type(error).__name__, str(error).partition("\n")[0])
             return None
-        return sch
 
     def postprocess(self, sch: Schedule) -> bool:
         """Complete a schedule in place; False if a postprocessor rejects it."""

@@ -12,6 +12,7 @@ from schedule import BlockRV, Schedule
 from schedule.random_state import RandomState
 from search.errors import TuningError, blamed_on
 from search.schedule_rule.schedule_rule import ApplyCustomRule, ScheduleRule, exists
+from search.space_generator.annotations import SCHEDULE_RULE
 from search.space_generator.space_generator import (
     FROM_TARGET,
     MutatorsArg,
@@ -19,7 +20,6 @@ from search.space_generator.space_generator import (
     RulesArg,
     SpaceGenerator,
 )
-from search.spaces.annotations import SCHEDULE_RULE
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import post_order_visit

@@ -13,12 +13,12 @@ from search.kinds import Kinds, TaskPart, instances
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
 from search.schedule_rule.schedule_rule import ScheduleRule
+from search.task import Task
 from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.context import TuneContext
-    from search.spaces.design_space import DesignSpace
+    from search.space_generator.design_space import DesignSpace
     from tensorir.function import IRModule
 
 RulesArg: TypeAlias = "Sequence[ScheduleRule] | str | None"
@@ -34,7 +34,7 @@ Postprocs: TypeAlias = "Sequence[Postproc] | str | Callable[[], Sequence[Postpro
 MutatorProbs: TypeAlias = "Mapping[Mutator, float] | str | Callable[[], Mapping[Mutator, float]]"
 
 
-class SpaceGenerator(TaskPart, ABC):
+class SpaceGenerator(TaskPart[Task], ABC):
     """Turns a program into design spaces: schedules whose traces hold undecided samplings.
 
     `sch_rules`, `postprocs` and `mutator_probs` are given as objects, as the name of a preset
@@ -42,7 +42,9 @@ class SpaceGenerator(TaskPart, ABC):
     generator is initialised with a task; from then on they hold the objects.
     """
 
-    kinds: ClassVar[Kinds[SpaceGenerator]] = Kinds("space generator")
+    kinds: ClassVar[Kinds[SpaceGenerator]] = Kinds(
+        "space generator", {"post-order-apply": "search.space_generator.post_order_apply"}
+    )
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class SpaceGenerator(TaskPart, ABC):
             return SpaceGenerator.kinds.make("post-order-apply", *args, **{**preset, **kwargs})
         return SpaceGenerator.kinds.part(kind, *args, **kwargs)
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         """Resolve presets by the target and initialise every rule, postprocessor and mutator."""
         super()._initialize_with_tune_context(context)
         self.sch_rules = list(self._resolved("sch_rules", ScheduleRule.create))
@@ -231,7 +233,7 @@ class SpaceGeneratorUnion(SpaceGenerator):
         super().__init__(sch_rules, postprocs, mutator_probs)
         self.space_generators = [SpaceGenerator.create(member) for member in space_generators]
 
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+    def _initialize_with_tune_context(self, context: Task) -> None:
         super()._initialize_with_tune_context(context)
         for member in self.space_generators:
             member._initialize_with_tune_context(context)

@@ -1,7 +1,11 @@
 """Task schedulers, which share trials among tasks."""
 
-from search.task_scheduler.task_choice import GradientBased, RoundRobin
-from search.task_scheduler.task_record import TaskRecord
-from search.task_scheduler.task_scheduler import PyTaskScheduler, TaskScheduler
+from search.task_scheduler.task_scheduler import (
+    GradientBased,
+    PyTaskScheduler,
+    RoundRobin,
+    TaskScheduler,
+)
+from search.task_scheduler.task_state import TaskState
 
-__all__ = ["GradientBased", "PyTaskScheduler", "RoundRobin", "TaskRecord", "TaskScheduler"]
+__all__ = ["GradientBased", "PyTaskScheduler", "RoundRobin", "TaskScheduler", "TaskState"]

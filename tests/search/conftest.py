@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from search.builder import LocalBuilder
-from search.distributed.credentials import VARIABLE, Credentials
 from search.runner import EvaluatorConfig, LocalRunner
+from search.runner.distributed.credentials import VARIABLE, Credentials
 from tests.search.postgres_server import Server, running_server
 
 

@@ -9,11 +9,12 @@ import pytest
 
 import search as ms
 from codegen import Target
-from search.analysis.roofline import Roofline
-from search.trials import LogTable, TaskReport, Trial
-from search.trials.advice import advice
-from search.trials.failures import failures
-from search.trials.run_directory import ReportLog, TrialLog
+from search.database.line_store import LineStore
+from search.reports import LogTable, TaskReport, Trial
+from search.reports.advice import advice
+from search.reports.roofline import Roofline
+from search.reports.run_directory import REPORTS, TRIALS
+from search.reports.tasks import failures_of
 
 TARGET = "llvm -mcpu=znver3 -num-cores=1"
 
@@ -26,7 +27,7 @@ def trial(number: int, us: float | None = None, **facts: object) -> Trial:
 
 
 def said(trials: list[Trial], report: TaskReport | None = None) -> dict[str, str]:
-    return {what: why for _, what, why in advice(LogTable(trials), report)}
+    return {what: why for _, what, why in advice(LogTable(trials, [report] if report else []))}
 
 
 def test_more_trials_where_the_best_still_falls() -> None:
@@ -41,14 +42,14 @@ def test_more_trials_where_the_best_still_falls() -> None:
 
 
 def test_a_wider_space_where_it_ran_dry() -> None:
-    report = TaskReport("main", TARGET, trials=32, exhausted=True)
+    report = TaskReport("main", TARGET, "17", time=1e4, trials=32, exhausted=True)
     (why,) = said([trial(k, 100.0 - k) for k in range(32)], report).values()
     assert why.startswith("the search ended after 32 trials because it found no candidate")
 
 
 def test_other_operations_where_the_machine_does_no_more() -> None:
     roof = Roofline(1e6, 1000, "float32", 1e11, 1e11)
-    report = TaskReport("main", TARGET, best=10.5e-6, roofline=roof)
+    report = TaskReport("main", TARGET, "17", time=1e4, best=10.5e-6, roofline=roof)
     assert said([trial(k, 100.0 - k) for k in range(32)], report) == {
         "fewer operations: another algorithm, or a narrower type; a schedule has little left to "
         "gain": "the best reaches 95% of what the machine can do, compute-bound"
@@ -56,7 +57,7 @@ def test_other_operations_where_the_machine_does_no_more() -> None:
 
 
 def test_a_quieter_machine_where_times_vary() -> None:
-    report = TaskReport("main", TARGET, best=10e-6, spread=1e-6, rounds=7)
+    report = TaskReport("main", TARGET, "17", time=1e4, best=10e-6, spread=1e-6, rounds=7)
     (why,) = said([trial(0, 10.0)], report).values()
     assert why.startswith("the 7 rounds of the best vary by 10%")
     noisy = [trial(k, run_secs=(1e-6, 2e-6, 3e-6), stage="done") for k in range(4)]
@@ -72,7 +73,7 @@ def test_failures_are_grouped_by_what_they_say_but_for_numbers() -> None:
         trial(3, error="LocalRunner: Timeout of the candidate, 31.5 s\nafter that"),
         trial(4, stage="build", error="no such instruction"),
     ]
-    groups = failures(trials)
+    groups = failures_of(trials)
     assert [(g.ending, g.reason, [t.number for t in g.trials]) for g in groups] == [
         ("RUN_ERROR", "LocalRunner: Timeout of the candidate, 30.0 s", [1, 3]),
         ("RUN_ERROR", "ValueError: 7 is odd", [2]),
@@ -136,9 +137,9 @@ def test_another_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_part_of_the_explanation_of_a_run(tmp_path: Path) -> None:
     for one in (*(trial(k, 100.0 - k) for k in range(8)), trial(8, error="it crashed")):
-        TrialLog(tmp_path).append(one)
+        LineStore(tmp_path).add(TRIALS, one)
     report = TaskReport("main", TARGET, "17", unscheduled=1e-3, best=93e-6, time=1e4)
-    ReportLog(tmp_path).append(report)
+    LineStore(tmp_path).add(REPORTS, report)
     found = ms.explain(tmp_path)
     assert found.reports == (report,)
     parts = dict(found.sections())
@@ -151,5 +152,5 @@ def test_it_is_part_of_the_explanation_of_a_run(tmp_path: Path) -> None:
 
 
 def test_where_nothing_stands_out_that_is_said(tmp_path: Path) -> None:
-    TrialLog(tmp_path).append(replace(trial(0, 10.0), decisions=None))
+    LineStore(tmp_path).add(TRIALS, replace(trial(0, 10.0), decisions=None))
     assert "nothing else  no figure of this log speaks for a change" in str(ms.explain(tmp_path))

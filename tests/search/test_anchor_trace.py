@@ -4,8 +4,9 @@ import pytest
 
 from schedule import Schedule, Trace
 from search import schedule_using_anchor_trace
-from search.context import TuneContext, normalize_mod
-from search.dispatch.adapted_replay import ReplayError, schedule_by_anchor
+from search.context import TuneContext
+from search.history.adapted_replay import ReplayError, schedule_by_anchor
+from search.task import normalize_mod
 from tensorir import T, assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind

@@ -8,53 +8,44 @@ from pathlib import Path
 import pytest
 
 import search as ms
-from schedule import Schedule
-from search.postproc import DisallowDynamicLoop
 from search.search_strategy import SearchStrategy
+from search.tir_integration import tune_tir
 from tensorir import IRModule, IRTypeError
 from tests.search.programs import Matmul, adds_one, split_j
-from tests.search.test_tune_calls import FEW, OF_TVM, TARGET, SplitTheSecond
+from tests.search.test_tune_calls import FEW, OF_TVM, PRETENDED, TARGET, SplitTheSecond
 
 BOTH = IRModule({"matmul": Matmul["main"], "add": adds_one})
 
 
 def later(folder: Path, **arguments: object) -> object:
     """Call `tune_tir` by its later signature."""
-    return ms.tune_tir(
+    return tune_tir(
         mod=Matmul, target=TARGET, work_dir=folder, max_trials_global=2, **{**OF_TVM, **arguments}
     )
 
 
-def test_the_later_signature_takes_rules_and_postprocessors(tmp_path: Path) -> None:
-    rejected: list[Schedule] = []
-
-    class Noted(DisallowDynamicLoop):
-        def apply(self, sch: Schedule) -> bool:
-            rejected.append(sch)
-            return True
-
-    database = later(
-        tmp_path, sch_rules=[SplitTheSecond()], postprocs=[Noted()], mutator_probs={}, num_threads=1
+def test_blocks_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ms.TuningError, match=r"blocks has 'D', and no block is called so; there"):
+        ms.tune_tir(Matmul, TARGET, FEW, tmp_path, blocks=["D"])
+    best = ms.tune_tir(
+        Matmul,
+        TARGET,
+        FEW,
+        tmp_path,
+        blocks=["C"],
+        sch_rules=[SplitTheSecond()],
+        postprocs=[],
+        **PRETENDED,
     )
-    assert rejected
-    best = ms.compile_tir(database, Matmul, TARGET)  # type: ignore[arg-type]
     assert best is not None
     assert [inst.kind.name for inst in best.trace.insts].count("SamplePerfectTile") == 1
-
-
-def test_the_later_signature_takes_blocks(tmp_path: Path) -> None:
-    with pytest.raises(ms.TuningError, match=r"blocks has 'D', and no block is called so; there"):
-        later(tmp_path, blocks=["D"])
-    database = later(tmp_path, blocks=["C"], sch_rules=[SplitTheSecond()], postprocs=[])
-    assert ms.compile_tir(database, Matmul, TARGET) is not None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"task_name": "mine"}, "tune_module calls each task by the name of its function"),
-        ({"num_threads": 0}, "num_threads is a positive count"),
-        ({"sch_rule": []}, r"tune_tir does not take sch_rule; did you mean 'sch_rules'\?"),
+        ({"num_tuning_cores": 0}, "num_threads is a positive count"),
+        ({"strateg": "evolutionary"}, r"tune_module\(\) got an unexpected keyword .* 'strateg'"),
         ({"special_space": {"mian": split_j}}, r"special_space names 'mian'.*mean 'main'\?"),
         ({"strategy": "evolutonary"}, r"no search strategy 'evolutonary'.*mean 'evolutionary'\?"),
         ({"task_scheduler": "gradiant"}, r"no task scheduler 'gradiant'.*mean 'gradient'\?"),
@@ -89,6 +80,10 @@ def test_what_is_misspelt_is_refused_before_anything_is_written(
             lambda: ms.TuneConfig(8, search_strategy_config={"population": 8}),
             "cannot be made of the name 'evolutionary' here: got an unexpected keyword argument "
             r"'population', it takes \(population_size=None, ",
+        ),
+        (
+            lambda: ms.tune_tir(Matmul, TARGET, FEW, sch_rule=[]),
+            r"tune_tir does not take sch_rule; did you mean 'sch_rules'\?",
         ),
         (
             lambda: ms.tune_tir(Matmul, TARGET, FEW, "x", blocks="C"),

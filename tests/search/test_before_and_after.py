@@ -10,18 +10,18 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search.analysis.roofline import (
+from search.database.line_store import LineStore
+from search.errors import DatabaseError
+from search.reports import RunReport, RunTable, TaskReport
+from search.reports.roofline import (
     Roofline,
     functions_of_reals,
     main_dtype,
     roofline,
     touched_bytes,
 )
-from search.errors import DatabaseError
+from search.reports.run_directory import REPORTS, TRIALS, add_tasks
 from search.runner import RunnerResult
-from search.trials import RunReport, RunTable, TaskReport
-from search.trials.run_directory import REPORTS_FILE, ReportLog, TrialLog
-from search.trials.task_list import ListedTask, TaskList
 from tensorir import IRModule, parse, workloads
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, adds_one, split_all, split_j
@@ -235,8 +235,8 @@ def test_a_directory_of_a_run_without_an_end_says_what_its_trials_do(tmp_path: P
 
 
 def test_tasks_of_a_run_without_an_end_have_their_weights(tmp_path: Path) -> None:
-    TrialLog(tmp_path).append(FIRST)
-    TaskList(tmp_path).add([ListedTask(FIRST.task, FIRST.workload, FIRST.target, 7.0)])
+    LineStore(tmp_path).add(TRIALS, FIRST)
+    add_tasks(LineStore(tmp_path), [TaskReport(FIRST.task, FIRST.target, FIRST.workload, 7.0)])
     (report,) = ms.load_run(tmp_path).report
     assert (report.weight, report.best, report.trials) == (7.0, pytest.approx(3e-6), 1)
 
@@ -253,12 +253,12 @@ def test_trials_after_a_report_count_too() -> None:
 def test_a_line_that_is_no_report_is_left_out_and_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = ReportLog(tmp_path)
-    log.append(REPORT)
-    path = tmp_path / REPORTS_FILE
+    log = LineStore(tmp_path)
+    log.add(REPORTS, REPORT)
+    path = tmp_path / REPORTS.file
     with path.open("a") as file:
         file.write(json.dumps({**REPORT.as_json(), "task": 3}) + "\n")
-    assert log.read() == [REPORT]
+    assert log.latest(REPORTS) == [REPORT]
     assert caplog.messages == [f"{path}: left out 1 line(s): line 2: field task cannot be 3"]
 
 
@@ -332,16 +332,16 @@ def test_functions_that_count_no_operations_are_named() -> None:
 
 
 def test_a_target_of_another_machine_has_no_roofline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("search.analysis.roofline.known_speed", lambda target: None)
+    monkeypatch.setattr("search.reports.roofline.known_speed", lambda target: None)
     assert roofline(Matmul, ms.TuneContext(Matmul, target=TARGET).target) is None
 
 
 def test_half_as_many_float64_fit_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr("search.analysis.roofline.known_speed", lambda target: "known")
-    monkeypatch.setattr("search.analysis.roofline.peak_flops", lambda target, cores: 8e9)
+    monkeypatch.setattr("search.reports.roofline.known_speed", lambda target: "known")
+    monkeypatch.setattr("search.reports.roofline.peak_flops", lambda target, cores: 8e9)
     monkeypatch.setattr(
-        "search.analysis.roofline.read_bandwidth", lambda size, *_: asked.append(size) or 1e9
+        "search.reports.roofline.read_bandwidth", lambda size, *_: asked.append(size) or 1e9
     )
     wide = parse("""
     @T.prim_func

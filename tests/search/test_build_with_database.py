@@ -10,13 +10,13 @@ import pytest
 
 import codegen
 import search as ms
-from codegen.history import set_history, with_history, without_history
+from codegen.history import KnownSchedules, with_history, without_history
 from schedule import Schedule
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.database import MemoryDatabase, TuningRecord
 from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import T
-from tensorir.function import IRModule
+from tensorir.function import IRModule, PrimFunc
 from tests.search import programs
 from tests.search.anchored_programs import (
     TARGET,
@@ -161,14 +161,12 @@ def test_a_search_measures_what_the_traces_say(database: Asked, tmp_path: Path) 
 def test_a_lookup_of_ones_own_is_asked() -> None:
     asked = []
 
-    def lookup(name: str, func: object, target: codegen.Target) -> None:
-        asked.append((name, target))
+    class Asked(KnownSchedules):
+        def scheduled(self, name: str, func: PrimFunc, target: codegen.Target) -> None:
+            asked.append((name, target))
 
-    before = set_history(lookup)
-    try:
+    with Asked():
         codegen.build(IRModule({"shift": adds_one}), TARGET)
-    finally:
-        assert set_history(before) is lookup
     assert asked == [("shift", TARGET)]
 
 

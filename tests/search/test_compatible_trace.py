@@ -7,7 +7,7 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search.context import TuneContext, normalize_mod
+from search.context import TuneContext
 from search.database import (
     Database,
     MemoryDatabase,
@@ -18,8 +18,9 @@ from search.database import (
     UnionDatabase,
     Workload,
 )
-from search.dispatch.adapted_replay import ReplayError, schedule_by_compatible
-from search.runs.tuning_run import open_database
+from search.history.adapted_replay import ReplayError, schedule_by_compatible
+from search.run import open_database
+from search.task import normalize_mod
 from tensorir import assert_structural_equal, parse, workloads
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import IntImm

@@ -11,9 +11,9 @@ from search import TuneContext
 from search.context import design_spaces
 from search.feature_extractor import FeatureExtractor, NestFeature, PackedFeatures
 from search.feature_extractor.compiled_space import CompiledSpace
-from search.measuring.measure_candidate import MeasureCandidate
+from search.runner.measure_candidate import MeasureCandidate
+from search.space_generator.design_space import Decisions, DesignSpace
 from search.space_generator.space_generator import SpaceArg
-from search.spaces.design_space import Decisions, DesignSpace
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 from tests.search.programs import MATMUL_TEXT as MATMUL

@@ -11,7 +11,7 @@ from search.builder import Builder, BuilderInput, BuilderResult
 from search.context import TuneContext
 from search.database.records import TuningRecord, Workload
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
-from search.runs.name_winner import Confirmation, confirm_best, summary
+from search.runs.confirm_best import Confirmation, confirm_best, summary
 from tests.search.programs import Matmul
 
 

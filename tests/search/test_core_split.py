@@ -9,9 +9,9 @@ import pytest
 
 from codegen import Target
 from codegen.target import host
+from search.builder import core_split as core_split_module
+from search.builder.core_split import core_split
 from search.runner import LocalRunner
-from search.workers import core_split as core_split_module
-from search.workers.core_split import core_split
 
 several = pytest.mark.skipif(
     sys.platform != "linux" or len(host.core_groups()) < 2,
@@ -21,7 +21,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
 BIND = """
 import os
 from codegen import Target
-from search.workers.core_split import core_split
+from search.builder.core_split import core_split
 everywhere = os.sched_getaffinity(0)
 split = core_split()
 if split is None:
@@ -54,7 +54,7 @@ def test_processes_are_bound_for_one_core_and_released_for_several() -> None:
 
 @several
 def test_two_searches_measure_on_different_cores() -> None:
-    script = "from search.workers.core_split import core_split; print(core_split())"
+    script = "from search.builder.core_split import core_split; print(core_split())"
     ours = core_split()
     if ours is not None:
         assert f"measuring={ours.measuring}" not in output(script)
@@ -75,7 +75,7 @@ def test_each_logical_core_is_of_one_core() -> None:
 
 CLAIM = """
 import pathlib
-from search.workers import core_split
+from search.builder import core_split
 core_split._PARENT = pathlib.Path({folder!r})
 print(sorted(core_split._claimed([frozenset([0]), frozenset([1])])))
 """

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from search.trials.cost_curve import cost_curve
+from search.reports.cost_curve import cost_curve
 
 
 def times(rng: np.random.Generator, values: list[int], effect: float) -> list[tuple[int, float]]:

@@ -2,9 +2,6 @@
 
 import json
 import logging
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +19,7 @@ from search.database import (
     TuningRecord,
     UnionDatabase,
 )
-from tensorir import assert_structural_equal, structural_equal
+from tensorir import assert_structural_equal
 from tensorir.errors import IRValueError
 from tensorir.function import IRModule
 from tests.search import programs
@@ -242,14 +239,6 @@ def test_the_current_database_is_that_of_the_innermost_with() -> None:
     assert Database.current() is None
 
 
-def test_pruning_keeps_the_best_of_each_workload() -> None:
-    database, pruned = MemoryDatabase(), MemoryDatabase()
-    for decision, seconds in (((8, 4), 3e-6), ((4, 8), 1e-6)):
-        commit(database, decision, seconds)
-    database.dump_pruned(pruned)
-    assert [r.run_secs for r in pruned.get_all_tuning_records()] == [[1e-6]]
-
-
 def test_two_writers_attach_records_to_the_programs_they_are_of(tmp_path: Path) -> None:
     first, second = JSONDatabase(work_dir=tmp_path), JSONDatabase(work_dir=tmp_path)
     first.commit_workload(OTHER)
@@ -264,33 +253,6 @@ def test_two_writers_attach_records_to_the_programs_they_are_of(tmp_path: Path) 
         assert database.query_tuning_record(OTHER, TARGET) is None
     assert len(second) == 3
     assert len((tmp_path / "database_workload.json").read_text().splitlines()) == 2
-
-
-WRITER = """
-import sys
-from search.database import JSONDatabase
-from tests.search.test_database import OTHER, commit
-database = JSONDatabase(work_dir=sys.argv[1])
-if sys.argv[2] == "0":
-    database.commit_workload(OTHER)
-for k in range(20):
-    commit(database, (8, 4), 100.0 * int(sys.argv[2]) + k)
-"""
-
-
-def test_processes_write_at_the_same_time(tmp_path: Path) -> None:
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path), name],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        for name in "01"
-    ]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
-    records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
-    seconds = [record.mean_seconds for record in records]
-    assert sorted(seconds) == [*range(20), *range(100, 120)]
-    assert all(structural_equal(record.workload.mod, Matmul) for record in records)
 
 
 def test_a_file_that_was_replaced_is_not_written_to(tmp_path: Path) -> None:

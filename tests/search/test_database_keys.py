@@ -5,8 +5,8 @@ import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,18 +16,21 @@ from schedule import Schedule
 from search import DatabaseError
 from search.arg_info import ArgInfo
 from search.database import (
+    RECORDS,
+    WORKLOADS,
     Database,
     JSONDatabase,
     KeyedDatabase,
+    Kind,
     MemoryDatabase,
     ModuleEquality,
     SQLDatabase,
+    Store,
     TuningRecord,
     Workload,
-    same_target,
     target_key,
 )
-from search.database.json_database import RECORD_FILE
+from search.database.store import Entry
 from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import I, T, assert_structural_equal, parse
 from tensorir.function import IRModule
@@ -38,8 +41,7 @@ from tests.search.test_database import OTHER, TARGET, commit, scheduled
 AVX512 = Target("llvm -mcpu=skylake-avx512 -num-cores=1")
 RENAMED = parse(Matmul.script().replace('T.block("C")', 'T.block("product")'))
 
-Kind = Callable[[Path], KeyedDatabase]
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, Callable[[Path], KeyedDatabase]] = {
     "json": lambda folder: JSONDatabase(work_dir=folder),
     "sql": lambda folder: SQLDatabase(work_dir=folder),
     "memory": lambda folder: MemoryDatabase(),
@@ -263,18 +265,6 @@ def test_copies_are_the_same_in_every_field(kinds: tuple[str, str], tmp_path: Pa
     assert [w.as_json() for w in second.workloads()] == [w.as_json() for w in first.workloads()]
 
 
-def test_files_survive_the_way_to_sql_and_back(tmp_path: Path) -> None:
-    source = JSONDatabase(work_dir=tmp_path / "a")
-    for decision in ((8, 4), (4, 8)):
-        commit(source, decision, 0.1)
-    between = SQLDatabase(work_dir=tmp_path)
-    source.copy_to(between)
-    between.copy_to(JSONDatabase(work_dir=tmp_path / "b"))
-    assert (tmp_path / "a" / RECORD_FILE).read_bytes() == (
-        tmp_path / "b" / RECORD_FILE
-    ).read_bytes()
-
-
 def test_pruning_keeps_the_best_of_each_workload_and_target(database: KeyedDatabase) -> None:
     for decision, time in (((8, 4), 3e-6), ((4, 8), 1e-6), ((2, 16), 2e-6), ((16, 2), 1e10)):
         record = commit(database, decision, time)
@@ -321,7 +311,7 @@ def test_records_are_validated_by_replay(tmp_path: Path) -> None:
     database = JSONDatabase(work_dir=tmp_path)
     commit(database, (8, 4), 1e-6)
     database.commit_workload(OTHER)
-    path = tmp_path / RECORD_FILE
+    path = tmp_path / RECORDS.file
     line = path.read_text()
     with path.open("a") as file:
         file.write(line.replace("[0,", "[1,", 1))  # of a program without the block
@@ -335,7 +325,7 @@ def test_records_are_validated_by_replay(tmp_path: Path) -> None:
 def test_lines_that_cannot_be_read_are_faults_of_a_database(tmp_path: Path) -> None:
     database = JSONDatabase(work_dir=tmp_path)
     commit(database, (8, 4), 1e-6)
-    path = tmp_path / RECORD_FILE
+    path = tmp_path / RECORDS.file
     line = path.read_text()
     with path.open("a") as file:
         file.write("[0, 1]\n" + line[: len(line) // 2])
@@ -426,38 +416,40 @@ def test_a_database_with_the_methods_of_tvm_answers_all_questions() -> None:
     assert not database.validate()
 
 
-class Dicts(KeyedDatabase):
-    """What a user who has a store of keys and values writes."""
+class Dicts(Store):
+    """What a user who has keys and values somewhere writes."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.programs: dict[str, list[Workload]] = {}
-        self.kept: list[tuple[str, TuningRecord]] = []
+        self.kept: dict[Kind[Any], dict[int, tuple[str, Any]]] = {WORKLOADS: {}, RECORDS: {}}
 
-    def workloads(self, key: str | None = None) -> list[Workload]:
-        return list(chain(*self.programs.values())) if key is None else self.programs.get(key, [])
+    def append(self, kind: Kind[Any], entries: Sequence[tuple[str, Any]]) -> list[Any]:
+        table = self.kept[kind]
+        values = []
+        for key, value in entries:
+            same = [known for k, known in table.values() if kind is WORKLOADS and k == key]
+            if not same:
+                table[max(table, default=0) + 1] = (key, value)
+            values.append(same[0] if same else value)
+        return values
 
-    def put_workload(self, key: str, workload: Workload) -> Workload:
-        same = self.programs.setdefault(key, [])
-        for known in same:
-            if known.script == workload.script:
-                return known
-        same.append(workload)
-        return workload
-
-    def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
-        return [r for k, r in self.kept if key in (None, k) and same_target(r.target, target)]
-
-    def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
-        self.kept += records
+    def read(
+        self, kind: Kind[Any], key: str | None = None, *, behind: int = 0, target: str | None = None
+    ) -> list[Entry[Any]]:
+        return [
+            Entry(number, value)
+            for number, (k, value) in self.kept[kind].items()
+            if number > behind and key in (None, k)
+            if target is None or (value.target and target_key(value.target) == target)
+        ]
 
     def retain(self, choose: Callable[[list[TuningRecord]], list[TuningRecord]]) -> None:
-        chosen = choose(self.records())
-        self.kept = [(key, record) for key, record in self.kept if record in chosen]
+        chosen = choose([one.value for one in self.read(RECORDS)])
+        kept = {n: entry for n, entry in self.kept[RECORDS].items() if entry[1] in chosen}
+        self.kept[RECORDS] = kept
 
 
-def test_a_database_of_keys_and_values_needs_five_methods(tmp_path: Path) -> None:
-    database = Dicts()
+def test_a_database_of_keys_and_values_needs_a_store(tmp_path: Path) -> None:
+    database = KeyedDatabase(Dicts())
     best = ms.tune_tir(
         Matmul,
         TARGET,

@@ -1,5 +1,7 @@
 """The schedule that rules and estimates give a program without a search."""
 
+import gc
+
 import pytest
 
 import search as ms
@@ -10,6 +12,7 @@ from search.postproc import Postproc
 from search.search_strategy import EvolutionarySearch
 from search.space_generator import PostOrderApply
 from tensorir import IRModule, assert_structural_equal, te, topi
+from tensorir.function import PrimFunc
 from tests.search.anchored_programs import TARGET, assert_same_results
 from tests.search.compatible_programs import product
 
@@ -101,3 +104,48 @@ def test_steps_that_have_an_order_keep_it() -> None:
     added = topi.scatter_nd(data, places, rows, "add")
     mod = IRModule.from_expr(te.create_prim_func([data, places, rows, added]))
     assert "T.axis.opaque" in ms.default_schedule(mod, TARGET).mod.script()
+
+
+def window_sums(before: te.Tensor, name: str) -> te.Tensor:
+    window = te.reduce_axis((0, 4), f"w_{name}")
+    return te.compute(
+        (8, 64),
+        lambda i, j: te.sum(before[i, (j + window) % 64] * before[i, j], axis=window),
+        name=name,
+    )
+
+
+def chain_of_sums(length: int) -> PrimFunc:
+    """Sums of windows of four, one after the other: each block has several designs."""
+    data = last = te.placeholder((8, 64), name="x")
+    for k in range(length):
+        last = window_sums(last, f"sum{k}")
+    return te.create_prim_func([data, last])
+
+
+def test_the_choice_ends_however_many_blocks_have_several_designs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    applied: list[str] = []
+    invoke = Schedule.invoke
+
+    def counted(sch, kind, *args, **options):
+        applied.append(kind.name)
+        return invoke(sch, kind, *args, **options)
+
+    monkeypatch.setattr(Schedule, "invoke", counted)
+    assert ms.default_schedule(chain_of_sums(6), TARGET).trace.insts
+    assert len(applied) < 4000
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_collector_of_garbage_is_afterwards_as_it_was(collects: bool) -> None:
+    (gc.enable if collects else gc.disable)()
+    try:
+        ms.default_schedule(product(16, 16, 16), TARGET)
+        assert gc.isenabled() == collects
+        with pytest.raises(TuningError):
+            ms.default_schedule(IRModule({"a": MOD["main"], "b": MOD["main"]}), TARGET)
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()

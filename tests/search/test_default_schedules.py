@@ -12,12 +12,13 @@ import pytest
 
 import codegen
 import search as ms
-from codegen.schedules import GROUP, Schedules, default_schedules
+from codegen.schedules import Schedules, default_schedules
 from schedule import Schedule
 from search.database import MemoryDatabase
-from search.dispatch import default_schedules as module_here
-from search.dispatch.default_schedules import DefaultSchedules
+from search.history import default_schedules as module_here
+from search.history.default_schedules import DefaultSchedules
 from tensorir import IRModule, assert_structural_equal, parse
+from tensorir.extensions import SCHEDULES
 from tensorir.function import PrimFunc
 from tests.search.anchored_programs import TARGET
 from tests.search.compatible_programs import product
@@ -79,10 +80,10 @@ def test_what_cannot_be_scheduled_stays_as_it_is_and_one_line_says_why(
 
 def test_the_package_says_where_its_schedules_are() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    (value,) = project["entry-points"][GROUP].values()
-    make = metadata.EntryPoint("search", value, GROUP).load()
+    (value,) = project["entry-points"][SCHEDULES].values()
+    make = metadata.EntryPoint("search", value, SCHEDULES).load()
     assert isinstance(make(), Schedules)
-    assert type(default_schedules()) is make, "importing the search offers the same"
+    assert type(default_schedules()) is make, "as it is installed"
 
 
 def test_a_database_answers_builds_of_models_with_records_of_shorter_programs() -> None:

@@ -15,7 +15,7 @@ from schedule.decisions.domain import ChoiceDomain, UnionDomain
 from schedule.instruction import LoopArg, Number, Sampled
 from schedule.random_state import RandomState
 from schedule.state import ScheduleState
-from search.spaces.decision_site import LOCATION, TILE
+from search.space_generator.decision_site import LOCATION, TILE
 from tensorir import parse, workloads
 from tensorir.function import IRModule, PrimFunc
 from tests.search.programs import Matmul

@@ -16,6 +16,7 @@ from search.schedule_rule import (
     RFactorOverLanes,
     SampleRegisterTile,
     ScheduleRule,
+    SeparateGroups,
     TileSpatial,
 )
 from search.search_strategy.trace_application import TraceApplication
@@ -26,7 +27,7 @@ from tests.recorded import recorded
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=4"
 
 
-OURS = (PackOperands, RFactorOverLanes, SampleRegisterTile, TileSpatial)
+OURS = (PackOperands, RFactorOverLanes, SampleRegisterTile, SeparateGroups, TileSpatial)
 
 
 def rows() -> list[Any]:

@@ -15,13 +15,13 @@ from search.cost_model import CostModel
 from search.cost_model.cost_model import Scores
 from search.database import MemoryDatabase
 from search.database.records import TuningRecord
-from search.measuring.measure_candidate import MeasureCandidate
 from search.mutator import MutateTileSize, Mutator
 from search.postproc import Postproc
 from search.runner import RunnerResult
+from search.runner.measure_candidate import MeasureCandidate
 from search.search_strategy import EvolutionarySearch
 from search.space_generator import ScheduleFn
-from search.spaces.design_space import Decisions, DesignSpace
+from search.space_generator.design_space import Decisions, DesignSpace
 from tests.search.programs import Matmul, split_all
 
 LARGE_INNER_TILES: dict[Mutator, float] = {MutateTileSize(): 1.0}

@@ -17,17 +17,18 @@ import pytest
 
 from search import DatabaseError, load_run
 from search.database import (
+    RECORDS,
+    WORKLOADS,
     JSONDatabase,
     KeyedDatabase,
     MemoryDatabase,
     SQLDatabase,
     TuningRecord,
 )
-from search.database.growing_file import Line
-from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
-from search.database.sql_database import SQL_FILE
-from search.records.appended_file import append, append_lines, locked, replace_lines
-from search.trials.run_directory import TRIALS_FILE, TrialLog
+from search.database.at_place import SQL_FILE
+from search.database.line_store import LineStore
+from search.lines import Line, append, append_lines, locked, replace_lines
+from search.reports.run_directory import TRIALS
 from tests.search.programs import Matmul
 from tests.search.test_database import TARGET, commit, scheduled
 from tests.search.test_trials import FIRST
@@ -43,7 +44,7 @@ def seconds(database: KeyedDatabase) -> list[float]:
 # -------------------------------------------------------------------- last lines without their end
 
 
-@pytest.mark.parametrize("file", [WORKLOAD_FILE, RECORD_FILE])
+@pytest.mark.parametrize("file", [WORKLOADS.file, RECORDS.file])
 def test_a_last_line_that_lacks_its_end_is_kept(
     tmp_path: Path, file: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,18 +71,18 @@ def test_a_last_line_that_lacks_its_end_is_kept(
 def test_trials_behind_a_line_that_was_cut_short_are_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    TrialLog(tmp_path).append(FIRST)
-    path = tmp_path / TRIALS_FILE
+    LineStore(tmp_path).add(TRIALS, FIRST)
+    path = tmp_path / TRIALS.file
     with path.open("a") as file:
         file.write('{"task": "ma')
     assert load_run(tmp_path).trials == [FIRST]
-    TrialLog(tmp_path).append(FIRST)
+    LineStore(tmp_path).add(TRIALS, FIRST)
     assert load_run(tmp_path).trials == [FIRST, FIRST]
     assert caplog.messages[-1].startswith(f"{path}: left out 1 line(s): line 2: not a line of JSON")
 
 
 def test_a_file_of_another_kind_is_neither_read_nor_written(tmp_path: Path) -> None:
-    for file in (WORKLOAD_FILE, RECORD_FILE):
+    for file in (WORKLOADS.file, RECORDS.file):
         folder = tmp_path / file
         folder.mkdir()
         (folder / file).write_text("Dear diary,\ntoday I tuned a matmul")
@@ -229,14 +230,14 @@ def test_threads_that_catch_up_at_once_read_each_line_once(
     beside.commit_records([TuningRecord(trace, workload, [1e-6], TARGET)] * 500)
     start = threading.Barrier(4)
 
-    add = JSONDatabase._take_record
+    add = LineStore._take_record
 
-    def slowly(self: JSONDatabase, line: Line) -> None:
+    def slowly(self: LineStore, line: Line) -> None:
         if line.number == 100:
             time.sleep(0.01)  # the others have their turn, if they may
         add(self, line)
 
-    monkeypatch.setattr(JSONDatabase, "_take_record", slowly)
+    monkeypatch.setattr(LineStore, "_take_record", slowly)
 
     def catches_up(_: int) -> None:
         start.wait()

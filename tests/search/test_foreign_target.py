@@ -10,8 +10,9 @@ import pytest
 import search as ms
 from codegen import Target
 from codegen.target import host
-from search.autotvm.errors import TemplateError
-from search.autotvm.measure.runner import LocalRunner as TemplateRunner
+from schedule import Schedule
+from search import autotvm
+from search.compat.autotvm.errors import TemplateError
 from search.errors import TuningError
 from search.runner import LocalRunner, Runner, RunnerFuture, RunnerInput, RunnerResult
 from tensorir import parse
@@ -29,7 +30,7 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 
 
 def tune(work_dir: Path, **options: object) -> object:
-    return ms.tune_tir(PROGRAM, TARGET, str(work_dir), max_trials_global=2, **options)  # type: ignore[arg-type]
+    return ms.tune_module(PROGRAM, TARGET, str(work_dir), max_trials_global=2, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("runner", ["local", "instance"])
@@ -60,9 +61,8 @@ def test_measuring_functions_of_the_user_may_reach_any_machine() -> None:
 
 
 def test_templates_for_another_machine_are_refused() -> None:
-    class Task:
-        target = Target(TARGET)
-        mod = PROGRAM
-
+    autotvm.template("test/foreign", lambda: Schedule(PROGRAM))
+    task = autotvm.task.create("test/foreign", (), TARGET)
+    option = autotvm.measure_option("local", "local")
     with pytest.raises(TemplateError, match=rf"cannot be measured on this .* is for {FOREIGN}"):
-        TemplateRunner().set_task(Task())  # type: ignore[arg-type]
+        autotvm.tuner.GridSearchTuner(task).tune(1, option)

@@ -12,7 +12,6 @@ from codegen import Target
 from codegen.history import with_history
 from schedule import Schedule
 from search.database import Database, JSONDatabase, MemoryDatabase, TuningRecord, Workload
-from search.errors import TuningError
 from search.transform import ApplyDatabase
 from tensorir import assert_structural_equal
 from tensorir.function import IRModule
@@ -65,7 +64,7 @@ def test_the_innermost_is_current(database: MemoryDatabase) -> None:
             assert Database.current() is inner
             assert ms.History.current() is not history
         assert ms.History.current() is history
-    with pytest.raises(TuningError, match="is left before another one"), history:
+    with pytest.raises(codegen.CodegenError, match="is left before another one"), history:
         MemoryDatabase().__enter__()
     Database.current().__exit__()  # type: ignore[union-attr]
     history.__exit__()

@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 
 from search import auto_scheduler, load_run
-from search.autotvm.record import load_from_file, pick_best
+from search.compat.autotvm.record import load_from_file, pick_best
 from search.cost_model.measurements import Measurements, SavedModel
-from search.records.appended_file import append_lines
+from search.database import JSONDatabase, KeyedDatabase, SQLDatabase
+from search.database.line_store import LineStore
+from search.lines import append_lines
+from search.reports.run_directory import TRIALS
 from search.runs.run_journal import RunJournal
-from search.trials.run_directory import TrialLog
+from tests.search.test_database import commit
 from tests.search.test_trials import FIRST
 
 Write = Callable[[Path, int], None]
@@ -71,18 +74,18 @@ class Writer:
             return [number for (number,) in struct.iter_unpack("q", pipe.read())]
 
 
-def killed(write: Write, path: Path, rounds: int = 12) -> list[int]:
+def killed(write: Write, path: Path, rounds: int = 12, spread: float = 0.03) -> list[int]:
     """Let two write at a time, kill one after another at random; return what they had written."""
     rng = random.Random(1)
     written: list[int] = []
     starts = iter(range(10**6, 10**9, 10**6))
     writers = [Writer(write, path, next(starts)) for _ in range(2)]
     for _ in range(rounds):
-        time.sleep(rng.uniform(0.0, 0.03))
+        time.sleep(rng.uniform(0.0, spread))
         place = rng.randrange(2)
         written += writers[place].kill()
         writers[place] = Writer(write, path, next(starts))
-    time.sleep(0.05)
+    time.sleep(2 * spread)
     for writer in writers:
         written += writer.kill()
     assert written
@@ -98,6 +101,21 @@ def assert_only_the_last_are_lost(written: list[int], found: list[int]) -> None:
 def append_long_line(path: Path, number: int) -> None:
     """Append a line that takes the system a while: one that is longer than a page."""
     append_lines(path, [json.dumps([number, "x" * 20_000])])
+
+
+@pytest.mark.parametrize("kind", [JSONDatabase, SQLDatabase])
+def test_databases(tmp_path: Path, kind: type[KeyedDatabase]) -> None:
+    opened: list[KeyedDatabase] = []
+
+    def write(path: Path, number: int) -> None:
+        if not opened:
+            opened.append(kind(work_dir=path))  # type: ignore[call-arg]
+        commit(opened[0], (8, 4), float(number))
+
+    written = killed(write, tmp_path, spread=0.2)
+    records = kind(work_dir=tmp_path).get_all_tuning_records()  # type: ignore[call-arg]
+    assert_only_the_last_are_lost(written, [int(record.mean_seconds) for record in records])
+    assert {len(record.trace.insts) for record in records} == {6}
 
 
 def test_lines(tmp_path: Path) -> None:
@@ -116,7 +134,7 @@ def test_lines(tmp_path: Path) -> None:
 
 def test_trials(tmp_path: Path) -> None:
     def write(path: Path, number: int) -> None:
-        TrialLog(path).append(FIRST.__class__(**{**vars(FIRST), "number": number}))
+        LineStore(path).add(TRIALS, FIRST.__class__(**{**vars(FIRST), "number": number}))
 
     written = killed(write, tmp_path)
     assert_only_the_last_are_lost(written, [trial.number for trial in load_run(tmp_path)])

@@ -53,9 +53,7 @@ def test_a_search_measures_the_machine_that_candidates_run_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: OneMillisecond, learnt: list[str]
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(
-        "search.runs.tuning_run.learn_speed", lambda target: asked.append(str(target))
-    )
+    monkeypatch.setattr("search.run.learn_speed", lambda target: asked.append(str(target)))
     made = {**PRETENDED, "runner": runner}
     ms.tune_tir(Matmul, "llvm -num-cores=1", FEW, tmp_path, space=split_j, **made)
     assert asked == learnt

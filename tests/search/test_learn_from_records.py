@@ -10,16 +10,17 @@ from schedule import Schedule, Trace
 from search.cost_model import CostModel, RandomModel, XGBModel
 from search.database import Database, MemoryDatabase, TuningRecord
 from search.database.records import FAILED
-from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
-from search.task_scheduler.learn_from_records import learn_from_records
+from search.runner.measure_candidate import MeasureCandidate
+from search.runs.learn_from_records import learn_from_records
+from search.task import normalize_mod
 from tensorir import workloads
 from tensorir.function import IRModule
 from tests.search.programs import Matmul
 
 TARGET = "llvm -num-cores=1"
-LARGER = ms.context.normalize_mod(workloads.create("GMM", n=64, m=64, k=64))
-NORM = ms.context.normalize_mod(workloads.create("NRM"))
+LARGER = normalize_mod(workloads.create("GMM", n=64, m=64, k=64))
+NORM = normalize_mod(workloads.create("NRM"))
 
 
 class Pupil(RandomModel):
@@ -88,7 +89,7 @@ def test_times_on_other_targets_do_not_teach() -> None:
 def test_other_workloads_share_a_bounded_number_of_replays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("search.task_scheduler.learn_from_records._MOST_OF_OTHERS", 4)
+    monkeypatch.setattr("search.runs.learn_from_records._MOST_OF_OTHERS", 4)
     database, model = MemoryDatabase(), Pupil()
     for mod in (LARGER, NORM):
         commit(database, mod, [1e-6, 2e-6, 3e-6, 4e-6, 5e-6])

@@ -16,8 +16,7 @@ from search.database import (
     TuningRecord,
     UnionDatabase,
 )
-from search.database.contents import contents
-from search.task_scheduler import TaskRecord
+from search.task_scheduler import TaskState
 from tensorir import IRModule
 from tests.search.programs import Matmul, adds_one, split_j
 
@@ -74,22 +73,22 @@ def test_a_database_shows_the_best_of_each_program(tmp_path: Path) -> None:
     database = JSONDatabase(work_dir=tmp_path)
     name = str(tuned(database).workload)
     assert repr(database) == f"<JSONDatabase of 3 records: {database.path_tuning_record}>"
-    assert contents(database)[1:] == [(name, str(TARGET), "3", "1", "none")], "all are one trace"
+    assert database.contents()[1:] == [(name, str(TARGET), "3", "1", "none")], "all are one trace"
     page = database._repr_html_()
     assert page.startswith("<p>&lt;JSONDatabase of 3 records")
     assert f"<td>{name}</td>" in page
 
 
 def test_of_many_programs_the_first_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("search.database.contents._MOST", 1)
+    monkeypatch.setattr("search.database.database._LISTED_PROGRAMS", 1)
     database = MemoryDatabase()
     tuned(database)
     added = database.commit_workload(IRModule({"main": adds_one}))
     trace = Schedule(added.mod).trace
     database.commit_tuning_record(TuningRecord(trace, added, (1e-6,), TARGET))
-    assert contents(database)[-1][0] == "and 1 more"
-    monkeypatch.setattr("search.database.contents._TOO_MANY", 1)
-    assert contents(database)[1:] == [("", "", "4", "", "too many to look at")]
+    assert database.contents()[-1][0] == "and 1 more"
+    monkeypatch.setattr("search.database.database._TOO_MANY", 1)
+    assert database.contents()[1:] == [("", "", "4", "", "too many to look at")]
 
 
 def test_a_target_is_a_table_of_its_options() -> None:
@@ -106,9 +105,9 @@ def test_tasks() -> None:
     assert repr(context) == line
     assert repr(ms.TuneContext(task_name="none")) == '<TuneContext "none" for None>'
     assert context._repr_html_().startswith("<p>&lt;TuneContext &quot;main&quot;")
-    assert repr(TaskRecord(context)) == '<TaskRecord "main": 0 trials, nothing measured>'
-    known = TaskRecord(context, known_ms=0.25, trials_before=3)
-    assert repr(known) == '<TaskRecord "main": 3 trials, 250 us>'
+    assert repr(TaskState(context)) == '<TaskState "main": 0 trials, nothing measured>'
+    known = TaskState(context, known_ms=0.25, trials_before=3)
+    assert repr(known) == '<TaskState "main": 3 trials, 250 us>'
     (task,) = ms.extract_tasks(Matmul, TARGET)
     assert repr(task) == f"<ExtractedTask main x 1 for {TARGET}>"
     assert "prim_func" in task._repr_html_()

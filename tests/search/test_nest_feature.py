@@ -10,7 +10,7 @@ from schedule import Schedule
 from search import TuneContext
 from search.feature_extractor import FeatureExtractor, NestFeature
 from search.feature_extractor.machine import Machine
-from search.measuring.measure_candidate import MeasureCandidate
+from search.runner.measure_candidate import MeasureCandidate
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 
@@ -63,6 +63,30 @@ def test_one_row_of_finite_numbers():
     )
     assert row.shape == (1, len(NestFeature.names))
     assert np.isfinite(row).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_loops_without_iterations_have_finite_features():
+    program = """\
+@T.prim_func
+def main(A: T.Buffer((2, 0, 5), "float32"), B: T.Buffer((2, 5, 4), "float32")):
+    for i, j, l, k in T.grid(2, 5, 4, 0):
+        with T.block("B"):
+            vi, vj, vl, vk = T.axis.remap("SSSR", [i, j, l, k])
+            with T.init():
+                B[vi, vj, vl] = T.float32(0)
+            B[vi, vj, vl] = B[vi, vj, vl] + A[vi, vk, vj]
+"""
+    (row,) = features(Schedule(module(program)))
+    assert np.isfinite(list(row.values())).all()
+
+
+def test_programs_are_described_together_as_they_are_alone():
+    schedules = [tiled(order) for order in ("ijk", "jik", "ikj", "kij", "jki")]
+    together = features(*schedules)
+    for sch, row in zip(schedules, together, strict=True):
+        (alone,) = features(sch)
+        np.testing.assert_allclose(list(row.values()), list(alone.values()), rtol=1e-12)
 
 
 def test_a_program_without_stores_has_no_rows():

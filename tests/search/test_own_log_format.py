@@ -10,12 +10,13 @@ from matplotlib import pyplot as plt
 
 import search
 from search import autotvm
+from search.database.line_store import LineStore
 from search.errors import DatabaseError, TuningError
-from search.trials import Log, LogFormat, RunTable, Trial
-from search.trials.comparison import compare_tables
-from search.trials.run_directory import TrialLog
-from tests.search.auto_scheduler.workloads import LINE as STEPS_LINE
-from tests.search.autotvm.test_record import LINE as TEMPLATE_LINE
+from search.reports import Log, LogFormat, RunTable, Trial
+from search.reports.comparison import compare_tables
+from search.reports.run_directory import TRIALS
+from tests.search.compat.auto_scheduler.workloads import LINE as STEPS_LINE
+from tests.search.compat.autotvm.test_record import LINE as TEMPLATE_LINE
 from tests.search.test_trials import BEST, BROKEN, FIRST, STOPPED
 
 SWEEP = """\
@@ -119,7 +120,7 @@ def test_every_log_is_explained(tmp_path):
     (tmp_path / "matmul.log").write_text(TEMPLATE_LINE)
     (tmp_path / "ansor.json").write_text(f"# by hand\n{STEPS_LINE}\n")
     for trial in (FIRST, BROKEN, STOPPED, BEST):
-        TrialLog(tmp_path / "run").append(trial)
+        LineStore(tmp_path / "run").add(TRIALS, trial)
     fields = {
         name: [field.name for field in search.explain(tmp_path / name).fields]
         for name in ("matmul.log", "ansor.json", "run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import search as ms
-from search.spaces.annotations import PACKED
+from search.space_generator.annotations import PACKED
 from tests.search.anchored_programs import TARGET
 from tests.search.compatible_programs import product
 

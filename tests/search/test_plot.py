@@ -11,8 +11,8 @@ from matplotlib import pyplot as plt
 from schedule import Schedule
 from search import plot
 from search.errors import TuningError
-from search.spaces.design_space import DesignSpace
-from search.trials import RunTable, Trial
+from search.reports import RunTable, Trial
+from search.space_generator.design_space import DesignSpace
 from tensorir import T
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search.measuring.measure_candidate import without_layout_rewrite
 from search.postproc import RewriteLayout
+from search.runner.measure_candidate import without_layout_rewrite
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse
 from tensorir.function import PrimFunc
@@ -208,3 +208,32 @@ def test_candidates_of_a_search_compute_the_same() -> None:
             weight = measured.buffer_map[measured.params[1]]
             assert np.prod([int(n) for n in weight.shape]) == 256
             assert weight.name == "B_global"
+
+
+BARE = {
+    "store": """
+    for i in range(16):
+        C[i, 0] = B[i, 0]
+""",
+    "condition": """
+    for i in range(16):
+        with T.block("D"):
+            vi = T.axis.spatial(16, i)
+            T.where(B[i, 0] > T.float32(0))
+            C[vi, 0] = T.float32(1)
+""",
+    "pointer": """
+    T.evaluate(T.call_extern("int32", "look", B.data))
+""",
+}
+
+
+@pytest.mark.parametrize("at_build", [True, False])
+@pytest.mark.parametrize("bare", BARE.values(), ids=BARE)
+def test_a_weight_that_is_accessed_outside_of_blocks_keeps_its_layout(
+    bare: str, at_build: bool
+) -> None:
+    func = parse(BEFORE + bare.strip("\n") + "\n")
+    sch = Schedule(func)
+    assert RewriteLayout(at_build=at_build).apply(sch)
+    assert_structural_equal(sch.mod["main"], func)

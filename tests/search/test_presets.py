@@ -46,6 +46,7 @@ def test_order(kind: str) -> None:
         "InlineConstantScalars()",
         "AutoInline()",
         "SkipNeutralTerms()",
+        "SeparateGroups()",
         "AddRFactor()",
         *["MultiLevelTilingWithIntrin()"] * intrinsics,
         "RFactorOverLanes()",

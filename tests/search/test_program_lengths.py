@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import compatible_factor
-from search.context import normalize_mod
 from search.database import ModuleEquality
+from search.task import normalize_mod
 from tensorir import T, parse, workloads
 from tensorir.function import IRModule
 from tests.search.compatible_programs import convolution, product

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from codegen import Target
 from search import DatabaseError
 from search.arg_info import TensorInfo
-from search.database.stored_record import RecordLine, read_record_line
+from search.database.records import RecordLine, read_record_line
 
 NASTY = st.sampled_from(
     ['"', "\\", '},{"kind"', "]],[1.0],", ',{"', "[", "]", "]]", "ü", "lambda i: (i)"]

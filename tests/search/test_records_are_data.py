@@ -13,11 +13,11 @@ import pytest
 
 import search as ms
 from search import auto_scheduler, autotvm
-from search.database import JSONDatabase
+from search.database import RECORDS, WORKLOADS, JSONDatabase
 from search.database.best_records import with_schedules
-from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
+from search.database.line_store import LineStore
+from search.reports.run_directory import TRIALS
 from search.runs.run_journal import RunJournal
-from search.trials.run_directory import TRIALS_FILE, TrialLog
 from tensorir.errors import TensorIRError
 from tests.search.programs import Matmul
 from tests.search.test_database import TARGET, commit
@@ -45,9 +45,9 @@ def read_ansor(path: Path) -> None:
 
 
 READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "workloads": (WORKLOAD_FILE, use_database),
-    "records": (RECORD_FILE, use_database),
-    "trials": (TRIALS_FILE, ms.load_run),
+    "workloads": (WORKLOADS.file, use_database),
+    "records": (RECORDS.file, use_database),
+    "trials": (TRIALS.file, ms.load_run),
     "autotvm": ("autotvm.log", read_autotvm),
     "ansor": ("ansor.log", read_ansor),
 }
@@ -55,7 +55,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 
 def written(folder: Path) -> None:
     commit(JSONDatabase(work_dir=folder), (8, 4), 1e-6)
-    TrialLog(folder).append(FIRST)
+    LineStore(folder).add(TRIALS, FIRST)
     (folder / "autotvm.log").write_text(log_line(1) + "\n")
     (folder / "ansor.log").write_text(ansor_line(1) + "\n")
 
@@ -135,10 +135,10 @@ def test_programs_and_traces_are_not_run(tmp_path: Path) -> None:
         Matmul.script().replace('"float32")', f"{code})", 1),
     ]
     written(tmp_path)
-    with (tmp_path / WORKLOAD_FILE).open("a") as file:
+    with (tmp_path / WORKLOADS.file).open("a") as file:
         for text in evil:
             file.write(json.dumps(["1", base64.b64encode(text.encode()).decode()]) + "\n")
-    path = tmp_path / RECORD_FILE
+    path = tmp_path / RECORDS.file
     index, (trace, *rest) = json.loads(path.read_text())
     for text in (code, f"__import__('os').system('touch {mark}')"):
         for place in range(len(trace[0])):

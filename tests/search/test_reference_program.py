@@ -6,9 +6,9 @@ import pytest
 import codegen
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.context import normalize_mod
 from search.runner.arguments import Fill, random_arrays
 from search.runner.reference_program import reference_program
+from search.task import normalize_mod
 from tensorir import assert_structural_equal, parse, workloads
 from tensorir.function import PrimFunc
 

@@ -12,11 +12,11 @@ import search as ms
 from schedule import Schedule
 from search.database import JSONDatabase
 from search.mutator import MutateTileSize
+from search.reports.table import RunTable
 from search.runner import RunnerResult
 from search.search_strategy import EvolutionarySearch, ReplayTrace
 from search.space_generator import ScheduleFn
-from search.spaces.recorded_space import RecordedSpace
-from search.trials.table import RunTable
+from search.space_generator.recorded_space import RecordedSpace
 from tensorir import IRModule
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, adds_one, split_all, split_j

@@ -199,6 +199,23 @@ def test_what_is_not_tiled() -> None:
     assert sch.mod is before, "tiled already"
 
 
+def test_loops_that_are_as_long_as_another_one_says_are_not_tiled() -> None:
+    triangular = """\
+@T.prim_func
+def main(A: T.Buffer((5, 9)), B: T.Buffer((9, 16)), C: T.Buffer((5, 16))):
+    for i in range(5):
+        for k, j in T.grid(i * 2, 16):
+            with T.block("C"):
+                vi = T.axis.spatial(5, i)
+                vk = T.axis.reduce(9, k)
+                vj = T.axis.spatial(16, j)
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+    assert unchanged(designs(tiling(), triangular, "C"), triangular)
+
+
 def test_a_filter_chooses_blocks() -> None:
     chosen: list[str] = []
 

@@ -14,10 +14,10 @@ import search as ms
 from schedule import Schedule
 from search.cost_model import CostModel
 from search.errors import TuningError
-from search.measuring.measure_candidate import MeasureCandidate
 from search.mutator import MutateTileSize
 from search.postproc import Postproc
 from search.runner import RunnerResult
+from search.runner.measure_candidate import MeasureCandidate
 from search.search_strategy import EvolutionarySearch, ReplayTrace, SearchStrategy
 from search.space_generator import ScheduleFn
 from tensorir import parse

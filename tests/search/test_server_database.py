@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,12 +19,11 @@ from search.database import (
     Database,
     JSONDatabase,
     MemoryDatabase,
-    ServerDatabase,
     ServerGoneError,
     SQLDatabase,
 )
-from search.database.kept_records import LEFT
-from search.database.sql_tables import TABLES
+from search.database.sql_connection import TABLES
+from search.database.sql_database import LEFT
 from search.runner import RunnerResult
 from tensorir.errors import IRValueError
 from tests.search.made_up_runs import TimesOfScripts
@@ -43,9 +43,9 @@ def url(postgres: Server) -> str:
 
 
 @pytest.fixture
-def database(url: str) -> Iterator[ServerDatabase]:
+def database(url: str) -> Iterator[SQLDatabase]:
     found = Database.create(url)
-    assert isinstance(found, ServerDatabase)
+    assert isinstance(found, SQLDatabase)
     yield found
     found.close()
 
@@ -53,7 +53,7 @@ def database(url: str) -> Iterator[ServerDatabase]:
 # ----------------------------------------------------------------------------- as any other database
 
 
-def test_what_one_process_commits_another_finds(database: ServerDatabase, url: str) -> None:
+def test_what_one_process_commits_another_finds(database: SQLDatabase, url: str) -> None:
     assert database.query_tuning_record(Matmul, TARGET) is None
     for decision, time in (((8, 4), 3e-6), ((4, 8), 1e-6), ((16, 2), 1e10)):
         commit(database, decision, time)
@@ -73,7 +73,7 @@ def test_what_one_process_commits_another_finds(database: ServerDatabase, url: s
     assert [len(record.trace.insts) for record in beside.get_all_tuning_records()] == [6] * 4
 
 
-def test_records_move_between_a_file_and_a_server(database: ServerDatabase, tmp_path: Path) -> None:
+def test_records_move_between_a_file_and_a_server(database: SQLDatabase, tmp_path: Path) -> None:
     file = Database.create(f"sqlite:///{tmp_path}/records.sqlite")
     assert isinstance(file, SQLDatabase)
     commit(file, (8, 4), 3e-6)
@@ -87,7 +87,7 @@ def test_records_move_between_a_file_and_a_server(database: ServerDatabase, tmp_
     assert seconds(memory) == [1e-6]
 
 
-def test_threads_and_copies_write_at_one_time(database: ServerDatabase) -> None:
+def test_threads_and_copies_write_at_one_time(database: SQLDatabase) -> None:
     copy = pickle.loads(pickle.dumps(database))
     decisions = [(2, 16), (4, 8), (8, 4), (16, 2)]
     threads = [
@@ -104,12 +104,12 @@ def test_threads_and_copies_write_at_one_time(database: ServerDatabase) -> None:
 
 
 def test_tables_are_made_once_by_many(url: str) -> None:
-    assert len(ServerDatabase(url)) == 0, "reading makes no tables"
+    assert len(SQLDatabase(url)) == 0, "reading makes no tables"
     failures: list[DatabaseError] = []
 
     def opens() -> None:
         try:
-            commit(ServerDatabase(url), (8, 4), 1e-6)
+            commit(SQLDatabase(url), (8, 4), 1e-6)
         except DatabaseError as error:
             failures.append(error)
 
@@ -119,20 +119,18 @@ def test_tables_are_made_once_by_many(url: str) -> None:
     for thread in threads:
         thread.join()
     assert not failures
-    assert len(ServerDatabase(url)) == 4
+    assert len(SQLDatabase(url)) == 4
 
 
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb"])
 def test_tables_are_made_of_the_types_of_each_server(dialect: str) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
 
-    tables = ServerDatabase("sqlite://")._tables
-    assert set(tables.tables) == set(TABLES)
     own = sqlalchemy.make_url(f"{dialect}://").get_dialect()()
-    for table in tables.tables.values():
+    for table in TABLES.tables.values():
         text = str(sqlalchemy.schema.CreateTable(table).compile(dialect=own))
         if table.name == "record":
-            assert re.search(r"\bid (SERIAL|INTEGER AUTO_INCREMENT)", text)
+            assert re.search(r"\bid (SERIAL|INTEGER NOT NULL AUTO_INCREMENT)", text)
         if table.name == "trace":
             long = "TEXT" if dialect == "postgresql" else "LONGTEXT"
             assert f"text {long} NOT NULL" in text
@@ -170,10 +168,19 @@ def test_addresses_that_lead_nowhere_are_said(postgres: Server, url: str) -> Non
         Database.create("sqlite://")
 
 
-def test_without_sqlalchemy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with pytest.raises(DatabaseError, match=re.escape("pip install 'tensorir[sql]'")):
-        Database.create("postgresql://me@127.0.0.1/tuning")
+@pytest.mark.parametrize("kind", ["sql", "postgresql://me@127.0.0.1/tuning"])
+def test_without_sqlalchemy_the_extra_is_named(kind: str) -> None:
+    code = f"""
+import sys
+sys.modules["sqlalchemy"] = None
+from search.database import Database
+Database.create({kind!r})
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stderr.splitlines()[-1] == (
+        "search.errors.DatabaseError: a database in SQL, in a file of SQLite or on a server, needs "
+        "SQLAlchemy: pip install 'tensorir[sql]'"
+    )
 
 
 def test_a_user_without_rights_is_told(postgres: Server, url: str) -> None:
@@ -245,7 +252,7 @@ def test_a_server_that_is_started_anew_while_tuning_costs_nothing(
             postgres.start()
         return None
 
-    opened = ServerDatabase(url, work_dir=tmp_path)
+    opened = SQLDatabase(url, work_dir=tmp_path)
     run(tmp_path, database=opened, runner=TimesOfScripts(result))
     assert len(JSONDatabase(work_dir=tmp_path / LEFT)) == 0
     assert sorted(seconds(Database.create(url))) == sorted(seconds(JSONDatabase(work_dir=tmp_path)))
@@ -272,14 +279,14 @@ def test_a_server_that_does_not_come_back_leaves_records_to_the_next_run(
         assert len(JSONDatabase(work_dir=tmp_path)) == 8, "it went on measuring"
         left = len(JSONDatabase(work_dir=tmp_path / LEFT))
         assert 4 <= left <= 6
-        assert repr(shown) == f"<ServerDatabase that does not answer: {url}>"
+        assert repr(shown) == f"<SQLDatabase that does not answer: {url}>"
         assert "does not answer" in shown._repr_html_()
         with pytest.raises(ServerGoneError, match="not reached"):
             run(tmp_path, database=url)
     finally:
         postgres.start()
     assert len(Database.create(url)) == 8 - left
-    again = ServerDatabase(url, work_dir=tmp_path)
+    again = SQLDatabase(url, work_dir=tmp_path)
     assert len(again) == 8
     assert len(JSONDatabase(work_dir=tmp_path / LEFT)) == 0
 
@@ -288,15 +295,17 @@ def test_tables_that_were_made_anew_are_not_mistaken_for_the_old_ones(
     postgres: Server, url: str, tmp_path: Path
 ) -> None:
     """A number of a program stands for another one there."""
-    opened = ServerDatabase(url, work_dir=tmp_path)
+    opened = SQLDatabase(url, work_dir=tmp_path)
     commit(opened, (8, 4), 1e-6)
-    postgres.sql("DROP TABLE trace, record, workload, setting CASCADE", url.rpartition("/")[2])
-    beside = ServerDatabase(url)
+    postgres.sql(
+        "DROP TABLE trace, record, workload, setting, claim CASCADE", url.rpartition("/")[2]
+    )
+    beside = SQLDatabase(url)
     beside.commit_workload(OTHER)
     with pytest.raises(DatabaseError, match=r"made its tables anew.*open the database anew"):
         commit(opened, (4, 8), 2e-6)
     assert len(beside) == 0
-    again = ServerDatabase(url, work_dir=tmp_path)
+    again = SQLDatabase(url, work_dir=tmp_path)
     assert seconds(again) == [2e-6]
     assert [len(again.records_like(mod, TARGET, "structural")) for mod in (Matmul, OTHER)] == [1, 0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -24,9 +25,9 @@ from search.database import (
     TuningRecord,
     Workload,
 )
-from search.database.table_database import TableDatabase
-from search.measuring.measure_candidate import MeasureCandidate
+from search.database.at_place import SQL_FILE
 from search.runner import RunnerResult
+from search.runner.measure_candidate import MeasureCandidate
 from search.runs.claims import Claims, key_of
 from search.search_strategy import EvolutionarySearch
 from tests.search.made_up_runs import TimesOfScripts, task
@@ -45,9 +46,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/shared.sqlite"
 
 
-def opened(place: str) -> TableDatabase:
+def opened(place: str) -> SQLDatabase:
     database = Database.create(place)
-    assert isinstance(database, TableDatabase)
+    assert isinstance(database, SQLDatabase)
     return database
 
 
@@ -82,8 +83,7 @@ def test_tuners_of_one_task_measure_nothing_twice(place: str, tmp_path: Path, tu
     keys = keys_of(place)
     assert len(keys) == 8 * tuners
     assert len(set(keys)) == len(keys)
-    with opened(place).session(writes=False) as session:
-        assert session.select("SELECT * FROM claim") == [], "no claim outlives its run"
+    assert claimed(place) == set(), "no claim outlives its run"
 
 
 def test_tuners_of_a_small_space_measure_all_of_it_once(place: str, tmp_path: Path) -> None:
@@ -134,20 +134,25 @@ def test_what_a_killed_tuner_had_claimed_is_free_when_its_lease_is_over(
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     measured = set(keys_of(place))
-    with database.session(writes=False) as session:
-        claimed = {bytes(key) for (key,) in session.select("SELECT trace_key FROM claim")}
-    assert claimed - measured
+    leased = claimed(place)
+    assert leased - measured
     workload = database.commit_workload(Matmul)
-    refused = database.claim(workload, TARGET, sorted(claimed), "me", 60)
-    assert refused == (frozenset(), claimed & measured)
+    refused = database.claim(workload, TARGET, sorted(leased), "me", 60)
+    assert refused == (frozenset(), leased & measured)
     lease_ends(place)
-    granted = database.claim(workload, TARGET, sorted(claimed), "me", 60)
-    assert granted == (claimed - measured, claimed & measured)
+    granted = database.claim(workload, TARGET, sorted(leased), "me", 60)
+    assert granted == (leased - measured, leased & measured)
 
 
 def lease_ends(place: str) -> None:
-    with opened(place).session(writes=True) as session:
-        session.change("UPDATE claim SET until = :then", [{"then": 1}])
+    with opened(place).store.sql.session(writes=True) as session:
+        session.exec_driver_sql("UPDATE claim SET until = 1")
+
+
+def claimed(place: str) -> set[bytes]:
+    with opened(place).store.sql.session(writes=False) as session:
+        rows = session.exec_driver_sql("SELECT trace_key FROM claim")
+        return {bytes(key) for (key,) in rows}
 
 
 # -------------------------------------------------------------------------------------- one by one
@@ -230,11 +235,8 @@ class Renewed(MemoryDatabase):
         self.was_renewed = threading.Event()
 
     def renew_claims(self, owner: str, seconds: int) -> None:
-        self.owners.append(owner)
+        self.owners.append(owner if seconds else "released")
         self.was_renewed.set()
-
-    def release_claims(self, owner: str) -> None:
-        self.owners.append("released")
 
 
 def test_the_last_of_many_finds_candidates_of_its_own(tmp_path: Path) -> None:
@@ -273,7 +275,7 @@ def test_a_strategy_that_repeats_itself_ends(
 
 def test_a_claim_is_renewed_while_its_run_lives() -> None:
     database = Renewed()
-    claims = Claims(database, seconds=0)
+    claims = Claims(database, seconds=1)
     claims.take(task(), candidates())
     assert database.was_renewed.wait(10)
     claims.close()
@@ -328,8 +330,13 @@ def test_databases_without_claims_grant_everything(tmp_path: Path) -> None:
 
 
 def test_a_file_of_an_earlier_day_gets_the_tables_that_it_lacks(tmp_path: Path) -> None:
+    commit(SQLDatabase(work_dir=tmp_path), (8, 4), 1e-6)
+    with sqlite3.connect(tmp_path / SQL_FILE) as connection:
+        connection.execute("DROP TABLE claim")
+        connection.execute("DELETE FROM setting WHERE name <> 'module_equality'")
+    connection.close()
     database = SQLDatabase(work_dir=tmp_path)
-    commit(database, (8, 4), 1e-6)
+    assert len(database) == 1
     workload: Workload = database.commit_workload(Matmul)
     target = Target("llvm -num-cores=1")
     assert database.claim(workload, target, [b"a"], "me", 5).granted == {b"a"}

@@ -116,6 +116,23 @@ def test_forks_take_the_place_of_what_they_were_made_from() -> None:
     ]
 
 
+def test_forks_that_multiply_are_bounded_and_each_is_in_as_many_spaces() -> None:
+    keys = "abcdefgh"
+    made = marks(generate(rules_only(*map(Mark, keys)), two_stages()))
+    assert len(made) == 128
+    for key in keys:
+        assert 40 <= sum(mark[key] for mark in made) <= 88, key
+    assert made == marks(generate(rules_only(*map(Mark, keys)), two_stages()))
+
+
+def test_some_design_spaces_have_all_forms_of_a_block() -> None:
+    for space in (rules_only(Mark("x"), Mark("y")), SpaceGeneratorUnion([rules_only(Mark("x"))])):
+        context = ms.TuneContext(two_stages(), target="llvm -num-cores=2", space_generator=space)
+        some = context.generate_design_space(2)
+        assert {mark["x"] for mark in marks(some)} == {0, 1}
+        assert len(some) == 2
+
+
 def test_a_rule_that_changes_nothing_leaves_the_order_as_it_is() -> None:
     rules = [Mark("x"), Nothing(), Mark("y")]
     for count in range(3):

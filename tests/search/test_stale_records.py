@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +14,27 @@ import pytest
 import search as ms
 from search import autotvm
 from search.cost_model import XGBModel
-from search.database import JSONDatabase, SQLDatabase
-from search.database.json_database import RECORD_FILE
-from search.database.sql_database import SQL_FILE
-from search.runs.tuning_run import TuningRun
-from search.task_scheduler.learn_from_records import learn_from_records
-from search.trials.run_directory import TRIALS_FILE
+from search.database import RECORDS, JSONDatabase, SQLDatabase
+from search.database.at_place import SQL_FILE
+from search.loop import tune_run
+from search.reports.run_directory import TRIALS
+from search.run import Run
+from search.runs.learn_from_records import learn_from_records
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts, task
 from tests.search.programs import Matmul
 
 CONFIRMED = ms.TuneConfig(8, num_trials_per_iter=4)
 
 
-def run(folder: Path, seed: int = 1, **parts: Any) -> TuningRun:
-    with TuningRun.open(
-        [task(seed=seed)],
-        [1.0],
-        folder,
+def run(folder: Path, seed: int = 1, **parts: Any) -> Run:
+    config = replace(
         CONFIRMED,
         builder=ScriptFiles(folder / "artifacts"),
         runner=TimesOfScripts(),
-        **{"cost_model": "xgb", **parts},
-    ) as opened:
-        opened.tune()
+        **parts,
+    )
+    with Run.open([task(seed=seed)], [1.0], folder, config) as opened:
+        tune_run(opened)
     return opened
 
 
@@ -95,7 +94,7 @@ DAMAGES = [
 
 def damage(folder: Path, change: Any, seconds: float = 1e-9) -> int:
     """Change the trace of the third record, and let it be the fastest; return its line."""
-    path = folder / RECORD_FILE
+    path = folder / RECORDS.file
     lines = path.read_text().splitlines()
     index, (trace, _, target, args) = json.loads(lines[2])
     change(trace)
@@ -115,7 +114,7 @@ def test_a_run_goes_on_beside_a_stale_record(
     assert (
         shown.count(
             "left out 1 record(s) whose traces do not apply any more: "
-            f"{folder / RECORD_FILE}:{line}: "
+            f"{folder / RECORDS.file}:{line}: "
         )
         == 1
     )
@@ -152,7 +151,7 @@ def test_a_run_with_a_stale_record_is_explained(
     explained = autotvm.explain_log(folder)
     assert "8 measurements of 1 task" in str(explained)
     assert len(caplog.messages) <= 1, "one that applies to the program tells nothing of itself"
-    assert all(f"{RECORD_FILE}:{line}: " in message for message in caplog.messages)
+    assert all(f"{RECORDS.file}:{line}: " in message for message in caplog.messages)
 
 
 def test_a_run_in_an_sql_database_is_explained(tmp_path: Path) -> None:
@@ -161,7 +160,7 @@ def test_a_run_in_an_sql_database_is_explained(tmp_path: Path) -> None:
     tables = [autotvm.explain_log(tmp_path / kind).table() for kind in ("json", "sql")]
     assert [list(table.knobs) for table in tables] == [list(tables[0].knobs)] * 2
     assert tables[0].knobs
-    for file in (SQL_FILE, TRIALS_FILE):
+    for file in (SQL_FILE, TRIALS.file):
         with pytest.raises(ms.TuningError, match=f"explain its directory {tmp_path / 'sql'}"):
             autotvm.explain_log(tmp_path / "sql" / file)
     assert [row["gflops"] for row in tables[1]] == [row["gflops"] for row in tables[0]]
@@ -193,7 +192,7 @@ def test_a_stale_row_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 def test_however_many_are_stale_the_one_that_applies_is_found(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = folder / RECORD_FILE
+    path = folder / RECORDS.file
     index, (trace, _, target, args) = json.loads(path.read_text().splitlines()[0])
     renamed(trace)
     with path.open("a") as file:

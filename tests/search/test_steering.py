@@ -14,14 +14,14 @@ import search as ms
 from schedule import Schedule
 from schedule.random_state import RandomState
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord
+from search.database.line_store import EnergyLog
 from search.mutator import MutateTileSize
-from search.records.energy_log import EnergyLog
+from search.reports.run_directory import load_run
 from search.runner import RunnerInput, RunnerResult
 from search.runner.energy import EnergyMeter, joules_per_call, why_not
 from search.runs.run_journal import differences, plan_of
 from search.space_generator import ScheduleFn
-from search.spaces.constrained_space import ConstrainedSpace, Constraint
-from search.trials.run_directory import load_run
+from search.space_generator.constrained_space import ConstrainedSpace, Constraint
 from tensorir import IRModule, T
 from tests.search.compatible_programs import product
 from tests.search.made_up_runs import TARGET, UNSCHEDULED, ScriptFiles, TimesOfScripts
@@ -96,7 +96,7 @@ class Waits(TimesOfScripts):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("search.runs.tuning_run", "search.task_scheduler.task_scheduler"):
+    for module in ("search.run", "search.runs.time_budget", "search.loop"):
         monkeypatch.setattr(f"{module}.time", made)
     return made
 
@@ -156,11 +156,12 @@ def test_every_entry_point_lists_its_options_and_refuses_others(name: str) -> No
     function = getattr(ms, name)
     listed = inspect.signature(function).parameters
     assert {"builder", "runner", "database", "cost_model", "on_interrupt"} <= set(listed)
-    assert listed["runner"].default == "local"
+    assert listed["runner"].default == (None if name == "tune_tir" else "local")
     if name != "tune_tasks":
         assert {"input_data", "initial_schedules", "constraint", "seed"} <= set(listed)
-    with pytest.raises(TypeError, match=f"{name} does not take runer; did you mean 'runner'"):
-        function(runer="local")
+    mod_and_target = () if name == "tune_tasks" else (Matmul, TARGET)
+    with pytest.raises(TypeError, match=rf"{name}.* '?runer"):
+        function(*mod_and_target, runer="local")
 
 
 # ------------------------------------------------------------------------------ constraints

@@ -55,8 +55,8 @@ def test_columns_are_vectors_and_the_trace_says_all() -> None:
 def test_what_cannot_be_done_for_any_number_leaves_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from search.dispatch import sample_on_miss  # noqa: PLC0415
-    from search.dispatch.adapted_replay import ReplayError  # noqa: PLC0415
+    from search.history import sample_on_miss  # noqa: PLC0415
+    from search.history.adapted_replay import ReplayError  # noqa: PLC0415
 
     def refuses(*_: object) -> Schedule:
         raise ReplayError("no")

@@ -12,12 +12,12 @@ import pytest
 import search as ms
 from codegen import Target
 from search.builder import Builder, BuilderInput, BuilderResult
+from search.loop import Patience, tune_run
 from search.measure_callback import MeasureCallback
+from search.run import Run
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
-from search.runs.tuning_run import TuningRun
-from search.task_scheduler import TaskRecord, TaskScheduler
-from search.task_scheduler.task_choice import SimilarTasks, tagged_group
-from search.task_scheduler.task_scheduler import Patience
+from search.task_scheduler import TaskScheduler, TaskState
+from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
 from tensorir import te
 from tests.search.programs import Matmul, split_all
 
@@ -76,19 +76,20 @@ def tune(
     """Return how many trials each task got."""
     artifacts = folder / "artifacts"
     artifacts.mkdir(exist_ok=True)
-    with TuningRun.open(
-        tasks,
-        [1.0] * len(tasks),
-        folder,
-        ms.TuneConfig(trials, num_trials_per_iter=batch, num_confirmed=0, **config),
+    options = ms.TuneConfig(
+        trials,
+        num_trials_per_iter=batch,
+        num_confirmed=0,
         builder=EmptyFiles(artifacts),
         runner=MadeUpTimes(result_of),
         database="memory" if database is None else database,
         cost_model=None,
         measure_callbacks=callbacks or "default",
         task_scheduler=scheduler,
-    ) as run:
-        run.tune()
+        **config,
+    )
+    with Run.open(tasks, [1.0] * len(tasks), folder, options) as run:
+        tune_run(run)
     return [len(record.latency_ms) for record in scheduler.tasks]
 
 
@@ -153,7 +154,8 @@ def test_a_task_that_always_fails_gets_its_share_and_no_more(tmp_path: Path) -> 
     scheduler = TaskScheduler.create("gradient")
 
     def first_task_fails(_: int) -> RunnerResult:
-        fails = scheduler.tasks[0].measure_candidates is not None
+        first = scheduler.tasks[0]
+        fails = first.trials < 2 * first.batches
         return RunnerResult(error_msg="bad luck") if fails else one_ms(0)
 
     trials = tune(tmp_path, scheduler, [task("bad"), task("good")], first_task_fails, 16)
@@ -174,7 +176,7 @@ def test_a_task_that_always_fails_gets_its_share_and_no_more(tmp_path: Path) -> 
 def test_builds_go_on_beside_measurements_where_that_is_faster(
     build_seconds, measure_seconds, cores, beside
 ):
-    task = TaskRecord(None, build_seconds=build_seconds, measure_seconds=measure_seconds)
+    task = TaskState(None, build_seconds=build_seconds, measure_seconds=measure_seconds)
     assert task.is_faster_side_by_side(cores) == beside
 
 
@@ -225,7 +227,8 @@ def test_a_task_in_vain_leaves_its_trials_to_others(
 
     def second_improves(k: int) -> RunnerResult:
         # Both have a batch on its way while the first is measured, the second alone.
-        first = scheduler.tasks[0].measure_candidates is not None
+        record = scheduler.tasks[0]
+        first = record.trials < record.batches
         return RunnerResult(run_secs=((1.0 if first else 1 / (2 + k)),))
 
     tasks = [task("stays"), task("improves")]
@@ -297,27 +300,32 @@ def test_records_of_earlier_runs_count_as_batches(tmp_path: Path) -> None:
 
 
 def test_few_earlier_records_do_not_make_a_batch() -> None:
-    record = TaskRecord.of(task("a"), known=[], batch_size=2)
+    record = TaskState(task("a")).begin(known=[], batch_size=2)
     assert (record.batches, record.best_ms, record.best_history_ms) == (0, None, [])
 
 
 # ------------------------------------------------------------------------------------ the objective
 
 
-def known(*best_ms: float | None, gflops: float = 1.0, batches: int = 4) -> list[TaskRecord]:
+def known(*best_ms: float | None, gflops: float = 1.0, batches: int = 4) -> list[TaskState]:
     """Return tasks with these latencies, which did not get better since their first batch."""
     tasks = []
     for best in best_ms:
         ctx = ms.TuneContext(Matmul, target=TARGET)
-        record = TaskRecord(ctx, flop=gflops * 1e6 * (best or 1.0), batches=batches)
+        record = TaskState(
+            ctx, index=len(tasks), flop=gflops * 1e6 * (best or 1.0), batches=batches
+        )
         record.latency_ms = [] if best is None else [best]
         record.best_history_ms = [1e9 if best is None else best] * batches
         tasks.append(record)
     return tasks
 
 
-def choice(scheduler: TaskScheduler, tasks: list[TaskRecord]) -> int:
-    scheduler.tasks = tasks
+def choice(scheduler: TaskScheduler, tasks: list[TaskState]) -> int:
+    for place, task in enumerate(tasks):
+        task.index = place
+    if list(scheduler.tasks) != tasks:
+        scheduler.begin(tasks)
     return scheduler.next_task_id()
 
 
@@ -381,12 +389,12 @@ def test_a_task_that_stays_slow_leaves_its_group() -> None:
     assert choice(scheduler, [fast, slow]) == 0, "it does not come back"
 
 
-def tagged(size: int, tag: str | None) -> TaskRecord:
+def tagged(size: int, tag: str | None) -> TaskState:
     """Return the task of doubling numbers, `size` operations."""
     a = te.placeholder((size,), name="A")
     attrs = {} if tag is None else {"auto_scheduler_task_scheduler_tag": tag}
     doubled = te.compute((size,), lambda i: a[i] * 2.0, name="B", attrs=attrs)
-    return TaskRecord.of(ms.TuneContext(te.create_prim_func([a, doubled]), target=TARGET))
+    return TaskState(ms.TuneContext(te.create_prim_func([a, doubled]), target=TARGET)).begin()
 
 
 def test_similar_are_tasks_with_the_same_tag_and_about_as_many_operations() -> None:

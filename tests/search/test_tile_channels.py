@@ -9,7 +9,7 @@ import pytest
 
 import codegen
 import search as ms
-from search.measuring.measure_candidate import without_layout_rewrite
+from search.runner.measure_candidate import without_layout_rewrite
 from search.schedule_rule import ScheduleRule
 from search.space_generator import PostOrderApply
 from tensorir import te

@@ -10,7 +10,7 @@ import search as ms
 from schedule import Schedule
 from schedule.random_state import RandomState
 from search.context import TuneContext, design_spaces
-from search.dispatch.sample_on_miss import default_schedule
+from search.history.sample_on_miss import default_schedule
 from search.schedule_rule import TileSpatial
 from search.search_strategy.evolution import is_described
 from search.search_strategy.trace_application import TraceApplication

@@ -1,4 +1,4 @@
-"""Trials: every one leaves a line, and a run is read back as a table."""
+"""Trials and tasks: each leaves a line, and a run is read back as a table."""
 
 import json
 import math
@@ -6,14 +6,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import search as ms
 from search import DatabaseError
-from search.trials import RunTable, Trial
-from search.trials.run_directory import TRIALS_FILE, TrialLog
+from search.database import Kind
+from search.database.line_store import LineStore
+from search.reports import RunTable, TaskReport, Trial
+from search.reports.run_directory import TASKS, TRIALS, add_tasks, listed_tasks
+from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts, task
 
 FIRST = Trial(
     task="matmul",
@@ -30,6 +34,8 @@ FIRST = Trial(
     space=1,
     decisions=[[4, 8], 2],
 )
+CONV = TaskReport("conv", "llvm", "17", 3.0)
+DENSE = TaskReport("dense", "llvm", "18")
 BROKEN = replace(
     FIRST, number=1, stage="build", error="no such\nfile", run_secs=(), predicted=None, time=1004.0
 )
@@ -39,9 +45,9 @@ OTHER = replace(FIRST, task="conv", workload="18", number=0, run_secs=(9.0,), ti
 
 
 def test_a_run_is_read_back(tmp_path: Path) -> None:
-    log = TrialLog(tmp_path / "new")
+    log = LineStore(tmp_path / "new")
     for trial in (FIRST, BROKEN, STOPPED, BEST, OTHER):
-        log.append(trial)
+        log.add(TRIALS, trial)
     run = ms.load_run(tmp_path / "new")
     assert run.trials == [FIRST, BROKEN, STOPPED, BEST, OTHER]
     assert len(run) == 5
@@ -92,29 +98,42 @@ def test_a_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_scores_of_any_number_type_are_kept(tmp_path: Path) -> None:
-    log = TrialLog(tmp_path)
-    log.append(replace(FIRST, predicted=np.float32(0.5)))  # type: ignore[arg-type]
-    log.append(replace(FIRST, predicted=-math.inf))
+    log = LineStore(tmp_path)
+    log.add(TRIALS, replace(FIRST, predicted=np.float32(0.5)))  # type: ignore[arg-type]
+    log.add(TRIALS, replace(FIRST, predicted=-math.inf))
     assert [trial.predicted for trial in ms.load_run(tmp_path).trials] == [0.5, None]
 
 
+def trial_line(**change: object) -> str:
+    return json.dumps({**FIRST.as_json(), **change})
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("kind", "line", "message"),
     [
-        ({"stage": "tested"}, "field stage cannot be 'tested'"),
-        ({"run_secs": [-1.0]}, "field run_secs cannot be [-1.0]"),
-        ({"number": True}, "field number cannot be True"),
-        ({"space": "two"}, "field space cannot be 'two'"),
+        (TRIALS, trial_line(stage="tested"), "field stage cannot be 'tested'"),
+        (TRIALS, trial_line(run_secs=[-1.0]), "field run_secs cannot be [-1.0]"),
+        (TRIALS, trial_line(number=True), "field number cannot be True"),
+        (TRIALS, trial_line(space="two"), "field space cannot be 'two'"),
+        (TASKS, "{}", "field task is missing"),
+        (TASKS, '{"task": "a", "workload": "1", "target": 3}', "field target cannot be 3"),
+        (
+            TASKS,
+            '{"task": "a", "workload": "1", "target": "llvm", "weight": -1}',
+            "field weight cannot be -1",
+        ),
     ],
 )
-def test_a_line_that_is_no_trial_is_left_out_and_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, object], message: str
+def test_a_line_that_is_no_entry_is_left_out_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Kind[Any], line: str, message: str
 ) -> None:
-    TrialLog(tmp_path).append(FIRST)
-    path = tmp_path / TRIALS_FILE
+    good = FIRST if kind is TRIALS else CONV
+    store = LineStore(tmp_path)
+    store.add(kind, good)
+    path = tmp_path / kind.file
     with path.open("a") as file:
-        file.write(json.dumps({**FIRST.as_json(), **change}) + "\n")
-    assert ms.load_run(tmp_path).trials == [FIRST]
+        file.write(f"{line}\n")
+    assert store.latest(kind) == [good]
     assert caplog.messages == [f"{path}: left out 1 line(s): line 2: {message}"]
 
 
@@ -122,10 +141,10 @@ def test_a_later_version_may_have_more_fields_but_not_less(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fields = FIRST.as_json()
-    (tmp_path / TRIALS_FILE).write_text(json.dumps({**fields, "joules": 3}) + "\n")
+    (tmp_path / TRIALS.file).write_text(json.dumps({**fields, "joules": 3}) + "\n")
     assert ms.load_run(tmp_path).trials == [FIRST]
     del fields["stage"]
-    (tmp_path / TRIALS_FILE).write_text(json.dumps(fields) + "\n")
+    (tmp_path / TRIALS.file).write_text(json.dumps(fields) + "\n")
     assert ms.load_run(tmp_path).trials == []
     assert "line 1: field stage is missing" in caplog.text
 
@@ -135,9 +154,41 @@ def test_a_directory_without_trials_is_said(tmp_path: Path) -> None:
         ms.load_run(tmp_path)
 
 
-def test_a_trial_cut_by_a_kill_is_dropped(tmp_path: Path) -> None:
-    TrialLog(tmp_path).append(FIRST)
-    path = tmp_path / TRIALS_FILE
-    path.write_bytes(path.read_bytes() + b'{"task": "mat')
-    TrialLog(tmp_path).append(BEST)
-    assert ms.load_run(tmp_path).trials == [FIRST, BEST]
+# ------------------------------------------------------------------------------- the tasks of a run
+
+
+def test_tasks_are_read_back_and_written_once(tmp_path: Path) -> None:
+    add_tasks(LineStore(tmp_path), [CONV, DENSE])
+    add_tasks(LineStore(tmp_path), [DENSE])
+    assert listed_tasks(LineStore(tmp_path)) == [CONV, DENSE]
+    assert len((tmp_path / TASKS.file).read_text().splitlines()) == 2
+
+
+def test_the_last_weight_holds(tmp_path: Path) -> None:
+    reader = LineStore(tmp_path)
+    add_tasks(LineStore(tmp_path), [CONV])
+    assert listed_tasks(reader) == [CONV]
+    again = TaskReport("conv", "llvm", "17", 5.0)
+    add_tasks(LineStore(tmp_path), [again])
+    assert listed_tasks(reader) == [again], "what was added since the last time is read, too"
+
+
+def test_a_run_lists_its_tasks_before_its_trials(tmp_path: Path) -> None:
+    runner = TimesOfScripts()
+    ms.tune_tasks(
+        tasks=[task("first"), task("second", seed=2)],
+        task_weights=[2.0, 7.0],
+        work_dir=tmp_path / "run",
+        max_trials_global=2,
+        num_trials_per_iter=1,
+        builder=ScriptFiles(tmp_path / "built"),
+        runner=runner,
+        cost_model="random",
+        num_confirmed=0,
+    )
+    listed = listed_tasks(LineStore(tmp_path / "run"))
+    assert [(one.task, one.weight) for one in listed] == [("first", 2.0), ("second", 7.0)]
+    assert {one.workload for one in listed} == {
+        trial.workload for trial in ms.load_run(tmp_path / "run").trials
+    }
+    assert all(one.target.startswith(TARGET.split()[0]) for one in listed)

@@ -10,6 +10,7 @@ import pytest
 
 import search as ms
 from schedule import BlockRV, Schedule
+from search import tir_integration
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.database import JSONDatabase, MemoryDatabase
 from search.mutator import MutateTileSize
@@ -83,8 +84,8 @@ def test_tune_module_tunes_every_function(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda folder: ms.tune_tir(Matmul, TARGET, folder, 2, space=split_j, **OF_TVM),
-        lambda folder: ms.tune_tir(
+        lambda folder: tir_integration.tune_tir(Matmul, TARGET, folder, 2, space=split_j, **OF_TVM),
+        lambda folder: tir_integration.tune_tir(
             mod=Matmul,
             target=TARGET,
             work_dir=str(folder),
@@ -94,7 +95,7 @@ def test_tune_module_tunes_every_function(tmp_path: Path) -> None:
             space=split_j,
             **OF_TVM,
         ),
-        lambda folder: ms.tune_tir(
+        lambda folder: tir_integration.tune_tir(
             Matmul,
             TARGET,
             folder,
@@ -117,18 +118,22 @@ def test_the_other_tune_tir_of_tvm_is_tune_module(
     [
         (
             lambda: ms.tune_tir(Matmul, TARGET),
-            "the third argument of tune_tir is a TuneConfig, got NoneType; say how much to "
-            r"search, as in config=TuneConfig\(max_trials_global=64\); .* call tune_module",
+            "the third argument of tune_tir is a TuneConfig, got NoneType, as in "
+            r"config=TuneConfig\(max_trials_global=64\)\. .* is search.tir_integration.tune_tir",
         ),
         (lambda: ms.tune_tir(Matmul, TARGET, "folder"), "is a TuneConfig, got str"),
         (lambda: ms.tune_tir(Matmul, TARGET, 64), "is a TuneConfig, got int"),
         (
             lambda: ms.tune_tir(Matmul, TARGET, FEW, num_trials_per_iter=8),
-            r"does not take num_trials_per_iter: say it in TuneConfig\(...\), or call tune_module",
+            "does not take num_trials_per_iter; how much to search stands in its config, as in",
         ),
         (
             lambda: ms.tune_tir(Matmul, TARGET, FEW, trials=8),
             "does not take trials",
+        ),
+        (
+            lambda: ms.tune_tir(Matmul, TARGET, work_dir="w", max_trials_global=64),
+            "does not take max_trials_global; .* is search.tir_integration.tune_tir",
         ),
     ],
 )
@@ -183,8 +188,8 @@ def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(
 
     Between, the unscheduled program takes 9 ms.
     """
-    monkeypatch.setattr("search.runs.name_winner._LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("search.runs.name_winner._SHARE", 0.0)
+    monkeypatch.setattr("search.runs.time_budget._LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("search.runs.time_budget._SHARE", 0.0)
 
     class Slower(Runner):
         def __init__(self) -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from codegen.target import host
 from schedule import Schedule
 from search.cost_model import RandomModel, XGBModel
 from search.database import JSONDatabase
+from search.loop import tune_run
 from search.measure_callback import MeasureCallback
+from search.reports.run_directory import TRIALS, load_run
+from search.run import MODEL_FILE, Run
 from search.runner import RunnerResult
-from search.runs.tuning_run import MODEL_FILE, TuningRun
 from search.search_strategy import EvolutionarySearch
-from search.trials.run_directory import TRIALS_FILE, load_run
 from tensorir.replaced_file import replaced_file
 from tests.search.compatible_programs import product
 from tests.search.made_up_runs import TARGET, LateFiles, ScriptFiles, TimesOfScripts, task
@@ -48,6 +50,12 @@ class StopAfter(MeasureCallback):
             raise KeyboardInterrupt
 
 
+@pytest.fixture(autouse=True)
+def on_a_busy_machine_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of measuring the best again do not end because other programs take the time."""
+    monkeypatch.setattr("search.runs.time_budget._LEAST_SECONDS", 60.0)
+
+
 def run(
     folder: Path,
     *tasks: ms.TuneContext,
@@ -56,19 +64,18 @@ def run(
     runner: TimesOfScripts | None = None,
     stop_after: int = 0,
     **parts: object,
-) -> TuningRun:
+) -> Run:
     """Run to the end, or up to a Ctrl-C after so many trials."""
-    with TuningRun.open(
-        tasks or [task()],
-        [1.0] * max(1, len(tasks)),
-        folder,
+    made = replace(
         config,
         builder=builder(folder / "artifacts"),
         runner=runner or TimesOfScripts(),
         measure_callbacks=[*MeasureCallback.create("default"), StopAfter(stop_after)],
+        on_interrupt="return",
         **{"cost_model": "random", **parts},
-    ) as opened:
-        opened.tune(on_interrupt="return")
+    )
+    with Run.open(tasks or [task()], [1.0] * max(1, len(tasks)), folder, made) as opened:
+        tune_run(opened)
     return opened
 
 
@@ -253,7 +260,7 @@ def test_a_new_run_does_not_take_up_the_model_of_another(
 
 
 def trials_of(folder: Path) -> list[str]:
-    return [trial.task for trial in load_run(folder)] if (folder / TRIALS_FILE).exists() else []
+    return [trial.task for trial in load_run(folder)] if (folder / TRIALS.file).exists() else []
 
 
 def test_a_run_of_one_program_knows_nothing_of_that_of_another(tmp_path: Path) -> None:
@@ -432,8 +439,8 @@ def test_a_later_session_has_the_same_winner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Measured again, the best four take 110 us and more; others took 104 us, and time is over."""
-    monkeypatch.setattr("search.runs.name_winner._LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("search.runs.name_winner._SHARE", 0.0)
+    monkeypatch.setattr("search.runs.time_budget._LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("search.runs.time_budget._SHARE", 0.0)
     runner = TimesOfScripts(
         lambda k: microseconds(100 + k if k < 8 else (112, 111, 110, 113)[k % 4]),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from search import WorkerError
-from search.workers.worker_pool import WorkerPool
+from search.builder.worker_pool import WorkerPool
 from tests.search.programs import end_process, fail_on, sleep_for, square
 
 
@@ -99,7 +99,7 @@ def test_functions_of_a_script_travel_by_value(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         """
-from search.workers.worker_pool import WorkerPool
+from search.builder.worker_pool import WorkerPool
 
 class Offset:
     def __init__(self, by):
@@ -180,7 +180,7 @@ def test_a_system_without_processes_left_is_an_error_of_the_set_up(
     def refuse(*_: object) -> None:
         raise OSError("Too many open files")
 
-    monkeypatch.setattr("search.workers.worker_pool.Worker", refuse)
+    monkeypatch.setattr("search.builder.worker_pool.Worker", refuse)
     with pytest.raises(
         WorkerError, match="cannot be started or do not answer: Too many open files"
     ):
@@ -215,7 +215,7 @@ def _broken() -> None:
 def test_a_pool_that_nobody_closes_ends_with_its_process_quietly(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""
-from search.workers.worker_pool import WorkerPool
+from search.builder.worker_pool import WorkerPool
 
 pool = WorkerPool(1)
 print([outcome.value for outcome in pool.run([(pow, (2, 5))], 30)])

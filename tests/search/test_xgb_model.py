@@ -23,9 +23,9 @@ from search.cost_model.tree_ensemble import (
     pairwise_accuracy,
 )
 from search.feature_extractor import FeatureExtractor, PackedFeatures
-from search.measuring.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
-from search.spaces.design_space import DesignSpace
+from search.runner.measure_candidate import MeasureCandidate
+from search.space_generator.design_space import DesignSpace
 from tests.search.programs import Matmul, split_all
 
 SPACE = SimpleNamespace(index=0)

@@ -12,7 +12,7 @@ from search.command_line.options import database_of
 from search.command_line.result import Code, Part, Result
 from search.database import programs_in
 from search.errors import TuningError
-from search.measuring.time_text import time_text
+from search.runner.time_text import time_text
 
 Save = Annotated[
     str | None,

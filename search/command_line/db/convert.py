@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from search.auto_scheduler.log.database import from_database, to_database
-from search.auto_scheduler.workload_registry import register_program
 from search.command_line.db.arguments import Place, named
 from search.command_line.db.logs import log_kind
 from search.command_line.options import database_of
 from search.command_line.program_files import read_program
 from search.command_line.result import Result, counted
-from search.context import normalize_mod
+from search.compat.auto_scheduler.history import from_database, to_database
+from search.compat.auto_scheduler.workloads import register_program
 from search.database import Database, MemoryDatabase, merge_into
 from search.errors import ArgumentError
+from search.task import normalize_mod
 
 Destination = Annotated[
     str,
@@ -95,6 +95,6 @@ def _opened(source: str) -> Database:
         raise ArgumentError(
             f"{source}: none of its records is of a program that is known; name their programs by "
             "--program FILE, and convert logs of workloads that are Python functions in Python: "
-            "search.auto_scheduler.to_database(log)"
+            "search.compat.auto_scheduler.to_database(log)"
         )
     return found

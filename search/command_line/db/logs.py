@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from search.auto_scheduler.log.log_format import StepsLog
-from search.autotvm.log_format import TemplateLog
+from search.compat.auto_scheduler.explain import StepsLog
+from search.compat.autotvm.log_format import TemplateLog
 
 
 def log_kind(path: str) -> str | None:

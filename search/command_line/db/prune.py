@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from search.auto_scheduler.log.file import distill_record_file
-from search.autotvm.record import pick_best
 from search.command_line.db.arguments import Place, named
 from search.command_line.db.logs import log_kind
 from search.command_line.options import database_of
 from search.command_line.result import Result, counted
+from search.compat.auto_scheduler.records import distill_record_file
+from search.compat.autotvm.record import pick_best
 from search.database import KeyedDatabase, MemoryDatabase, merge_into
 from search.errors import ArgumentError
 

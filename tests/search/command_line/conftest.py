@@ -14,7 +14,7 @@ import pytest
 import search as ms
 from schedule import Schedule
 from search import tune as of_programs
-from search.networks import tune_model as of_models
+from search.models import tune_model as of_models
 from tensorir import frontend
 from tensorir.function import IRModule
 from tensorir.script.script_file import read_script_file

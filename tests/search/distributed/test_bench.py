@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,10 +12,10 @@ import pytest
 
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.distributed import bench as bench_module
-from search.distributed.bench import LocalBench
-from search.distributed.messages import MeasureAnswer, MeasureRequest
-from search.runner import EvaluatorConfig
+from search.runner import EvaluatorConfig, LocalRunner, RunnerInput, RunnerResult
+from search.runner.distributed import bench as bench_module
+from search.runner.distributed.bench import LocalBench
+from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
 from search.runner.program_facts import ProgramFacts
 from search.runner.reference_program import reference_program
 from tensorir import workloads
@@ -43,36 +45,76 @@ def answer(bench: LocalBench, request: MeasureRequest) -> MeasureAnswer:
 
 def test_a_program_is_built_checked_and_timed(bench: LocalBench) -> None:
     found = answer(bench, REQUEST)
-    assert found.error is None
-    assert (found.status, found.worker, found.kind) == (
-        "measured",
-        "tcp://here:1",
-        bench.machine.kind,
-    )
-    assert found.machine == f"{bench.machine.host} here"
-    assert 0 < found.run_secs[0] < 1
+    assert found.result.error_msg is None
+    assert (found.status, found.worker) == ("done", "tcp://here:1")
+    assert found.result.machine == f"{bench.machine.host} here"
+    assert 0 < (found.result.median_secs or 0) < 1
     assert found.pace is not None
     assert 0 < found.pace < 1
-    assert found.build_seconds > 0
+    assert found.result.build_seconds > 0
 
 
 def test_several_are_answered_at_once(bench: LocalBench) -> None:
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: answer(bench, REQUEST), range(3)))
-    assert [one.status for one in found] == ["measured"] * 3
+    assert [one.status for one in found] == ["done"] * 3
+
+
+def test_candidates_are_ended_by_the_best_of_their_search(
+    bench: LocalBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+    measure = LocalRunner.measure
+
+    def noted(runner: LocalRunner, entry: RunnerInput) -> RunnerResult:
+        if entry.reference_path is not None:  # not the reference kernel
+            limits.append(entry.best_seconds)
+        return measure(runner, entry)
+
+    monkeypatch.setattr(LocalRunner, "measure", noted)
+    first = answer(bench, replace(REQUEST, search="a"))
+    for search in ("a", "another", ""):
+        answer(bench, replace(REQUEST, search=search))
+    assert limits == [None, first.result.median_secs, None, None], "the last is to be timed in full"
+
+
+def test_who_computes_alone_waits_for_the_others_and_nobody_begins_before(
+    bench: LocalBench,
+) -> None:
+    log: list[str] = []
+
+    def alone() -> None:
+        with bench._place(alone=True):
+            log.append("alone")
+
+    def beside() -> None:
+        with bench._place():
+            log.append("later")
+
+    with bench._place():
+        threads = [threading.Thread(target=alone), threading.Thread(target=beside)]
+        threads[0].start()
+        while not bench._turn.locked():
+            time.sleep(0.001)
+        threads[1].start()
+        log.append("first")
+    for thread in threads:
+        thread.join(5)
+    assert log == ["first", "alone", "later"]
 
 
 def test_a_wrong_result_is_a_failure_of_the_candidate(bench: LocalBench) -> None:
     wrong = REQUEST.program.replace("* Y", "+ Y")
     found = answer(bench, replace(REQUEST, program=wrong))
-    assert (found.status, found.stage) == ("failed", "check")
-    assert "Wrong result" in str(found.error)
+    assert (found.status, found.result.stage) == ("done", "check")
+    assert "Wrong result" in str(found.result.error_msg)
 
 
 def test_a_build_that_takes_too_long_is_a_failure_of_the_candidate(bench: LocalBench) -> None:
     other = IRModule({"main": workloads.create("GMM", n=7, m=7, k=7)}).script()
     found = answer(bench, replace(REQUEST, program=other, reference=None, build_seconds=1e-3))
-    assert (found.status, found.stage, found.ending) == ("failed", "build", "timeout")
+    assert (found.status, found.result.stage) == ("done", "build")
+    assert found.result.ending == "timeout"
 
 
 def test_what_a_machine_cannot_do_is_no_fault_of_the_candidate(
@@ -82,25 +124,20 @@ def test_what_a_machine_cannot_do_is_no_fault_of_the_candidate(
     target = Target(f"llvm -mtriple={foreign}-linux-gnu -num-cores=1")
     found = answer(bench, replace(REQUEST, target=target))
     assert found.status == "unable"
-    assert f"the code is for {foreign}" in str(found.error)
+    assert f"the code is for {foreign}" in str(found.result.error_msg)
 
     found = answer(bench, replace(REQUEST, program="def main(: pass"))
     assert found.status == "unable"
-    assert "the program of the request cannot be read" in str(found.error)
+    assert "the program of the request cannot be read" in str(found.result.error_msg)
 
-    assert MeasureAnswer.from_text(bench.answer("{", "")).error is not None
+    assert MeasureAnswer.from_text(bench.answer("{", "")).result.error_msg is not None
+
+    monkeypatch.setattr(bench_module.energy, "why_not", lambda: "nothing counts it")
+    found = answer(bench, replace(REQUEST, evaluator=EvaluatorConfig(energy=True)))
+    assert (found.status, found.result.error_msg) == ("unable", "nothing counts it")
 
     monkeypatch.setattr(bench_module, "_LEAST_SPACE", 1 << 62)
-    assert "free some space there" in str(answer(bench, REQUEST).error)
-
-
-def test_energy_is_counted_where_the_machine_can(
-    bench: LocalBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = replace(REQUEST, evaluator=EvaluatorConfig(number=1, min_repeat_ms=1, energy=True))
-    monkeypatch.setattr(bench_module.energy, "why_not", lambda: "nothing counts it")
-    assert answer(bench, counted).error == "nothing counts it"
-    assert answer(bench, counted).status == "unable"
+    assert "free some space there" in str(answer(bench, REQUEST).result.error_msg)
 
 
 def test_c_functions_are_allowed_by_the_search_or_by_the_machine(
@@ -109,17 +146,19 @@ def test_c_functions_are_allowed_by_the_search_or_by_the_machine(
     calls = REQUEST.program.replace("T.float32(0.0)", 'T.call_extern("float32", "rand")')
     request = replace(REQUEST, program=calls, reference=None)
     found = answer(bench, request)
-    assert (found.status, found.stage) == ("failed", "build")
-    assert "calls the C function 'rand'" in str(found.error)
-    assert "--allow-extern rand" in str(found.error)
-    assert answer(bench, replace(request, allow_externs=frozenset({"rand"}))).error is None
-    assert answer(bench, request).error is not None
+    assert (found.status, found.result.stage) == ("done", "build")
+    assert "calls the C function 'rand'" in str(found.result.error_msg)
+    assert "--allow-extern rand" in str(found.result.error_msg)
+    assert (
+        answer(bench, replace(request, allow_externs=frozenset({"rand"}))).result.error_msg is None
+    )
+    assert answer(bench, request).result.error_msg is not None
     monkeypatch.setattr(bench._builder, "allow_externs", frozenset({"rand"}))
-    assert answer(bench, request).error is None
+    assert answer(bench, request).result.error_msg is None
 
 
 def test_a_program_that_cannot_be_measured_is_no_fault_of_the_candidate(bench: LocalBench) -> None:
     calls = REQUEST.program.replace("T.float32(0.0)", 'T.call_extern("float32", "nobody_has_it")')
     found = answer(bench, replace(REQUEST, reference=calls))
     assert found.status == "program"
-    assert "nobody_has_it" in str(found.error)
+    assert "nobody_has_it" in str(found.result.error_msg)

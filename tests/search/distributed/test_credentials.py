@@ -16,10 +16,10 @@ from typing import Any, Final
 import pytest
 
 import search as ms
-from search.distributed import credentials as credentials_module
-from search.distributed.credentials import VARIABLE, Credentials, place_of
-from search.distributed.in_process import in_process_cluster
 from search.errors import TuningError
+from search.runner.distributed import credentials as credentials_module
+from search.runner.distributed.credentials import VARIABLE, Credentials, place_of
+from tests.search.distributed.cluster import in_process_cluster
 
 pytest.importorskip("distributed")
 

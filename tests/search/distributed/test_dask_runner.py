@@ -5,28 +5,29 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import search as ms
 from codegen import Target
-from search.distributed import dispatcher
-from search.distributed.credentials import Credentials
-from search.distributed.in_process import (
-    InProcessCluster,
-    MadeUpBench,
-    in_process_cluster,
-    made_up_machine,
-)
-from search.distributed.machine import this_release
-from search.distributed.messages import MeasureAnswer, MeasureRequest
 from search.errors import TuningError
-from search.runner import RunnerInput
+from search.runner import RunnerInput, RunnerResult
+from search.runner.distributed import dispatcher
+from search.runner.distributed.machine import Machine, this_release
+from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
 from tensorir import workloads
 from tensorir.function import IRModule
-from tests.search.distributed.processes import wait_until
+from tests.search.distributed.cluster import (
+    FakeBench,
+    InProcessCluster,
+    in_process_cluster,
+    simulated_machine,
+    wait_until,
+)
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -47,7 +48,7 @@ def inputs() -> list[RunnerInput]:
 
 @pytest.fixture
 def cluster() -> Iterator[InProcessCluster]:
-    with in_process_cluster(credentials=Credentials.read()) as found:
+    with in_process_cluster() as found:
         yield found
 
 
@@ -62,28 +63,34 @@ def runner_of(cluster: InProcessCluster, **options: object) -> Iterator[ms.DaskR
         yield runner
 
 
-def test_each_machine_gets_its_share(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
-    benches = [MadeUpBench(made_up_machine(f"m{k}"), seconds=0.02) for k in range(3)]
-    cluster.add(*benches)
-    with runner_of(cluster) as runner:
-        results = [future.result() for future in runner.run(inputs[:12])]
-    assert all(result.run_secs and result.error_msg is None for result in results)
-    assert {result.machine for result in results} == {"m0", "m1", "m2"}
-    assert sum(len(bench.asked) for bench in benches) == 12
-
-
-def test_a_machine_that_comes_late_gets_work(
+def test_each_machine_gets_its_share_also_one_that_comes_late(
     cluster: InProcessCluster, inputs: list[RunnerInput]
 ) -> None:
-    cluster.add(MadeUpBench(made_up_machine("early"), seconds=0.2))
+    cluster.add(*(FakeBench(simulated_machine(f"m{k}"), seconds=0.1) for k in range(2)))
     with runner_of(cluster) as runner:
         futures = runner.run(inputs)
-        cluster.add(MadeUpBench(made_up_machine("late"), seconds=0.01))
-        assert "late" in {future.result().machine for future in futures}
+        cluster.add(FakeBench(simulated_machine("late"), seconds=0.01))
+        results = [future.result() for future in futures]
+    assert all(result.run_secs and result.error_msg is None for result in results)
+    assert {result.machine for result in results} == {"m0", "m1", "late"}
+
+
+def test_arrays_of_the_user_travel_once_to_each_machine(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    benches = [FakeBench(simulated_machine(f"m{k}"), seconds=0.02) for k in range(2)]
+    cluster.add(*benches)
+    arrays = {1: np.arange(6, dtype=np.int32)}
+    with runner_of(cluster) as runner:
+        given = [replace(entry, input_data=arrays) for entry in inputs[:6]]
+        assert all(future.result().run_secs for future in runner.run(given))
+        wait_until(lambda: len(cluster.scheduler.tasks) == 1)  # the arrays, for later requests
+    for bench in benches:
+        assert all((found[1] == arrays[1]).all() for found in bench.arrays)
 
 
 def test_results_come_as_they_end(cluster: InProcessCluster, inputs: list[RunnerInput]) -> None:
-    quick, slow = (MadeUpBench(made_up_machine(host)) for host in ("quick", "slow"))
+    quick, slow = (FakeBench(simulated_machine(host)) for host in ("quick", "slow"))
 
     def after_the_quick_ones(_: MeasureRequest, answer: MeasureAnswer) -> MeasureAnswer:
         wait_until(lambda: len(quick.asked) >= 5)
@@ -103,7 +110,7 @@ def test_results_come_as_they_end(cluster: InProcessCluster, inputs: list[Runner
 def test_a_machine_that_vanishes_costs_nothing(
     cluster: InProcessCluster, inputs: list[RunnerInput]
 ) -> None:
-    cluster.add(*(MadeUpBench(made_up_machine(f"m{k}"), seconds=0.2) for k in range(2)))
+    cluster.add(*(FakeBench(simulated_machine(f"m{k}"), seconds=0.2) for k in range(2)))
     with runner_of(cluster) as runner:
         futures = runner.run(inputs[:8])
         cluster.end(0)
@@ -111,56 +118,57 @@ def test_a_machine_that_vanishes_costs_nothing(
         assert futures[-1].result().machine == "m1"
 
 
-def test_a_machine_that_lies_is_left_out(
+def test_a_candidate_with_which_six_machines_die_is_a_failed_trial(
+    cluster: InProcessCluster, inputs: list[RunnerInput]
+) -> None:
+    def dying(number: int) -> FakeBench:
+        def change(request: MeasureRequest, answer: MeasureAnswer) -> MeasureAnswer:
+            cluster.end(number)
+            return answer
+
+        return FakeBench(simulated_machine(f"m{number}"), change=change)
+
+    cluster.add(*(dying(number) for number in range(7)))
+    with runner_of(cluster) as runner:
+        result = runner.run(inputs[:1])[0].result()
+        assert "every machine that measured it died" in str(result.error_msg)
+        assert len(runner.machines()) == 1
+
+
+def test_a_machine_that_cannot_measure_is_left_out_while_there_is_another_one(
     cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
 ) -> None:
     def unable(request: MeasureRequest, answer: MeasureAnswer) -> MeasureAnswer:
-        return replace(answer, status="unable", error="the code uses amx-tile", run_secs=())
+        return replace(answer, status="unable", result=RunnerResult(error_msg="its disk is full"))
 
-    cluster.add(
-        MadeUpBench(made_up_machine("liar"), change=unable),
-        MadeUpBench(made_up_machine("honest"), seconds=0.05),
-    )
+    full, fine = simulated_machine("full"), simulated_machine("fine")
+    cluster.add(FakeBench(full, change=unable), FakeBench(fine, seconds=0.05))
     with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
         results = [future.result() for future in runner.run(inputs[:6])]
-    assert {result.machine for result in results} == {"honest"}
-    assert caplog.text.count("is left out: the code uses amx-tile") == 1
-
-
-def test_without_a_machine_that_can_the_search_ends(
-    cluster: InProcessCluster, inputs: list[RunnerInput]
-) -> None:
-    def unable(request: MeasureRequest, answer: MeasureAnswer) -> MeasureAnswer:
-        return replace(answer, status="unable", error="its disk is full", run_secs=())
-
-    cluster.add(MadeUpBench(made_up_machine("full"), change=unable))
+        assert {result.machine for result in results} == {"fine"}
+        assert caplog.text.count("full is left out: its disk is full") == 1
+    cluster.end(1)
     with runner_of(cluster) as runner, pytest.raises(TuningError, match="its disk is full"):
         runner.run(inputs[:1])[0].result()
 
 
-def paced(host: str, *paces: float, seconds: float = 0.02) -> MadeUpBench:
-    """A machine whose reference kernel takes these seconds, and then the last one for good."""
-    told = iter(paces)
-    return MadeUpBench(
-        made_up_machine(host),
-        seconds,
-        lambda request, answer: replace(answer, pace=next(told, paces[-1])),
+def paced(host: str, pace: float) -> FakeBench:
+    """A machine on which the reference kernel takes so many seconds."""
+    return FakeBench(
+        simulated_machine(host), 0.05, lambda request, answer: replace(answer, pace=pace)
     )
 
 
-def test_a_slow_machine_is_left_out_where_another_one_is_left(
+def test_a_slow_machine_is_left_out_where_there_is_another_one(
     cluster: InProcessCluster, inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All run the reference kernel: where that takes twice as long, times are others."""
     cluster.add(paced("usual", 1e-4), paced("throttled", 2e-4))
     with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
         _ = [future.result() for future in runner.run(inputs[:4])]
-        later = [future.result().machine for future in runner.run(inputs[4:10])]
-        assert set(later) == {"usual"}
-        assert (
-            "throttled is left out for a while: it takes 2.00 times as long for the reference"
-            in caplog.text
-        )
+        results = [future.result() for future in runner.run(inputs[4:10])]
+        assert {result.machine for result in results} == {"usual"}
+        text = "throttled is left out for a while: it takes 2.00 times as long for the reference"
+        assert text in caplog.text
         cluster.end(0)
         assert runner.run(inputs[10:11])[0].result().machine == "throttled"
 
@@ -168,40 +176,48 @@ def test_a_slow_machine_is_left_out_where_another_one_is_left(
 def test_a_slow_machine_is_asked_again_after_a_while(
     cluster: InProcessCluster, inputs: list[RunnerInput], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("search.distributed.dispatcher._SLOW_SECONDS", 0.1)
-    monkeypatch.setattr("search.distributed.dispatcher._LOOK_SECONDS", 0.05)
-    cluster.add(paced("usual", 1e-4, seconds=0.05), paced("busy", 2e-4, 1e-4, seconds=0.05))
+    monkeypatch.setattr(dispatcher, "_SLOW_SECONDS", 0.0)
+    cluster.add(paced("usual", 1e-4), busy := paced("busy", 2e-4))
     with runner_of(cluster) as runner:
         _ = [future.result() for future in runner.run(inputs[:4])]
-        time.sleep(0.2)
-        later = [future.result().machine for future in runner.run(inputs[4:10])]
-    assert set(later) == {"usual", "busy"}
+        busy.change = None
+        time.sleep(0.3)  # until the machines are listed again
+        machines = [future.result().machine for future in runner.run(inputs[4:10])]
+    assert set(machines) == {"usual", "busy"}
 
 
-def test_what_is_measured_while_the_pace_drifts_is_measured_again(
-    cluster: InProcessCluster, inputs: list[RunnerInput]
+FOREIGN: Mapping[str, tuple[Machine, str, dict[str, Any]]] = {
+    "kind": (
+        replace(simulated_machine("other"), caches=(1, 2, 3)),
+        "names no CPU model and is therefore this machine",
+        {"machines": replace(simulated_machine(), caches=(1, 2, 3)).kind},
+    ),
+    "release": (
+        replace(simulated_machine("other"), release="0.0.1 (lowering 01234567)"),
+        f"it runs tensorir 0.0.1 (lowering 01234567) and this process {RELEASE}: install the same",
+        {"allow_other_versions": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_one_search_uses_machines_of_one_kind_and_release(
+    what: str, cluster: InProcessCluster, inputs: list[RunnerInput]
 ) -> None:
-    bench = paced("drifts", 1e-4, 1.01e-4, 0.99e-4, 3e-4, *[1e-4, 1.02e-4] * 9)
-    cluster.add(bench)
+    """Also where others come later, or are allowed: their times are others."""
+    machine, reason, option = FOREIGN[what]
+    cluster.add(FakeBench(machine))
     with runner_of(cluster) as runner:
-        for future in [runner.run([one])[0] for one in inputs[:4]]:
-            assert future.result().error_msg is None
-    assert len(bench.asked) == 5
-    assert bench.asked.count(bench.asked[3]) == 2
-
-
-def test_one_search_uses_machines_of_one_kind(
-    cluster: InProcessCluster, inputs: list[RunnerInput]
-) -> None:
-    other = replace(made_up_machine("other"), caches=(1, 2, 3))
-    cluster.add(MadeUpBench(made_up_machine("this")), MadeUpBench(other))
+        assert f"not by other: {reason}" in str(runner.why_not(TARGET)).replace("the target ", "")
+        with pytest.raises(TuningError, match="cannot be measured: at tls"):
+            runner.run(inputs[:1])
+    named = Target({**TARGET.to_dict(), "mcpu": machine.cpu})
+    with runner_of(cluster, **option) as runner:
+        assert runner.why_not(named) is None
+    cluster.add(*(FakeBench(simulated_machine(f"this {k}"), seconds=0.01) for k in range(2)))
     with runner_of(cluster) as runner:
-        results = [future.result() for future in runner.run(inputs[:6])]
-        assert {result.machine for result in results} == {"this"}
-    mine = Target({**TARGET.to_dict(), "mcpu": made_up_machine().cpu})
-    with runner_of(cluster, machines=other.kind) as runner:
-        assert runner.why_not(mine) is None
-        assert "this: machines=" in str(runner.why_not(TARGET))
+        machines = {future.result().machine for future in runner.run(inputs)}
+    assert machines == {"this 0", "this 1"}
 
 
 def test_a_target_that_nobody_has_is_told_at_once(cluster: InProcessCluster) -> None:
@@ -209,43 +225,13 @@ def test_a_target_that_nobody_has_is_told_at_once(cluster: InProcessCluster) -> 
         assert "there is no machine that measures: start `tensorir worker`" in str(
             runner.why_not(TARGET)
         )
-        cluster.add(MadeUpBench(made_up_machine("here")))
+        cluster.add(FakeBench(simulated_machine("here")))
         reason = str(runner.why_not(Target("llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu")))
         assert "there are 1 of " in reason
         assert "not by here: it is x86_64" in reason or "not by here: it is aarch64" in reason
         assert "it has 1 core" in str(runner.why_not(Target("llvm -num-cores=4096"))) or (
             "cores" in str(runner.why_not(Target("llvm -num-cores=4096")))
         )
-
-
-def test_machines_of_another_release_are_left_out_unless_allowed(
-    cluster: InProcessCluster, inputs: list[RunnerInput]
-) -> None:
-    bench = MadeUpBench(replace(made_up_machine("old"), release="0.0.1 (lowering 01234567)"))
-    cluster.add(bench)
-    with runner_of(cluster) as runner:
-        assert (
-            f"not by old: it runs tensorir 0.0.1 (lowering 01234567) and this process {RELEASE}: "
-            "install the same version on both"
-        ) in str(runner.why_not(TARGET))
-        with pytest.raises(TuningError, match="allow_other_versions=True"):
-            runner.run(inputs[:1])
-    with runner_of(cluster, allow_other_versions=True) as runner:
-        assert runner.run(inputs[:1])[0].result().machine == "old"
-
-
-def test_one_search_uses_machines_of_one_release(
-    cluster: InProcessCluster, inputs: list[RunnerInput]
-) -> None:
-    """Also one that comes later, and where others are allowed: their times are others."""
-    old = MadeUpBench(replace(made_up_machine("old"), release="0.0.1"))
-    new = MadeUpBench(made_up_machine("new", at_once=2), seconds=0.01)
-    new.machine = replace(new.machine, measuring=2)
-    cluster.add(new)
-    with runner_of(cluster, allow_other_versions=True) as runner:
-        futures = runner.run(inputs)
-        cluster.add(old)
-        assert {future.result().machine for future in futures} == {"new"}
 
 
 def test_a_scheduler_of_another_release_is_refused_unless_allowed(
@@ -261,7 +247,7 @@ def test_a_scheduler_of_another_release_is_refused_unless_allowed(
 def test_a_worker_that_describes_itself_otherwise_is_told(
     cluster: InProcessCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.add(MadeUpBench(replace(made_up_machine("odd"), cores="many")))  # type: ignore[arg-type]
+    cluster.add(FakeBench(replace(simulated_machine("odd"), cores="many")))  # type: ignore[arg-type]
     with runner_of(cluster) as runner, caplog.at_level(logging.WARNING, "tensorir.search"):
         assert (runner.machines(), runner.machines()) == ({}, {})
     assert caplog.text.count("is left out: the description of a machine has cores = 'many'") == 1
@@ -271,18 +257,18 @@ def test_the_scheduler_goes_away_and_comes_back(
     inputs: list[RunnerInput], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "tensorir.search"):
-        with in_process_cluster([MadeUpBench(seconds=0.3)], 0, Credentials.read()) as first:
+        with in_process_cluster(FakeBench(seconds=0.3)) as first:
             port = int(first.address.rsplit(":", 1)[1])
             runner = ms.DaskRunner(first.address)
             futures = runner.run(inputs[:3])
             assert futures[0].result().error_msg is None
-        with in_process_cluster([MadeUpBench()], port, Credentials.read()):
+        with in_process_cluster(FakeBench(), port=port):
             assert all(future.result().error_msg is None for future in futures)
             runner.close()
 
 
 def test_what_another_builder_made_is_refused(cluster: InProcessCluster) -> None:
-    cluster.add(MadeUpBench())
+    cluster.add(FakeBench())
     with runner_of(cluster) as runner, pytest.raises(TuningError, match=r"leave out builder="):
         runner.run([RunnerInput("/some/object.o", "llvm", [])])
 
@@ -290,7 +276,7 @@ def test_what_another_builder_made_is_refused(cluster: InProcessCluster) -> None
 def test_what_nobody_waits_for_is_not_measured(
     cluster: InProcessCluster, inputs: list[RunnerInput]
 ) -> None:
-    bench = MadeUpBench(seconds=0.2)
+    bench = FakeBench(seconds=0.2)
     cluster.add(bench)
     with runner_of(cluster) as runner:
         first, *others = runner.run(inputs[:10])
@@ -304,7 +290,7 @@ def test_rounds_are_on_one_machine_and_go_on_on_another(
     cluster: InProcessCluster, inputs: list[RunnerInput]
 ) -> None:
     """The best are measured again on one machine, so that their times may be compared."""
-    cluster.add(*(MadeUpBench(made_up_machine(f"m{k}"), seconds=0.05) for k in range(3)))
+    cluster.add(*(FakeBench(simulated_machine(f"m{k}"), seconds=0.05) for k in range(3)))
     with runner_of(cluster) as runner:
         once = runner.in_one_place()
         first = [future.result().machine for future in once.run(inputs[:5])]

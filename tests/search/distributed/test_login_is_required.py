@@ -17,9 +17,9 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from search.distributed.credentials import Credentials
-from search.distributed.machine import Machine
-from tests.search.distributed.processes import scheduler_process, wait_until, worker_process
+from search.runner.distributed.credentials import Credentials
+from search.runner.distributed.machine import Machine
+from tests.search.distributed.cluster import scheduler_process, wait_until, worker_process
 
 distributed = pytest.importorskip("distributed")
 

@@ -16,15 +16,15 @@ import pytest
 
 import search as ms
 from codegen.target import host
-from search.distributed.credentials import Credentials
-from search.distributed.in_process import (
-    InProcessCluster,
-    MadeUpBench,
-    in_process_cluster,
-    made_up_machine,
-)
 from search.measure_callback import MeasureCallback
-from tests.search.distributed.processes import wait_until, worker_process
+from tests.search.distributed.cluster import (
+    FakeBench,
+    InProcessCluster,
+    in_process_cluster,
+    simulated_machine,
+    wait_until,
+    worker_process,
+)
 from tests.search.networks.network_programs import dense_model
 from tests.search.programs import Matmul, split_all
 
@@ -79,12 +79,12 @@ def found_in(folder: Path) -> tuple[list[str], list[tuple[float, str]]]:
 def test_two_targets_on_three_machines_while_two_are_killed(tmp_path: Path) -> None:
     told = {cpu: Counted(6) for cpu in CPUS}
     with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(in_process_cluster(credentials=Credentials.read()))
+        cluster = stack.enter_context(in_process_cluster())
         killed = [
             stack.enter_context(worker_process(cluster.address, name, cpu))
             for name, cpu in (("a", CPUS[0]), ("c", CPUS[1]))
         ]
-        cluster.add(MadeUpBench(made_up_machine("b", CPUS[0]), 0.1))
+        cluster.add(FakeBench(simulated_machine("b", CPUS[0]), 0.1))
         wait_until(lambda: workers(cluster) == 3)
         pool = stack.enter_context(ThreadPoolExecutor(2))
         url = cluster.address
@@ -93,7 +93,7 @@ def test_two_targets_on_three_machines_while_two_are_killed(tmp_path: Path) -> N
             wait_until(lambda cpu=cpu, run=run: told[cpu].reached.is_set() or run.done())
         for process in killed:
             process.kill()
-        cluster.add(MadeUpBench(made_up_machine("d", CPUS[1]), 0.1))
+        cluster.add(FakeBench(simulated_machine("d", CPUS[1]), 0.1))
         for run in runs:
             run.result(timeout=60)
 
@@ -117,9 +117,7 @@ def test_the_winner_is_that_of_one_machine(tmp_path: Path) -> None:
     found = []
     for count in (1, 5):
         folder = tmp_path / str(count)
-        with in_process_cluster(
-            [MadeUpBench(seconds=0.01) for _ in range(count)], 0, Credentials.read()
-        ) as cluster:
+        with in_process_cluster(*(FakeBench(seconds=0.01) for _ in range(count))) as cluster:
             best = ms.tune_tir(
                 Matmul,
                 "llvm -num-cores=1",
@@ -149,8 +147,8 @@ tuned(address, cpu, Path(folder), Counted(1000))
 
 def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
     """What it had sent is dropped, what it had kept is not measured again."""
-    bench = MadeUpBench(made_up_machine("a", CPUS[0]), 0.1)
-    with in_process_cluster([bench], 0, Credentials.read()) as cluster:
+    bench = FakeBench(simulated_machine("a", CPUS[0]), 0.1)
+    with in_process_cluster(bench) as cluster:
         url = cluster.address
         client = subprocess.Popen(
             [sys.executable, "-c", _CLIENT, url, CPUS[0], str(tmp_path)],
@@ -171,8 +169,8 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_model_is_tuned_for_machines_of_another_architecture(tmp_path: Path) -> None:
-    machine = made_up_machine("board", "neoverse-n1")
-    with in_process_cluster([MadeUpBench(machine)], 0, Credentials.read()) as cluster:
+    machine = simulated_machine("board", "neoverse-n1")
+    with in_process_cluster(FakeBench(machine)) as cluster:
         database = ms.tune_model(
             dense_model(),
             "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import codegen
-from search.graph_tuner import Measure
+from search.models.graph_tuner import Measure
 from tensorir import IRModule, PrimFunc, parse
 from tensorir.transform import DeadCodeElimination
 

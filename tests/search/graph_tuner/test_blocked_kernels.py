@@ -10,10 +10,10 @@ import pytest
 import codegen
 from schedule import Schedule
 from search.database import MemoryDatabase
-from search.graph_tuner import blocked_kernels, tune_layouts
-from search.graph_tuner.blocked_kernels import blocked_kernel, blocked_layouts, read_as_rows
-from search.graph_tuner.kernel_graph import KernelCall, kernel_graphs
-from search.graph_tuner.layouts import with_layouts
+from search.models.graph_tuner import blocked_kernels, tune_layouts
+from search.models.graph_tuner.blocked_kernels import blocked_kernel, blocked_layouts, read_as_rows
+from search.models.graph_tuner.kernel_graph import KernelCall, kernel_graphs
+from search.models.graph_tuner.layouts import with_layouts
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse, workloads
 from tensorir.indices.index_map import IndexMap
 from tensorir.relax.expr import GraphVar

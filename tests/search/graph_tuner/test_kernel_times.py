@@ -12,8 +12,8 @@ import pytest
 
 from codegen import Target
 from search.builder import Builder, BuilderInput, BuilderResult
-from search.graph_tuner import KernelTimes
-from search.graph_tuner.kernel_times import FILE
+from search.models.graph_tuner import KernelTimes
+from search.models.graph_tuner.kernel_times import KERNEL_TIMES
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from tensorir import IRModule, PrimFunc, parse
 from tests.search.graph_tuner.graphs import KERNELS, TARGET
@@ -97,7 +97,7 @@ def test_times_are_kept_in_a_file_and_failures_are_not(tmp_path: Path) -> None:
     again = KernelTimes(Target(TARGET), builder, ScriptedRunner(X=[1]), tmp_path)
     assert again([RELU, DENSE]) == [2, 1]
     assert builder.built == ["X"]
-    lines = (tmp_path / FILE).read_text().splitlines()
+    lines = (tmp_path / KERNEL_TIMES.file).read_text().splitlines()
     assert [json.loads(line)[1] for line in lines] == [2, 1]
 
 
@@ -111,7 +111,7 @@ def test_times_count_for_their_target_only(tmp_path: Path) -> None:
 def test_a_line_that_is_no_time_is_named_and_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: str
 ) -> None:
-    (tmp_path / FILE).write_text(f'["abc", 1.0]\n["abc", {wrong}]\n')
+    (tmp_path / KERNEL_TIMES.file).write_text(f'["abc", 1.0]\n["abc", {wrong}]\n')
     times = KernelTimes(Target(TARGET), NamingBuilder(), ScriptedRunner(A=[2]), tmp_path)
     assert "kernel_times.json: left out 1 line(s): line 2: expected [key, seconds]" in caplog.text
     assert times([RELU]) == [2]

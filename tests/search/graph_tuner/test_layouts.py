@@ -8,8 +8,8 @@ import pytest
 import codegen
 from codegen import Target
 from schedule import ScheduleError
-from search.graph_tuner.elementwise import in_order_of, is_elementwise, transform_kernels
-from search.graph_tuner.layouts import (
+from search.models.graph_tuner.elementwise import in_order_of, is_elementwise, transform_kernels
+from search.models.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
     described,

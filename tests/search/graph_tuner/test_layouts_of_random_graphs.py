@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen import Target
-from search.graph_tuner import Measure, tune_layouts
-from search.graph_tuner.candidates import Candidates
-from search.graph_tuner.kernel_graph import KernelGraph, Tensor
-from search.graph_tuner.layout_choice import (
+from search.models.graph_tuner import Measure, tune_layouts
+from search.models.graph_tuner.candidates import Candidates
+from search.models.graph_tuner.kernel_graph import KernelGraph, Tensor
+from search.models.graph_tuner.layout_choice import (
     Choice,
     Timed,
     best_choice,
     fastest_of_each,
     row_major,
 )
-from search.graph_tuner.layouts import Layout, described
+from search.models.graph_tuner.layouts import Layout, described
 from tensorir import IRModule, PrimFunc
 from tensorir.interp.graphs import interpret_graph
 from tensorir.relax.expr import GraphVar

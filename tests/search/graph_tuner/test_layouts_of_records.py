@@ -11,8 +11,8 @@ import codegen
 import search as ms
 from schedule import Schedule
 from search.database import Database, MemoryDatabase
-from search.graph_tuner import tune_layouts
-from search.graph_tuner.layouts import read_in_place, with_free_layouts
+from search.models.graph_tuner import tune_layouts
+from search.models.graph_tuner.layouts import read_in_place, with_free_layouts
 from search.postproc import RewriteLayout
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.errors import TuningError
-from search.graph_tuner.pbqp import least_cost
+from search.models.graph_tuner.pbqp import least_cost
 
 Nodes = list[list[float]]
 Edges = dict[tuple[int, int], list[list[float]]]

@@ -10,7 +10,7 @@ import pytest
 
 import search as ms
 from search.errors import TuningError
-from search.graph_tuner import tune_layouts
+from search.models.graph_tuner import tune_layouts
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.transform import BindParams
 from tests.search.graph_tuner.graphs import (

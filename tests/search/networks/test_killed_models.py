@@ -16,16 +16,22 @@ ROOT = Path(__file__).parents[3]
 TRIALS = 12
 
 TUNE = """
-import sys
+import sys, time
 import search as ms
+from search.measure_callback import MeasureCallback
 from search.runner import EvaluatorConfig, LocalRunner
 from tests.search.networks.network_programs import TARGET, dense_model
 from tests.search.programs import split_all
+
+class Slow(MeasureCallback):  # holds the run up, so that it cannot end before it is killed
+    def apply_to_trial(self, *told):
+        time.sleep(0.1)
 
 ms.tune_model(
     dense_model(), TARGET, sys.argv[1], max_trials_global=int(sys.argv[2]), seed=1,
     space=split_all, cost_model="random", num_trials_per_iter=2, num_confirmed=0,
     runner=LocalRunner(evaluator_config=EvaluatorConfig(1, 1, 1)),
+    measure_callbacks=[*MeasureCallback.create(), Slow()],
 )
 """
 

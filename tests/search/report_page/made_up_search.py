@@ -12,10 +12,10 @@ import numpy as np
 from codegen import Target
 from schedule import Schedule
 from search.database import JSONDatabase, TuningRecord
-from search.spaces.design_space import DesignSpace
-from search.trials import Trial
-from search.trials.run_directory import TrialLog
-from search.trials.task_list import ListedTask, TaskList
+from search.database.line_store import LineStore
+from search.reports import TaskReport, Trial
+from search.reports.run_directory import TRIALS, add_tasks
+from search.space_generator.design_space import DesignSpace
 from tests.search.programs import Matmul, split_all
 
 TARGET = "llvm -keys=cpu -num-cores=1"
@@ -60,10 +60,10 @@ def trials(count: int, task: str = "matmul", seed: int = 1) -> Iterator[Trial]:
 
 def write(folder: Path, *of_tasks: Iterator[Trial]) -> Path:
     """Write the trials of some tasks, which take turns."""
-    log = TrialLog(folder)
+    log = LineStore(folder)
     for row in zip(*of_tasks, strict=True):
         for trial in row:
-            log.append(trial)
+            log.add(TRIALS, trial)
     return folder
 
 
@@ -72,12 +72,13 @@ def write_search(folder: Path) -> Path:
     database = JSONDatabase(work_dir=folder)
     workload = database.commit_workload(Matmul)
     key = database.workload_key(workload.mod)
-    log = TrialLog(folder)
+    log = LineStore(folder)
     for k in range(20):
         sch = split_all(Schedule(Matmul, seed=k + 1))
         seconds = (1e-6 * (3 + (k * 7) % 20),)
         database.commit_tuning_record(TuningRecord(sch.trace, workload, seconds, Target(TARGET)))
-        log.append(
+        log.add(
+            TRIALS,
             replace(
                 TRIAL,
                 workload=key,
@@ -86,9 +87,9 @@ def write_search(folder: Path) -> Path:
                 predicted=1 / seconds[0] * 1e-6,
                 time=TRIAL.time + k,
                 decisions=[list(one) for one in DesignSpace.of(sch).decisions],  # type: ignore[arg-type]
-            )
+            ),
         )
-    TaskList(folder).add([ListedTask("matmul", key, TARGET, 3.0)])
+    add_tasks(LineStore(folder), [TaskReport("matmul", TARGET, key, 3.0)])
     return folder
 
 

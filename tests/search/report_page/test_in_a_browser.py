@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 import search as ms
-from search.report_page import LiveReport
-from search.trials.run_directory import TrialLog
+from search.database.line_store import LineStore
+from search.lines import json_line
+from search.reports.page import LiveReport
+from search.reports.run_directory import TRIALS
 from tests.search.report_page.made_up_search import TRIAL, trials, write, write_search
 
 selenium = pytest.importorskip("selenium", reason="it comes with the extra `browser`")
@@ -144,8 +146,12 @@ def test_the_page_has_the_colours_that_are_chosen(browser: Browser, model: Path)
     browser.show("#progress")
     browser.wait(DRAWN.format("#progress"))
     browser.picture("dark")
-    browser.open(model)
-    assert browser.run(colour) != light, "it is kept"
+
+    def is_kept(_: object) -> bool:
+        browser.open(model)  # the browser writes storage a moment after the page did
+        return browser.run(colour) != light
+
+    WebDriverWait(browser.driver, 20, 0.05).until(is_kept, "the colours are kept")
     browser.find("#theme").send_keys("of the system")
     assert browser.run(colour) == light
     browser.no_complaints()
@@ -209,7 +215,7 @@ def test_a_search_without_a_trial_that_worked_is_shown(browser: Browser, tmp_pat
 
 def test_ten_thousand_trials_are_shown_at_once(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "tuning_trials.json").write_text(
-        "".join(f"{ms.database.growing_file.json_line(one.as_json())}\n" for one in trials(10_000))
+        "".join(f"{json_line(one.as_json())}\n" for one in trials(10_000))
     )
     written = ms.report(tmp_path)
     assert written.path.stat().st_size < 3_000_000
@@ -228,7 +234,7 @@ def test_new_trials_appear_in_a_page_that_is_live(browser: Browser, tmp_path: Pa
         browser.open(live.url)
         browser.wait("document.querySelector('#live').textContent === 'live: 8 trials'")
         seen = time.monotonic()
-        TrialLog(tmp_path).append(replace(TRIAL, number=8, run_secs=(1e-9,)))
+        LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=8, run_secs=(1e-9,)))
         browser.wait("document.querySelector('#live').textContent === 'live: 9 trials'")
         assert time.monotonic() - seen < 10
         browser.wait("document.querySelector('#summary').textContent.includes('0.001 us')")

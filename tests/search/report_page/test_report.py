@@ -13,12 +13,12 @@ import pytest
 
 import search as ms
 from search import DatabaseError, TuningError
-from search.report_page import page as pages
-from search.report_page.markup import Markup, element, table
-from search.report_page.program_text import side_by_side
-from search.trials.report import TaskReport
-from search.trials.run_directory import TRIALS_FILE, ReportLog, TrialLog
-from search.trials.task_list import TASKS_FILE, ListedTask, TaskList
+from search.database.line_store import LineStore
+from search.reports.page import page as pages
+from search.reports.page.markup import Markup, element, table
+from search.reports.page.program_text import side_by_side
+from search.reports.report import TaskReport
+from search.reports.run_directory import REPORTS, TASKS, TRIALS, add_tasks
 from tests.search.report_page.made_up_search import (
     TARGET,
     TRIAL,
@@ -86,6 +86,7 @@ def test_the_data_of_the_charts_is_that_of_the_trials(tmp_path: Path) -> None:
     assert rows["decisions"] == [one.decisions for one in run.trials]
     assert rows["time"][0] == pytest.approx(1e6 * run.trials[0].run_secs[0], rel=1e-5)
     assert rows["time"][7] is None, "it failed"
+    assert rows["best"] == pytest.approx(1e6 * run.array["best_so_far"], rel=1e-5)
     assert rows["at"][:2] == [0.75, 1.25], "from the start of the first trial"
 
 
@@ -100,7 +101,7 @@ def test_whatever_is_in_the_files_is_text(tmp_path: Path) -> None:
             ]
         ),
     )
-    TaskList(tmp_path).add([ListedTask(EVIL, "17", EVIL, 1.0)])
+    add_tasks(LineStore(tmp_path), [TaskReport(EVIL, EVIL, "17", 1.0)])
     page = ms.report(tmp_path).path.read_text()
     parsed = Parsed(page)
     assert page.count("<script") == 3, "those of the page, and no other"
@@ -160,13 +161,13 @@ def test_what_a_run_has_reported_stands_in_the_table_of_tasks(tmp_path: Path) ->
     report = TaskReport(
         "matmul", TARGET, "17", weight=2.0, unscheduled=1e-3, best=2e-6, spread=1e-7, time=last + 1
     )
-    ReportLog(tmp_path).append(report)
+    LineStore(tmp_path).add(REPORTS, report)
     parsed = Parsed(ms.report(tmp_path).path.read_text())
     heading, row = parsed.table("Tasks, most expensive first")
     cells = dict(zip(heading, row, strict=True))
     assert (cells["weight"], cells["unscheduled (us)"]) == ("2", "1,000")
     assert (cells["best (us)"], cells["+- (us)"]) == ("2", "0.1"), "as it was measured again"
-    TrialLog(tmp_path).append(replace(TRIAL, number=10, run_secs=(1e-6,), time=last + 2))
+    LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=10, run_secs=(1e-6,), time=last + 2))
     again = Parsed(ms.report(tmp_path).path.read_text()).text("summary")
     assert "best time1 us" in again, "the report is older than the last trial"
 
@@ -185,12 +186,13 @@ def test_machines_are_told_apart_where_there_are_several(tmp_path: Path) -> None
 
 def test_tasks_are_ordered_by_what_they_take_of_a_call(tmp_path: Path) -> None:
     write(tmp_path, trials(10, "seldom"), trials(10, "often", seed=2))
-    TaskList(tmp_path).add(
+    add_tasks(
+        LineStore(tmp_path),
         [
-            ListedTask("seldom", "17", TARGET, 1.0),
-            ListedTask("often", "17", TARGET, 24.0),
-            ListedTask("late", "18", TARGET, 2.0),
-        ]
+            TaskReport("seldom", TARGET, "17", 1.0),
+            TaskReport("often", TARGET, "17", 24.0),
+            TaskReport("late", TARGET, "18", 2.0),
+        ],
     )
     parsed = Parsed(ms.report(tmp_path).path.read_text())
     heading, *rows = parsed.table("Tasks, most expensive first")
@@ -227,15 +229,15 @@ def test_lines_that_are_broken_are_left_out_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path, trials(3))
-    (tmp_path / TASKS_FILE).write_text("[]\n")
-    with (tmp_path / TRIALS_FILE).open("a") as file:
+    (tmp_path / TASKS.file).write_text("[]\n")
+    with (tmp_path / TRIALS.file).open("a") as file:
         file.write('{"task": 3}\n')
-    TrialLog(tmp_path).append(TRIAL)
+    LineStore(tmp_path).add(TRIALS, TRIAL)
     (tmp_path / "database_workload.json").write_text("no database")
     (tmp_path / "database_tuning_record.json").write_text("no database")
     summary = Parsed(ms.report(tmp_path).path.read_text()).text("summary")
     assert "trials4" in summary
-    assert f"1 line could not be read in {TRIALS_FILE}." in summary
+    assert f"1 line could not be read in {TRIALS.file}." in summary
     assert "this is no file of records" in summary
     assert "line 4" in caplog.text
 
@@ -252,7 +254,7 @@ def test_a_directory_without_trials_has_no_report(
     tmp_path: Path, content: str | None, message: str
 ) -> None:
     if content is not None:
-        (tmp_path / TRIALS_FILE).write_text(content)
+        (tmp_path / TRIALS.file).write_text(content)
     with pytest.raises(DatabaseError, match=message):
         ms.report(tmp_path)
     assert not (tmp_path / "report.html").exists()

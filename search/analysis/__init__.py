@@ -1,1 +1,0 @@
-"""Analyses of programs for rules and postprocessors: reuse, tiling, layouts."""

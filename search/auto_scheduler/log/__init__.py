@@ -1,1 +1,0 @@
-"""Ansor's logs: lines, files, as databases, explained."""

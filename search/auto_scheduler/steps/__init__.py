@@ -1,1 +1,0 @@
-"""Ansor's transform steps: read and written, kept as states, made schedules."""

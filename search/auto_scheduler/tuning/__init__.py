@@ -1,1 +1,0 @@
-"""Searching the programs of tasks, by the names of Ansor."""

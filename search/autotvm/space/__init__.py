@@ -1,1 +1,0 @@
-"""Knobs, the values that they can take, and the space of all configurations."""

@@ -1,0 +1,124 @@
+"""Ansor's names over the search: workloads, tasks, logs of transform steps, and their dispatch.
+
+    @auto_scheduler.register_workload
+    def matmul_relu(n, dtype):
+        A, B = (te.placeholder((n, n), dtype, name) for name in "AB")
+        k = te.reduce_axis((0, n), "k")
+        C = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), "C")
+        D = te.compute((n, n), lambda i, j: te.max(C[i, j], 0.0), "D")
+        return [A, B, D]
+
+    task = auto_scheduler.SearchTask(matmul_relu, (512, "float32"), target="llvm")
+    print(task.compute_dag)
+    task.tune(
+        auto_scheduler.TuningOptions(
+            num_measure_trials=64, measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")]
+        )
+    )
+    sch, args = task.apply_best("matmul.json")
+    lib = codegen.build(sch.mod, task.target)
+    print(task.print_best("matmul.json"))
+
+It is a layer over schedules, traces and databases: a sketch is a design space, a record a
+`TuningRecord`, a log a `Database` (`to_database`, and back by `from_database`). Logs that Ansor
+wrote are read, their steps become traced schedules. What differs: searches of this project write
+the one step `["TR", trace]`, which Ansor does not know; a workload may also be a PrimFunc or a
+module; `apply_best` returns a `Schedule`; there are CPUs only.
+"""
+
+from search.compat.auto_scheduler.callbacks import (
+    LogEstimatedLatency,
+    PrintTableInfo,
+    RecordToFile,
+)
+from search.compat.auto_scheduler.compute_dag import ComputeDAG, LayoutRewriteOption
+from search.compat.auto_scheduler.explain import explain_log
+from search.compat.auto_scheduler.history import (
+    ApplyHistoryBest,
+    ApplyHistoryBestOrSample,
+    from_database,
+    to_database,
+)
+from search.compat.auto_scheduler.options import (
+    LocalBuilder,
+    LocalRPCMeasureContext,
+    LocalRunner,
+    RPCRunner,
+    TuningOptions,
+)
+from search.compat.auto_scheduler.policy import EmptyPolicy, SketchPolicy, XGBModel
+from search.compat.auto_scheduler.preload import (
+    PreloadCustomSketchRule,
+    PreloadMeasuredStates,
+)
+from search.compat.auto_scheduler.records import (
+    MeasureInput,
+    MeasureResult,
+    RecordReader,
+    distill_record_file,
+    dump_record_to_string,
+    load_best_record,
+    load_record_from_string,
+    load_records,
+    recover_measure_input,
+    save_records,
+)
+from search.compat.auto_scheduler.search_task import SearchTask, extract_tasks
+from search.compat.auto_scheduler.sketch_policy import Sketch, sketches
+from search.compat.auto_scheduler.stages import StepError
+from search.compat.auto_scheduler.task import HardwareParams
+from search.compat.auto_scheduler.task_scheduler import TaskScheduler
+from search.compat.auto_scheduler.workloads import (
+    compatible_factor,
+    make_workload_key,
+    register_workload,
+    workload_of,
+)
+from search.cost_model import RandomModel
+from search.database.measure_error_no import MeasureErrorNo
+
+__all__ = [
+    "ApplyHistoryBest",
+    "ApplyHistoryBestOrSample",
+    "ComputeDAG",
+    "EmptyPolicy",
+    "HardwareParams",
+    "LayoutRewriteOption",
+    "LocalBuilder",
+    "LocalRPCMeasureContext",
+    "LocalRunner",
+    "LogEstimatedLatency",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "PreloadCustomSketchRule",
+    "PreloadMeasuredStates",
+    "PrintTableInfo",
+    "RPCRunner",
+    "RandomModel",
+    "RecordReader",
+    "RecordToFile",
+    "SearchTask",
+    "Sketch",
+    "SketchPolicy",
+    "StepError",
+    "TaskScheduler",
+    "TuningOptions",
+    "XGBModel",
+    "compatible_factor",
+    "distill_record_file",
+    "dump_record_to_string",
+    "explain_log",
+    "extract_tasks",
+    "from_database",
+    "load_best_record",
+    "load_record_from_string",
+    "load_records",
+    "make_workload_key",
+    "recover_measure_input",
+    "register_workload",
+    "save_records",
+    "sketches",
+    "to_database",
+    "workload_of",
+]

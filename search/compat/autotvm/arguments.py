@@ -1,0 +1,73 @@
+"""The arguments of a template as logs have them, and the keys made of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from search.compat.autotvm.errors import ArgumentsError
+from tensorir import te
+from tensorir.nodes.expr import FloatImm, IntImm, StringImm
+
+Workload: TypeAlias = tuple[Any, ...]
+"""The name of a template and its encoded arguments: the key by which a log is searched."""
+
+_TENSOR: Final = "TENSOR"
+
+
+def serialize_args(args: Any) -> tuple[Any, ...]:
+    """Return arguments as text, numbers, None and tuples of those.
+
+    A tensor becomes `("TENSOR", shape, dtype)`, a list a tuple, a number of numpy one of Python.
+    ArgumentsError, a RuntimeError, naming the type of anything else.
+    """
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentsError(
+            f"the arguments of a task are a tuple, got {type(args).__name__}: {args!r}; that of "
+            "one argument is (n,)"
+        )
+    return tuple([_encoded(arg, f"argument {k}") for k, arg in enumerate(args)])
+
+
+def deserialize_args(args: Any) -> list[Any]:
+    """Return arguments with encoded tensors as placeholders of the same shape and dtype."""
+    return [_decoded(arg) for arg in args]
+
+
+def args_to_workload(args: Any, task_name: str | None = None) -> Workload:
+    """Return the key of a call: the name of the template, then the encoded arguments."""
+    encoded = serialize_args(args)
+    return encoded if task_name is None else (task_name, *encoded)
+
+
+def as_tuples(value: Any) -> Any:
+    """Return a value from JSON with tuples for lists."""
+    return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _encoded(arg: Any, where: str) -> Any:
+    if isinstance(arg, te.Tensor):
+        return (
+            _TENSOR,
+            tuple([_encoded(n, f"the shape of {where}") for n in arg.shape]),
+            str(arg.dtype),
+        )
+    if isinstance(arg, (tuple, list)):
+        return tuple([_encoded(one, f"{where}[{k}]") for k, one in enumerate(arg)])
+    if arg is None or isinstance(arg, (str, int, float)):
+        return arg
+    if isinstance(arg, np.generic):
+        return _encoded(arg.item(), where)
+    if isinstance(arg, (StringImm, IntImm, FloatImm)):
+        return arg.value
+    raise ArgumentsError(
+        f"{where} of a task is a {type(arg).__name__}, which a log cannot hold: {arg!r}; give a "
+        "tensor, text, a number, None, or lists of those"
+    )
+
+
+def _decoded(arg: Any) -> Any:
+    if isinstance(arg, tuple) and len(arg) == 3 and arg[0] == _TENSOR:
+        return te.placeholder(arg[1], dtype=arg[2])
+    return tuple([_decoded(one) for one in arg]) if isinstance(arg, tuple) else arg

@@ -1,0 +1,130 @@
+"""Callbacks of tuners, which get each measurement: logs, databases, progress."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tqdm import TqdmWarning
+
+from search.compat.autotvm.measure import MeasureInput, MeasureResult
+from search.compat.autotvm.record import append_to_file, check_protocol, encode
+from search.compat.autotvm.tuner.model_tuners import store as store_in
+from search.compat.autotvm.tuner.tuner import Callback, Tuner, checked_si_prefix, in_si_unit
+from search.database import Database
+from search.database.measure_error_no import MeasureErrorNo
+from search.lines import PathLike
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+with warnings.catch_warnings():
+    # In a notebook without widgets the bar is text; that needs no warning.
+    warnings.simplefilter("ignore", TqdmWarning)
+    from tqdm.auto import tqdm
+
+logger = logging.getLogger("autotvm")
+
+
+class RecordStore(Protocol):
+    """A keeper of records with a way of its own."""
+
+    def save(self, inp: MeasureInput, res: MeasureResult) -> object:
+        """Keep a record."""
+
+
+def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback:
+    """Append each measurement to a log, one line each; directories are made if need be.
+
+    TemplateError for a protocol other than `json`.
+    """
+    check_protocol(protocol)
+
+    def log(_: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        records = zip(inputs, results, strict=True)
+        if isinstance(file_out, (str, os.PathLike)):
+            append_to_file(file_out, records)
+        else:
+            file_out.writelines(f"{encode(inp, result)}\n" for inp, result in records)
+            file_out.flush()
+
+    if isinstance(file_out, (str, os.PathLike)):
+        Path(file_out).parent.mkdir(parents=True, exist_ok=True)
+    return log
+
+
+def log_to_database(database: Database | RecordStore) -> Callback:
+    """Store each measurement in a database of the search, or with `save(input, result)`.
+
+    A database gets the trace of the configuration, so that `tune_tir` and `compile_tir` find it.
+    Failures have no trace and are left out.
+    """
+
+    def store(_: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        for inp, result in zip(inputs, results, strict=True):
+            if not isinstance(database, Database):
+                database.save(inp, result)
+            elif result.error_no == MeasureErrorNo.NO_ERROR:
+                store_in(database, inp, result, inp.target)
+
+    return store
+
+
+class ProgressBar:
+    """A callback that shows how many of `total` trials are done, and the current and best speed.
+
+    Nothing is shown where the logger `autotvm` tells of each trial.
+    """
+
+    def __init__(self, total: int, prefix: str = "", si_prefix: str = "G") -> None:
+        self._si_prefix = checked_si_prefix(si_prefix)
+        silent = logger.isEnabledFor(logging.DEBUG)
+        self._bar = tqdm(total=total, desc=prefix.strip() or None, unit="trial", disable=silent)
+
+    def __call__(
+        self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        """Show trials."""
+        speeds = [in_si_unit(tuner.flops(result), self._si_prefix) for result in results]
+        best = in_si_unit(tuner.best_flops, self._si_prefix)
+        unit = f"{self._si_prefix.strip()}FLOPS"
+        if speeds:
+            text = f"Current/Best: {speeds[-1]:.2f}/{best:.2f} {unit}"
+            self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(len(inputs))
+        if tuner.ttl <= 0:
+            self._bar.close()
+
+
+progress_bar = ProgressBar
+
+
+class Monitor:
+    """Collects the speed and the time of each trial."""
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+        self.timestamps: list[float] = []
+
+    def __call__(
+        self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        """Enter trials."""
+        self.scores += map(tuner.flops, results)
+        self.timestamps += [result.timestamp for result in results]
+
+    def reset(self) -> None:
+        """Forget all trials."""
+        self.scores, self.timestamps = [], []
+
+    def trial_scores(self) -> list[float]:
+        """Return the operations per second of each trial, 0 for a failure."""
+        return list(self.scores)
+
+    def trial_timestamps(self) -> list[float]:
+        """Return when each trial ended, in seconds since 1970."""
+        return list(self.timestamps)

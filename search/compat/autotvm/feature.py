@@ -1,0 +1,126 @@
+"""The features of configurations that the cost model of the search learns from, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import search.task
+from search.compat.autotvm.config import ConfigEntity
+from search.compat.autotvm.errors import KnobError, TemplateError
+from search.compat.autotvm.task import Task
+from search.feature_extractor import (
+    FeatureExtractor,
+    NestFeature,
+    PackedFeatures,
+    PerStoreFeature,
+)
+from search.runner.measure_candidate import MeasureCandidate
+
+if TYPE_CHECKING:
+    from schedule import Trace
+    from search.space_generator.design_space import Decisions, DesignSpace
+
+
+class _NullExtractor(FeatureExtractor):
+    """Has no columns: the knobs are all."""
+
+    def extract_from(
+        self, context: search.task.Task, candidates: Sequence[MeasureCandidate]
+    ) -> list[NDArray[np.float64]]:
+        return [np.zeros((1, 0)) for _ in candidates]
+
+    def extract_points(
+        self, context: search.task.Task, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> PackedFeatures:
+        count = len(decisions)
+        return PackedFeatures(np.zeros((count, 0), np.float32), np.arange(count), count)
+
+
+FEATURES: Final[Mapping[str, Callable[[], FeatureExtractor]]] = {
+    "nest": NestFeature,
+    "per_store": PerStoreFeature,
+    "knob": _NullExtractor,
+}
+"""What describes the program of a configuration, in addition to the values of its knobs."""
+
+
+class ConfigFeatures(FeatureExtractor):
+    """The columns of a kind of `FEATURES` for each row of a program, then the values of the knobs.
+
+    The former describe programs before any was measured; the latter distinguish programs with
+    equal columns. A value that is no number is its place among those of the knob. A program of
+    another template has no knobs: NaN. A model starts from the estimated times of the nests.
+    TemplateError for an unknown kind.
+    """
+
+    reads_drafts = True
+
+    def __init__(self, task: Task, kind: str = "nest") -> None:
+        if kind in ("itervar", "curve"):
+            raise TemplateError(
+                f"there is no feature_type {kind!r}: 'nest', which is the default, describes the "
+                "loops of a program; other types are 'per_store' and 'knob'"
+            )
+        if kind not in FEATURES:
+            raise TemplateError(f"feature_type is one of {list(FEATURES)}, got {kind!r}")
+        self.task = task
+        self.kind = kind
+        self._programs = FEATURES[kind]()
+        self.estimates = self._programs.estimates
+        self._width = len(self._knobs(task.first_config()))
+
+    def extract_from(
+        self, context: search.task.Task, candidates: Sequence[MeasureCandidate]
+    ) -> list[NDArray[np.float64]]:
+        """Return an array [rows, columns] for each candidate; no row for one without stores."""
+        described = self._programs.extract_from(context, candidates)
+        return [
+            np.hstack([rows, np.tile(self._of_trace(candidate.sch.trace), (len(rows), 1))])
+            for rows, candidate in zip(described, candidates, strict=True)
+        ]
+
+    def extract_points(
+        self, context: search.task.Task, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> PackedFeatures | None:
+        """Return the rows of the points whose programs need not be made."""
+        packed = self._programs.extract_points(context, space, decisions)
+        if packed is None:
+            return None
+        knobs = [self._of_trace(space.trace_of(decisions[k])) for k in packed.owner]
+        rows = np.array(knobs, np.float32).reshape(len(packed.rows), self._width)
+        return PackedFeatures(np.hstack([packed.rows, rows]), packed.owner, packed.count)
+
+    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
+        """Return the estimated time of the nests, as a log of the speed."""
+        return self._programs.estimate(packed)
+
+    def _of_trace(self, trace: Trace) -> list[float]:
+        try:
+            return self._knobs(self.task.config_of(trace))
+        except KnobError:
+            return [np.nan] * self._width
+
+    def _knobs(self, config: ConfigEntity) -> list[float]:
+        row: list[float] = []
+        for name, space in self.task.space.space_map.items():
+            entity = config.entity_map[name]
+            try:
+                row += entity.features
+            except KnobError:
+                place = space.index_of(entity)
+                row.append(-1.0 if place is None else float(place))
+        return row
+
+    def check(
+        self,
+        context: search.task.Task,
+        space: DesignSpace,
+        decisions: Decisions,
+        candidate: MeasureCandidate,
+    ) -> bool:
+        """Return True if a point has the features of its candidate; withdraw its form if not."""
+        return self._programs.check(context, space, decisions, candidate)

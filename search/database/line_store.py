@@ -1,0 +1,265 @@
+"""The store of a working directory: files of JSON lines, one for each kind of entries."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from search.database.records import (
+    StoredRecord,
+    Workload,
+    digest,
+    read_record_line,
+    write_record_line,
+)
+from search.database.store import RECORDS, WORKLOADS, Choose, Kind, MemoryStore, V
+from search.errors import DatabaseError
+from search.lines import (
+    Line,
+    LineFile,
+    append,
+    is_number,
+    json_line,
+    json_of,
+    locked_for_reading,
+    opened_locked,
+    refusals_named,
+    replace_lines,
+)
+
+
+class _Where(NamedTuple):
+    """The line of a record: its number from 1, its start and its length in bytes."""
+
+    line: int
+    offset: int
+    length: int
+
+
+class LineStore(MemoryStore):
+    """Entries in files of JSON lines, which only grow.
+
+    The file of a kind is below `folder` or where `paths` says. It is made by the first entry, and
+    `refresh` reads what was appended to it. Every entry is handed to the system at once, so a
+    process that is killed loses at most the line that it writes. Several processes may write: each
+    holds the lock of the file meanwhile, for records that of the workloads. Lines that cannot be
+    read are left out with a warning that names file, line and field. DatabaseError for files of
+    another kind, and if the system refuses.
+
+    Traces of records stay in the file until they are used, so a broken one is found only then.
+    `workload_key` returns the key of a workload, which its line does not have.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        paths: Mapping[Kind[Any], Path] | None = None,
+        workload_key: Callable[[Workload], str] = lambda _: "",
+    ) -> None:
+        super().__init__()
+        self._folder = Path(folder)
+        self._paths = paths or {}
+        self._workload_key = workload_key
+        self._files: dict[Kind[Any], LineFile] = {}
+        self._appending: dict[bytes, Workload] = {}
+        """The workloads that are being appended, by their lines."""
+
+    def path(self, kind: Kind[Any]) -> Path:
+        """Return the file of a kind of entries."""
+        return self._paths.get(kind, self._folder / kind.file)
+
+    def unreadable(self) -> list[str]:
+        """Return the file, the line and the reason for each line that could not be read."""
+        return [
+            f"{file.path}:{number}: {reason}"
+            for file in self._files.values()
+            for number, reason in sorted(file.unreadable.items())
+        ]
+
+    # ------------------------------------------------------------------------------------- reading
+
+    def refresh(self, kind: Kind[Any]) -> None:
+        """Read what was appended to a file; for records also to that of the workloads.
+
+        DatabaseError for a file that was replaced meanwhile.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._turns)
+            with refusals_named(self._lock_file(kind)):
+                stack.enter_context(locked_for_reading(self._lock_file(kind)))
+            self._read_new(kind)
+
+    def latest(self, kind: Kind[V], behind: int = 0) -> list[V]:
+        """Return the values of a kind after a `refresh`, the first `behind` left out."""
+        self.refresh(kind)
+        return [one.value for one in self.read(kind, behind=behind)]
+
+    def left_out(self, kind: Kind[Any]) -> int:
+        """Return the number of lines that cannot be read, without one that is being written."""
+        return self._file(kind).left_out
+
+    def add(self, kind: Kind[V], *values: V) -> None:
+        """Add values that have no keys."""
+        self.append(kind, [("", value) for value in values])
+
+    def _read_new(self, kind: Kind[Any]) -> None:
+        if kind is RECORDS:
+            self._read_new(WORKLOADS)
+        take = {WORKLOADS: self._take_workload, RECORDS: self._take_record}.get(kind)
+
+        def take_value(line: Line) -> None:
+            self.table(kind).add("", kind.decode(json_of(line.text)))
+
+        self._file(kind).read_new(take or take_value)
+
+    def _take_workload(self, line: Line) -> None:
+        workload = self._appending.get(line.text)
+        try:
+            workload = workload or Workload.from_json(json_of(line.text))
+        except DatabaseError:
+            if line.is_ended:
+                self.table(WORKLOADS).rows.append(None)
+            raise
+        self.table(WORKLOADS).add(self._workload_key(workload), workload)
+
+    def _take_record(self, line: Line) -> None:
+        content = read_record_line(line.text)
+        count = len(self.table(WORKLOADS).rows)
+        if not 0 <= content.workload < count:
+            raise DatabaseError(
+                f"field 0 is workload {content.workload}, but {self.path(WORKLOADS)} has {count}; "
+                "the two files belong together"
+            )
+        key, workload = self.workload_at(content.workload)
+        where = _Where(line.number, line.offset, len(line.text))
+        trace_key, measured = digest(content.trace), content[2:]
+        record = StoredRecord.at(workload, measured, trace_key, content.schedules, self, where)
+        self.table(RECORDS).add(key, record)
+
+    def place(self, where: _Where) -> str:
+        """Return the file and the line of a record."""
+        return f"{self.path(RECORDS)}:{where.line}"
+
+    def trace_text(self, where: _Where, trace_key: bytes) -> str:
+        """Return the trace of a record; DatabaseError if its line was changed meanwhile."""
+        text = self._file(RECORDS).part(where.offset, where.length)
+        trace = read_record_line(text).trace
+        if digest(trace) != trace_key:
+            raise DatabaseError(
+                f"{self.place(where)}: the line was changed while the file was in use; open the "
+                "database anew"
+            )
+        try:
+            return trace.decode()
+        except UnicodeDecodeError as error:
+            raise DatabaseError(f"field 0 (trace) is no UTF-8: {error.reason}") from error
+
+    # ------------------------------------------------------------------------------------- writing
+
+    def append(self, kind: Kind[V], entries: Sequence[tuple[str, V]]) -> list[V]:
+        """Add values with their keys; only workloads and records are kept in memory, too."""
+        with self._writing(kind):
+            if kind is WORKLOADS:
+                return [self._put(key, value) for key, value in entries]  # type: ignore[misc, arg-type]
+            if kind is RECORDS:
+                self._write(kind, [self._record_line(key, value) for key, value in entries])
+                self._read_new(kind)
+            else:
+                self._write(kind, [json_line(kind.encode(value)) for _, value in entries])
+        return [value for _, value in entries]
+
+    def retain(self, choose: Choose) -> None:
+        """Drop all records but those that `choose` returns of all, in a new file of records."""
+        with self._writing(RECORDS):
+            file = self._file(RECORDS)
+            kept = set(map(id, choose([one.value for one in self.read(RECORDS)])))
+            records = [one.value for one in self.read(RECORDS) if id(one.value) in kept]
+            with refusals_named(file.path):
+                replace_lines(file.path, (file.part(*one.where[1:]) for one in records))  # type: ignore[attr-defined]
+            file.forget()
+            del self._tables[RECORDS]
+            self._read_new(RECORDS)
+
+    @contextlib.contextmanager
+    def _writing(self, kind: Kind[Any]) -> Iterator[None]:
+        """Keep other processes from writing; what a database has of them is read before."""
+        path = self._lock_file(kind)
+        with self._turns, contextlib.ExitStack() as stack:
+            with refusals_named(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                stack.callback(os.close, opened_locked(path))
+            if kind in (WORKLOADS, RECORDS):
+                self._read_new(RECORDS)
+            yield
+
+    def _put(self, key: str, workload: Workload) -> Workload:
+        place = self.place_of(key, workload)
+        if place is None:
+            line = json_line(workload.as_json())
+            self._appending[line.encode()] = workload
+            self._write(WORKLOADS, [line])
+            self._read_new(WORKLOADS)
+            self._appending.clear()
+            return workload
+        return self.workload_at(place)[1]
+
+    def _record_line(self, key: str, record: Any) -> str:
+        place = self.place_of(key, record.workload)
+        if place is None:
+            raise DatabaseError(
+                f"{self.path(WORKLOADS)} does not have the workload of a record; commit the "
+                "workload first"
+            )
+        return write_record_line(place, record)
+
+    def _write(self, kind: Kind[Any], lines: Sequence[str]) -> None:
+        """Append lines, all or none, within the lock."""
+        path = self.path(kind)
+        with refusals_named(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                append(descriptor, "".join(f"{line}\n" for line in lines).encode())
+            finally:
+                os.close(descriptor)
+
+    def _file(self, kind: Kind[Any]) -> LineFile:
+        if kind not in self._files:
+            self._files[kind] = LineFile(self.path(kind), kind.begins)
+        return self._files[kind]
+
+    def _lock_file(self, kind: Kind[Any]) -> Path:
+        return self.path(WORKLOADS if kind is RECORDS else kind)
+
+
+class EnergyLog:
+    """The joules of trials in a working directory, next to a database that has their seconds.
+
+    The seconds of its runs identify a record: two records hardly ever have the same.
+    """
+
+    def __init__(self, work_dir: str | os.PathLike[str]) -> None:
+        self._store = LineStore(work_dir)
+        self._joules = dict(self._store.latest(_ENERGIES))
+
+    def append(self, run_secs: Sequence[float], joules: float) -> None:
+        """Add the joules per call of what took so many seconds; DatabaseError if it cannot."""
+        entry = (tuple(map(float, run_secs)), float(joules))
+        self._store.add(_ENERGIES, entry)
+        self._joules[entry[0]] = joules
+
+    def joules(self, run_secs: Sequence[float]) -> float | None:
+        """Return the joules per call of what took so many seconds, None if they are not known."""
+        return self._joules.get(tuple(run_secs))
+
+
+def _energy(row: Any) -> tuple[tuple[float, ...], float]:
+    known = isinstance(row, list) and len(row) == 2 and isinstance(row[0], list)
+    if not known or not all(map(is_number, (*row[0], row[1]))):
+        raise DatabaseError("an energy is [run_secs, joules]")
+    return tuple(map(float, row[0])), float(row[1])
+
+
+_ENERGIES: Final = Kind("tuning_energy.json", _energy, list, b"[")

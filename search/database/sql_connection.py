@@ -1,0 +1,365 @@
+"""The tables of a database in SQL, and connections to them.
+
+They are in a file of SQLite or on a server. What differs between those is here; all else is left to
+SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from search.errors import DatabaseError
+from search.lines import refusals_named
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy.dialects.mysql import LONGTEXT
+except ModuleNotFoundError as error:
+    raise DatabaseError(
+        "a database in SQL, in a file of SQLite or on a server, needs SQLAlchemy: "
+        "pip install 'tensorir[sql]'"
+    ) from error
+
+VERSION: Final = 1
+"""Changes with the tables, and with what workload and target keys are made of."""
+_APPLICATION: Final = "tensorir"
+_SQLITE_MARK: Final = 0x74_69_72_31
+"""The `application_id` of a file of SQLite: "tir1"."""
+_CONNECT_SECONDS: Final = 10
+_PATIENCE: Final = 60
+"""Seconds to wait for another writer, and for one that stopped amid a commit."""
+_PACKAGES: Final = {"psycopg": "tensorir[sql]", "MySQLdb": "mysqlclient"}
+"""What to install for a driver whose package has another name, by the name of its module."""
+
+_TEXT: Final = sa.Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+TABLES: Final = sa.MetaData()
+
+
+def _table(name: str, *columns: Any) -> Any:
+    return sa.Table(name, TABLES, *columns, sqlite_autoincrement=name == "record")
+
+
+def _column(name: str, kind: Any, **options: Any) -> Any:
+    return sa.Column(name, kind, **{"nullable": False, **options})
+
+
+SETTING_TABLE: Final = _table(
+    "setting", _column("name", sa.String(64), primary_key=True), _column("value", _TEXT)
+)
+WORKLOAD_TABLE: Final = _table(
+    "workload",
+    _column("id", sa.Integer, primary_key=True),
+    _column("key", sa.String(100)),
+    _column("program", _TEXT),
+    sa.Index("workload_of", "key"),
+)
+RECORD_TABLE: Final = _table(
+    "record",
+    _column("id", sa.Integer, primary_key=True),
+    _column("workload", sa.ForeignKey("workload.id")),
+    _column("workload_key", sa.String(100)),
+    _column("target_key", _TEXT, nullable=True),
+    _column("trace_key", sa.LargeBinary),
+    _column("schedules", sa.Integer),
+    _column("run_secs", _TEXT),
+    _column("target", _TEXT),
+    _column("args_info", _TEXT),
+    sa.Index("record_of", "workload_key"),
+)
+TRACE_TABLE: Final = _table(
+    "trace",
+    _column("record", sa.ForeignKey("record.id"), primary_key=True, autoincrement=False),
+    _column("text", _TEXT),
+)
+CLAIM_TABLE: Final = _table(
+    "claim",
+    _column("workload_key", sa.String(100)),
+    _column("target_key", _TEXT),
+    _column("trace_key", sa.LargeBinary),
+    _column("owner", sa.String(64)),
+    _column("until", sa.BigInteger),
+    sa.Index("claim_of", "workload_key"),
+)
+"""What is being measured, by whom, and until which second since 1970 that is to be believed."""
+
+
+class ServerGoneError(DatabaseError):
+    """The server does not answer, or not any more."""
+
+
+class SQLConnection:
+    """Connections of this process to the tables at a place.
+
+    The tables are made by the first writer. DatabaseError, with what the database says and what can
+    be done, where it is not reached, where it refuses, and for tables of another application,
+    version or equality of modules; `ServerGoneError` where trying again later may help. `left_over`
+    returns what to add to that.
+    """
+
+    def __init__(
+        self, place: str | Path, equality: str, left_over: Callable[[], str] = lambda: ""
+    ) -> None:
+        self.path = place if isinstance(place, Path) else None
+        self.url = _url_of(place)
+        self._equality = equality
+        self._left_over = left_over
+        self._engine: Any = None
+        self._process = 0
+        self._has_tables = self._is_read_only = False
+        self._lacks_tables = False
+        """True if an earlier version made the tables, which did not have all of them."""
+        self._made: str | None = None
+        """What tells these tables from others on the same server, before or after them."""
+        self._lock = threading.RLock()
+        self._connected(writes=False)
+
+    @property
+    def name(self) -> str:
+        """The file, or the URL without its password."""
+        return str(self.path or self.url.render_as_string(hide_password=True))
+
+    def rows(self, query: Any) -> Sequence[Any]:
+        """Return the rows of a query, none before there are tables."""
+        engine = self._connected(writes=False)
+        if engine is None:
+            return ()
+        with self._errors_named(), engine.connect() as connection:
+            return connection.execute(query).fetchall()  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def session(self, writes: bool) -> Iterator[Any]:
+        """Give a connection in a transaction; a writer is alone until the end of its own.
+
+        DatabaseError where the tables were made anew: rows have other numbers there.
+        """
+        engine = self._connected(writes)
+        with self._errors_named(), engine.begin() as connection:
+            if writes and self.path is not None:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            elif writes:
+                own = (SETTING_TABLE.c.name == "made", SETTING_TABLE.c.value == self._made)
+                alone = SETTING_TABLE.update().where(*own).values(value=self._made)
+                if connection.execute(alone).rowcount != 1:
+                    raise DatabaseError(
+                        f"{self.name}: somebody has made its tables anew, and nothing was changed "
+                        "in them; open the database anew"
+                    )
+            if writes and self._lacks_tables:
+                TABLES.create_all(connection)
+                self._lacks_tables = False
+            yield connection
+
+    def close(self) -> None:
+        """Close the connections; the next use opens others."""
+        with self._lock:
+            if self._engine is not None:
+                self._engine.dispose(close=self._process == os.getpid())
+            self._engine = None
+
+    def _connected(self, writes: bool) -> Any:
+        """Return the engine of this process, None for reading before there are tables.
+
+        Connections that a fork inherited are left alone.
+        """
+        with self._lock, self._errors_named():
+            if self._engine is not None and self._process != os.getpid():
+                self.close()
+            if self.path is not None and not self.path.exists():
+                if not writes:
+                    return None
+                with refusals_named(self.path):
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._engine is None:
+                self._engine, self._process = self._made_engine(), os.getpid()
+            if self._is_read_only and writes:
+                raise DatabaseError(
+                    f"{self.path}: it may not be written, so it answers queries only, and nothing "
+                    "was committed; see who may write to the file and to its directory, or "
+                    "copy_to another database"
+                )
+            if not self._has_tables:
+                self._has_tables = self._look(writes)
+            return self._engine if self._has_tables else None
+
+    def _made_engine(self) -> Any:
+        url, options = self.url, _patience(self.url)
+        if self.path is not None:
+            self._is_read_only = not _may_be_written(self.path)
+            url = _read_only(self.path) if self._is_read_only else url
+        try:
+            engine = sa.create_engine(url, pool_pre_ping=self.path is None, connect_args=options)
+        except sa.exc.NoSuchModuleError as error:
+            raise DatabaseError(
+                f"{self.name}: SQLAlchemy knows no {url.drivername!r}; for PostgreSQL it is "
+                "postgresql+psycopg://user@host/database"
+            ) from error
+        except ModuleNotFoundError as error:
+            package = _PACKAGES.get(error.name or "", error.name)
+            raise DatabaseError(
+                f"{self.name}: its driver {error.name} is not installed; pip install '{package}'"
+            ) from error
+        if self.path is not None and not self._is_read_only:
+            sa.event.listen(
+                engine, "connect", lambda opened, _: opened.execute("PRAGMA synchronous = NORMAL")
+            )
+        return engine
+
+    def _look(self, writes: bool) -> bool:
+        """Say whether there are tables, made here if need be; refuse those of other classes."""
+        present = set(sa.inspect(self._engine).get_table_names())
+        if "setting" not in present:
+            foreign = sorted(present if self.path else present.intersection(TABLES.tables))
+            if foreign:
+                raise self._refused_tables(f"tables called {', '.join(foreign)}")
+            if not writes:
+                return False
+            self._make_tables()
+        else:
+            self._lacks_tables = not present.issuperset(TABLES.tables)
+        with self._engine.connect() as connection:
+            known = dict(map(tuple, connection.execute(sa.select(SETTING_TABLE))))
+            if self.path is not None:
+                mark = connection.exec_driver_sql("PRAGMA application_id").scalar()
+                known["application"] = _APPLICATION if mark == _SQLITE_MARK else ""
+                known["version"] = str(connection.exec_driver_sql("PRAGMA user_version").scalar())
+        if known.get("application") != _APPLICATION:
+            raise self._refused_tables("a table called setting")
+        if known.get("version") != str(VERSION):
+            raise DatabaseError(
+                f"{self.name}: a database of version {known.get('version')}; this package reads "
+                f"{VERSION}. Copy it to a JSONDatabase with the package that made it"
+            )
+        if "module_equality" not in known:
+            raise DatabaseError(f"{self.name}: a database without its settings; it is damaged")
+        if known["module_equality"] != self._equality:
+            raise DatabaseError(
+                f"{self.name}: its workloads were told apart by {known['module_equality']}, "
+                f"not {self._equality}; open it with that and copy_to another database"
+            )
+        self._made = known.get("made")
+        return True
+
+    def _make_tables(self) -> None:
+        settings = {
+            "application": _APPLICATION,
+            "version": str(VERSION),
+            "module_equality": self._equality,
+            "made": uuid.uuid4().hex,
+        }
+        rows = [{"name": name, "value": value} for name, value in settings.items()]
+        exc = sa.exc
+        if self.path is not None:
+            with contextlib.suppress(exc.OperationalError), self._engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+        try:
+            with self._engine.begin() as connection:
+                if self.path is not None:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                TABLES.create_all(connection, checkfirst=False)
+                connection.execute(SETTING_TABLE.insert(), rows)
+                if self.path is not None:
+                    connection.exec_driver_sql(f"PRAGMA application_id = {_SQLITE_MARK}")
+                    connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+        except (exc.ProgrammingError, exc.IntegrityError, exc.OperationalError):
+            if "setting" not in sa.inspect(self._engine).get_table_names():
+                raise  # otherwise another process was faster
+
+    def _refused_tables(self, what: str) -> DatabaseError:
+        if self.path is not None:
+            return DatabaseError(f"{self.path}: an SQLite file, but no database of records")
+        return DatabaseError(
+            f"{self.name}: it has {what} of another application, which were left as they are; "
+            "give the records a database of their own, as by CREATE DATABASE"
+        )
+
+    @contextlib.contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        exc = sa.exc
+        try:
+            yield
+        except exc.DBAPIError as error:
+            said = " ".join(str(error.orig).split())
+            if self.path is not None:
+                raise DatabaseError(
+                    f"{self.path}: SQLite says: {said}. Nothing was changed; see that the file is "
+                    "a database, that it can be written, and that there is room"
+                ) from error
+            if error.connection_invalidated or isinstance(
+                error, (exc.OperationalError, exc.InterfaceError)
+            ):
+                raise ServerGoneError(
+                    f'{self.name}: the server is not reached, or refuses: "{said}"; see that it '
+                    "runs and has room, that the database is there, and that user and password are "
+                    "right (PostgreSQL takes the password from PGPASSWORD or ~/.pgpass)"
+                    f"{self._left_over()}"
+                ) from error
+            raise DatabaseError(
+                f'{self.name}: the server says "{said}", and nothing was changed; see that the '
+                "user may read and write the tables, and at first make them"
+            ) from error
+        except exc.SQLAlchemyError as error:
+            raise DatabaseError(f"{self.name}: {error}") from error
+
+
+def _url_of(place: str | Path) -> Any:
+    if isinstance(place, Path):
+        return sa.URL.create("sqlite", database=str(place))
+    try:
+        url = sa.make_url(place)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise DatabaseError(
+            f"{place.partition('://')[0]}://... is no URL of a database; they look like "
+            "postgresql+psycopg://user@host:5432/database"
+        ) from error
+    is_postgres = url.drivername in ("postgresql", "postgres")
+    return url.set(drivername="postgresql+psycopg") if is_postgres else url
+
+
+def _patience(url: Any) -> dict[str, Any]:
+    """Return how long a driver waits, as far as its options are known and the URL has none."""
+    if url.drivername == "sqlite":
+        return {"timeout": _PATIENCE}
+    if url.drivername not in ("postgresql+psycopg", "postgresql+psycopg2"):
+        return {}
+    limit = f"{_PATIENCE}s"
+    wanted = {
+        "connect_timeout": _CONNECT_SECONDS,
+        "options": f"-c lock_timeout={limit} -c idle_in_transaction_session_timeout={limit}",
+    }
+    return {name: value for name, value in wanted.items() if name not in url.query}
+
+
+def _may_be_written(path: Path) -> bool:
+    """Say whether this process may write to a file, or make it, and to others beside it."""
+    places = [path, path.parent] if path.exists() else [path.parent]
+    return all(os.access(place, os.W_OK, effective_ids=True) for place in places)
+
+
+def _read_only(path: Path) -> Any:
+    """Return the URL of a file that may not be written.
+
+    SQLite wants to write beside it even then, as others may be writing. Where it cannot, nobody
+    can, and the file is read as it is: that is all of it, unless there is a file of commits beside
+    it which only a writer can bring in.
+    """
+    place = f"file:{quote(str(path.resolve()))}"
+    url = sa.URL.create("sqlite", database=place, query={"mode": "ro", "uri": "true"})
+    try:
+        with sa.create_engine(url).connect() as connection:
+            connection.exec_driver_sql("SELECT count(*) FROM sqlite_schema")
+    except sa.exc.OperationalError:
+        commits = Path(f"{path}-wal")
+        if commits.exists() and commits.stat().st_size:
+            raise DatabaseError(
+                f"{path}: it may not be written, and its last commits are still in {commits}; "
+                "open it once where both may be written"
+            ) from None
+        return url.set(query={"immutable": "1", "uri": "true"})
+    return url

@@ -1,0 +1,360 @@
+"""The replay of a trace that was recorded of one program on another one.
+
+Decisions that do not fit the other program are repaired by their primitives: of a tile the inner
+parts stay, and the outermost takes what they leave. Splits by numbers are adapted in the same way.
+
+A schedule that was found for a product of matrices is a good one for that product with another
+tail (a bias, an activation): the anchor block does nearly all of the work. What the trace did to
+the anchor is done again; what it did to blocks that are not here is left out; the blocks that it
+did not know are inlined, or computed where the anchor's tiles are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Container, Iterator, Sequence, Set
+from itertools import takewhile
+from math import prod
+from typing import Any, Final
+
+from codegen import Target
+from codegen.target import as_target
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError, Trace
+from schedule.analysis.bindings import loop_iter_types
+from schedule.analysis.block_kind import is_spatial
+from schedule.instruction import Instruction
+from schedule.trace import translate
+from search.context import TuneContext
+from search.database.module_equality import anchor_block
+from search.errors import TuningError
+from search.schedule_rule.auto_inline import AutoInline, InlineConstantScalars
+from search.schedule_rule.schedule_rule import ScheduleRule, exists, succeeds
+from search.space_generator.space_generator import SpaceGenerator
+from search.task import with_num_cores
+from tensorir.errors import TensorIRError
+from tensorir.function import IRModule
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import collect_vars, walk
+
+_SEED: Final = 1
+"""The seed of what has to be drawn anew, which so is always the same."""
+
+
+class ReplayError(TuningError):
+    """A trace that was recorded of one program cannot be replayed on another one."""
+
+
+class AdaptedReplay:
+    """Applies a trace to a schedule of another program than that which it was recorded on.
+
+    `name_here` gives what the block that the trace calls by a name is called here, None if it is
+    not here; `func` is the name of the function. A subclass may say that some instructions need not
+    apply.
+    """
+
+    def __init__(self, sch: Schedule, func: str, name_here: Callable[[str], str | None]) -> None:
+        self._sch = sch
+        self._func = func
+        self._name_here = name_here
+        self._made: dict[Any, Any] = {mark: mark for mark in (LoopRV.inline_rv(), LoopRV.root_rv())}
+
+    def apply(self, trace: Trace) -> None:
+        """Apply a trace but for its postprocessing; ReplayError if it does not fit."""
+        for inst in trace.instructions(remove_postproc=True):
+            needed = self.is_needed(inst)
+            try:
+                outputs = self._applied(inst, trace.decisions.get(inst))
+            except TensorIRError as error:
+                if needed:
+                    text = str(error).partition("\n")[0]
+                    raise ReplayError(f"{inst.kind.name} does not apply: {text}") from error
+                continue
+            if needed and inst.kind.result != "blocks" and len(outputs) != len(inst.outputs):
+                raise ReplayError(
+                    f"{inst.kind.name} gives {len(outputs)} outputs, not {len(inst.outputs)}"
+                )
+            # Which neighbours a block has depends on the program: the first ones correspond.
+            self._made.update(zip(inst.outputs, outputs, strict=False))
+            self.applied(inst)
+
+    def is_needed(self, inst: Instruction) -> bool:
+        """Say whether the replay fails with an instruction, or goes on without it."""
+        return True
+
+    def applied(self, inst: Instruction) -> None:
+        """Take note of an instruction that applied."""
+
+    def _applied(self, inst: Instruction, decision: Any) -> list[Any]:
+        values = [translate(value, self._made) for value in inst.values]
+        if inst.kind.name == "GetBlock":
+            values = [self._name_here(values[0]), self._func]
+        elif inst.kind.name == "Split":
+            loop, factors, *options = values
+            values = [loop, self._covering(loop, factors), *options]
+        return self._sch.invoke(inst.kind, values, decision)
+
+    def _covering(self, loop: LoopRV, factors: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return factors that cover a loop: the first one is inferred where it is too small."""
+        extent = self._sch.get(loop).extent
+        numbers = [self._sch.get(f) if isinstance(f, PrimExpr) else f for f in factors]
+        known = [number for number in numbers if number is not None]
+        if len(known) < len(numbers) or not isinstance(extent, IntImm):
+            return factors
+        return factors if prod(known) >= extent.value else (None, *factors[1:])
+
+
+def space_for(mod: IRModule, target: Target) -> SpaceGenerator:
+    """Return the rules and postprocessors for a target, initialised for a program."""
+    context = TuneContext(mod, target=target, space_generator="post-order-apply", rand_state=_SEED)
+    assert context.space_generator is not None
+    return context.space_generator
+
+
+def schedule_of(mod: IRModule) -> Schedule:
+    """Return the schedule of a program on which a trace of another one is replayed."""
+    return Schedule(mod, seed=_SEED, error_render_level="fast")
+
+
+def postprocess_like(trace: Trace, sch: Schedule, space: SpaceGenerator) -> None:
+    """Run the postprocessors if those of a trace were run; ReplayError if one rejects."""
+    if all(inst.kind.name != "EnterPostproc" for inst in trace.insts):
+        return
+    sch.enter_postproc()
+    for postproc in space.postprocs:
+        if not postproc.apply(sch):
+            raise ReplayError(f"{postproc} rejects the schedule: {postproc.reason(sch)}")
+
+
+def schedule_by_compatible(
+    mod: IRModule, trace: Trace, recorded: IRModule, target: Target
+) -> Schedule:
+    """Return a schedule of `mod` after a trace that was recorded on a compatible program.
+
+    Both are modules of one function; see `compatible_factor`. Tiles keep their inner parts. If the
+    trace was postprocessed, the postprocessors for `target` end the schedule.
+
+    Raises ReplayError where an instruction does not apply, or a postprocessor rejects the result.
+    """
+    (name,) = mod.functions
+    names = dict(zip(_block_names(recorded), _block_names(mod), strict=True))
+    sch = schedule_of(mod)
+    AdaptedReplay(sch, name, lambda block: names.get(block, block)).apply(trace)
+    postprocess_like(trace, sch, space_for(mod, target))
+    return sch
+
+
+def _block_names(mod: IRModule) -> list[str]:
+    """Return the names of the blocks of a program in its order."""
+    (func,) = mod.prim_funcs().values()
+    return [node.name_hint for node in walk(func.body) if isinstance(node, Block)]
+
+
+def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: Target) -> Schedule:
+    """Return a schedule of `mod` after a trace that was recorded on another program.
+
+    Both are modules of one function. The instructions that concern the anchor block are applied to
+    the anchor block of `mod`, whatever it is called, and those that concern another block to the
+    one of that name, where there is one and they apply. Blocks that the trace leaves as they were
+    are inlined where the rules for `target` do that; else a block that follows is inlined into the
+    copy that the trace has made of the anchor's result, or computed at its tiles. If the trace was
+    postprocessed, the postprocessors for `target` end the schedule.
+
+    Raises ReplayError where the trace does not fit the anchor block, or a postprocessor
+    rejects the result.
+    """
+    sch = schedule_of(mod)
+    _replay(sch, trace, _anchor_name(recorded), set(_block_names(recorded)), target)
+    return sch
+
+
+def schedule_using_anchor_trace(
+    sch: Schedule, anchor_trace: Trace, target: Target | str | None = None
+) -> None:
+    """Do to a schedule what a trace did to the anchor block of another program.
+
+    Blocks correspond by their names, as in TVM: the anchor block (the reduction that computes most)
+    has the name that the trace asks for, and what it did to blocks that are not here is left out.
+    Blocks that the trace leaves as they were, other reductions among them, are inlined, computed at
+    the anchor's tiles, or run in parallel by themselves if the trace runs anything in parallel. If
+    the trace was postprocessed, the postprocessors for `target` end the schedule.
+
+    Raises ReplayError, with the schedule unchanged, where the program is not one function, has no
+    anchor block of a name in the trace, or the trace does not fit that block.
+    """
+    mod = sch.mod
+    if len(mod.functions) != 1:
+        raise ReplayError(
+            f"an anchor trace is applied to a program of one function, not of {len(mod.functions)}"
+        )
+    names = {i.values[0] for i in anchor_trace.insts if i.kind.name == "GetBlock"}
+    anchor = _anchor_name(mod)
+    if anchor is not None and anchor not in names:
+        raise ReplayError(
+            f"the trace asks for no block {anchor!r}, which computes most of this program; it asks "
+            f"for {', '.join(sorted(map(repr, names))) or 'none at all'}"
+        )
+    made = schedule_of(mod)
+    _replay(made, anchor_trace, anchor, names, with_num_cores(as_target(target)))
+    made.trace.apply_to_schedule(sch, remove_postproc=False)
+
+
+def _replay(
+    sch: Schedule,
+    trace: Trace,
+    recorded_anchor: str | None,
+    recorded_blocks: Set[str | None],
+    target: Target,
+) -> None:
+    mod = sch.mod
+    (name,) = mod.functions
+    space = space_for(mod, target)
+    anchor = _anchor_name(mod)
+    others = _OtherBlocks(sch, name, anchor, space)
+    replay = _AnchorReplay(sch, name, anchor, recorded_anchor, recorded_blocks)
+    others.inline(but=replay.names_of(trace))
+    replay.apply(trace)
+    others.inline()
+    others.join_tiles()
+    if any(i.kind.name == "Parallel" for i in trace.instructions(remove_postproc=True)):
+        others.run_in_parallel()
+    postprocess_like(trace, sch, space)
+
+
+def _anchor_name(mod: IRModule) -> str | None:
+    block = anchor_block(mod)
+    return None if block is None else block.name_hint
+
+
+class _AnchorReplay(AdaptedReplay):
+    """Applies the parts of a trace that fit, and insists on those of the anchor block.
+
+    That includes blocks that the trace has made and asks for by name. Without an anchor block it
+    insists on everything.
+    """
+
+    def __init__(
+        self,
+        sch: Schedule,
+        func: str,
+        anchor: str | None,
+        recorded_anchor: str | None,
+        recorded_blocks: Set[str | None],
+    ) -> None:
+        super().__init__(sch, func, self._anchor_or_same)
+        self._anchor = anchor
+        self._recorded = recorded_anchor
+        self._optional = recorded_blocks - {recorded_anchor}
+        self._of_anchor: set[Any] = set()
+        """The handles of the trace that came from the anchor block."""
+
+    def names_of(self, trace: Trace) -> set[str | None]:
+        """Return the names that the blocks known to a trace have here."""
+        insts = trace.instructions(remove_postproc=True)
+        return {self._anchor_or_same(i.values[0]) for i in insts if i.kind.name == "GetBlock"}
+
+    def is_needed(self, inst: Instruction) -> bool:
+        """Say whether an instruction is about the anchor block, or about what came of it."""
+        if self._recorded is None:
+            return True
+        if inst.kind.name == "GetBlock":
+            return inst.values[0] not in self._optional
+        return next(_handles_in(inst.values), None) in self._of_anchor
+
+    def applied(self, inst: Instruction) -> None:
+        """Remember what came of the anchor block; its neighbours do not."""
+        finds_neighbours = inst.kind.is_pure and inst.kind.result == "blocks"
+        if self.is_needed(inst) and not finds_neighbours:
+            self._of_anchor.update(rv for rv in inst.outputs if rv is not None)
+
+    def _anchor_or_same(self, name: str) -> str | None:
+        """Return the name here of the block that a trace calls `name`, None if there is none."""
+        if name == self._recorded:
+            return self._anchor
+        return None if name == self._anchor else name
+
+
+class _OtherBlocks:
+    """The blocks beside the anchor block, in program order."""
+
+    def __init__(self, sch: Schedule, func: str, anchor: str | None, space: SpaceGenerator) -> None:
+        kinds = (AutoInline, InlineConstantScalars)
+        self._rules: list[ScheduleRule] = [r for r in space.sch_rules if isinstance(r, kinds)]
+        self._sch = sch
+        self._func = func
+        self._anchor = anchor
+        names = [sref.block.name_hint for sref in sch.state.blocks(func) if sref.parent is not None]
+        self._handles = {
+            name: sch.get_block(name, func)
+            for name in names
+            if name != anchor and names.count(name) == 1
+        }
+        self._loops = {block: self._loop_vars(block) for block in self._handles.values()}
+
+    def inline(self, but: Container[str | None] = ()) -> None:
+        """Inline what the rules inline, last those blocks whose results nothing here reads."""
+        blocks = [block for name, block in self._handles.items() if name not in but]
+        blocks = [block for block in blocks if self._is_untouched(block)]
+        for block in sorted(blocks, key=lambda block: not self._sch.get_consumers(block)):
+            for rule in self._rules:
+                if exists(self._sch, block):
+                    rule.apply(self._sch, block)
+
+    def join_tiles(self) -> None:
+        """Compute the blocks that follow the anchor where its results, or copies of them, are."""
+        for block in self._handles.values():
+            if not self._is_untouched(block) or not is_spatial(self._sch.get_sref(block)):
+                continue
+            inlined = succeeds(self._sch.reverse_compute_inline, block)
+            if inlined or not self._sch.get_producers(block):
+                continue
+            for loop in reversed(self._tile_loops()):
+                if succeeds(self._sch.reverse_compute_at, block, loop, preserve_unit_loops=True):
+                    break
+
+    def run_in_parallel(self) -> None:
+        """Run the blocks that are as they were in parallel, each over its outer spatial loops."""
+        for block in self._handles.values():
+            if not self._is_untouched(block):
+                continue
+            loops = self._sch.get_loops(block)
+            kinds = loop_iter_types(self._sch.state, [self._sch.get_sref(lp) for lp in loops])
+            outer = list(
+                takewhile(lambda pair: pair[1] == IterVar.DATA_PAR, zip(loops, kinds, strict=True))
+            )
+            if not outer:
+                continue
+            with contextlib.suppress(ScheduleError):
+                fused = loops[0] if len(outer) == 1 else self._sch.fuse(*(lp for lp, _ in outer))
+                self._sch.parallel(fused)
+
+    def _tile_loops(self) -> list[LoopRV]:
+        """Return the loops in which the anchor finishes one tile of more than one element each."""
+        if self._anchor is None:
+            return []
+        loops = self._sch.get_loops(self._sch.get_block(self._anchor, self._func))
+        kinds = loop_iter_types(self._sch.state, [self._sch.get_sref(loop) for loop in loops])
+        outer = list(takewhile(lambda k: kinds[k] == IterVar.DATA_PAR, range(len(loops))))
+        extents = [self._sch.get(loop).extent for loop in loops]
+        wide = [k for k, kind in enumerate(kinds) if kind == IterVar.DATA_PAR]
+        wide = [k for k in wide if not is_const_int(extents[k], 1)]
+        return [loops[k] for k in outer if wide and k < wide[-1]]
+
+    def _is_untouched(self, block: BlockRV) -> bool:
+        """Say whether a block is there, in the loops that it had at first."""
+        return exists(self._sch, block) and self._loop_vars(block) == self._loops[block]
+
+    def _loop_vars(self, block: BlockRV) -> list[Var]:
+        return [self._sch.get(loop).loop_var for loop in self._sch.get_loops(block)]
+
+
+def _handles_in(values: Sequence[Any]) -> Iterator[Any]:
+    """Yield the blocks, loops and numbers among the arguments of an instruction, in order."""
+    for value in values:
+        if isinstance(value, (BlockRV, LoopRV)):
+            yield value
+        elif isinstance(value, PrimExpr):
+            yield from collect_vars(value)
+        elif isinstance(value, tuple):
+            yield from _handles_in(value)

@@ -1,0 +1,239 @@
+"""Schedules of programs of which nothing is known: the most promising, or the best of a few."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from codegen import Target
+from codegen.history import without_history
+from codegen.target import as_target
+from schedule import Schedule
+from search.arg_info import ArgInfo
+from search.builder import Builder
+from search.context import TuneContext
+from search.cost_model.cost_model import CostModel
+from search.cost_model.measurements import OutdatedModelError
+from search.cost_model.xgb_model import XGBModel
+from search.database.keyed_database import MemoryDatabase
+from search.database.records import TuningRecord, Workload
+from search.errors import TuningError
+from search.history.adapted_replay import ReplayError
+from search.history.symbolic_schedule import (
+    open_sizes,
+    schedule_by_single,
+    with_smallest_sizes,
+)
+from search.loop import tune_run
+from search.options import TuneConfig
+from search.run import Run
+from search.runner import Runner
+from search.search_strategy.evolution import first_designs, is_described, promising_spaces
+from search.search_strategy.evolutionary_search import EvolutionarySearch
+from search.search_strategy.individual import Individual
+from search.search_strategy.trace_application import TraceApplication
+from search.space_generator.constrained_space import ConstraintFunction
+from search.space_generator.replay_budget import ReplayBudget
+from search.space_generator.space_generator import SpaceArg
+from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.stmt import Block
+from tensorir.rewriting.visit import walk
+
+_SPACES_BY_BLOCKS: Final = 64
+"""The design spaces that are compared of a program, times its blocks."""
+_LEAST_SPACES: Final = 4
+_INSTRUCTIONS: Final = 3300
+_NODES: Final = 600
+"""The instructions that are applied for a choice, each of which takes a fraction of a millisecond;
+of a program with so many nodes each takes twice as long, and half as many are."""
+
+logger = logging.getLogger("tensorir.search")
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keep Python from looking for cycles of garbage while a block of code runs.
+
+    Programs are trees, which are freed without that. A choice of a schedule makes a few megabytes
+    of other garbage, and to look for it would take a fifth of the time.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_without_collection()
+def default_schedule(
+    mod: IRModule | PrimFunc,
+    target: str | Target | None = None,
+    space: SpaceArg = "post-order-apply",
+    constraint: ConstraintFunction | None = None,
+) -> Schedule:
+    """Return the schedule that the rules give a function with decisions from the analytic model.
+
+    Nothing is built or measured: some hundred points of the most promising design spaces are
+    scored at once, the best of a short evolution is replayed and postprocessed, and where a
+    postprocessor rejects it the next best is. The same function and target give the same schedule.
+    It takes some tenths of a second for a matrix product, longer where many places of blocks are to
+    be compared. A program with many design spaces is scheduled by some of them.
+
+    `mod` is a function, or a module with one to schedule; for a module of several see
+    `apply_default_schedules`. `space` is what `tune_tir` takes. A target that does not say
+    `num-cores` gets the number of cores of this machine, None is the current one, else this
+    machine. A function with symbolic shapes is scheduled with the smallest sizes that leave no loop
+    empty, 1 for most, and runs all elements in its outermost loops. Where all points are rejected
+    the schedule is that of the program as it is. `constraint` is what `tune_tir` takes: of the
+    points only those are asked for that it allows.
+
+    TuningError for a module of several functions, or of none, and for a constraint that allows
+    nothing.
+    """
+    context = TuneContext(
+        mod,
+        target=as_target(target),
+        space_generator=space,
+        rand_state=1,
+        constraint=constraint,
+    )
+    assert context.mod is not None
+    assert context.target is not None
+    if open_sizes(context.mod.prim_func("main")):
+        single = default_schedule(
+            with_smallest_sizes(context.mod), context.target, space, constraint
+        )
+        try:
+            return schedule_by_single(context.mod, single.trace, context.target)
+        except ReplayError as error:
+            logger.info("A schedule of single elements does not fit open sizes: %s", error)
+            return Schedule(context.mod)
+    for sch in default_designs(context, XGBModel()):
+        return sch
+    return Schedule(context.mod)
+
+
+def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
+    """Yield the schedules that a model prefers of a task, postprocessed, the best first."""
+    assert context.mod is not None
+    nodes = list(walk(context.mod.prim_func("main").body))
+    context.budget = ReplayBudget(_INSTRUCTIONS / (1 + len(nodes) / _NODES))
+    blocks = sum(isinstance(node, Block) for node in nodes)
+    most = max(_LEAST_SPACES, _SPACES_BY_BLOCKS // blocks)
+    samples: dict[int, list[Schedule]] = defaultdict(list)
+    designs = context.generate_design_space(most)
+    described = [sch for sch in designs if is_described(sch.trace)]
+    spaces = context.points_of(described or designs, lambda index, sch: samples[index].append(sch))
+    context.budget.spend(sum(len(sch.trace.insts) for made in samples.values() for sch in made))
+    scored: list[Individual] = []
+    if model.reads_drafts and context.constraint is None:
+        spaces, scored = promising_spaces(context, spaces, samples, model)
+    application = TraceApplication(context)
+    for design in first_designs(context, spaces, application, model, scored):
+        sch = application.apply(design.trace)
+        if sch is not None:
+            yield sch
+
+
+class Sampler(ABC):
+    """Makes schedules up of programs that nothing is known of."""
+
+    @abstractmethod
+    def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
+        """Return a record of a schedule of a module of one function, None if there is none.
+
+        It has times only if it was measured.
+        """
+
+
+@dataclass(frozen=True)
+class SampleOnMiss(Sampler):
+    """Makes up a schedule of a program that no record is known of.
+
+    It is that of `default_schedule`: of many points of the design spaces of the program, the one
+    that a cost model expects to be the fastest. With `num_measure` above 0 so many are measured, of
+    which most are the next best and some random, and the fastest is taken.
+
+    `cost_model` is a model, or the path of a saved `XGBModel`; without one it is an `XGBModel` that
+    has seen nothing, whose scores are estimates. One that is given learns from what is measured.
+    The same `seed` measures the same programs.
+    """
+
+    cost_model: CostModel | str | os.PathLike[str] | None = None
+    num_measure: int = -1
+    seed: int = 1
+    builder: str | Builder = "local"
+    runner: str | Runner = "local"
+
+    def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
+        """Return a record of the program that was chosen; None if none could be measured.
+
+        None, too, for a program whose arguments cannot be made up: one with symbolic shapes or with
+        parameters that are numbers.
+        """
+        try:
+            arguments = ArgInfo.from_entry_func(mod)
+        except TuningError as error:
+            logger.info('Function "%s" is not sampled: %s', task_name, error)
+            return None
+        context = TuneContext(
+            mod,
+            target=target,
+            space_generator="post-order-apply",
+            search_strategy=EvolutionarySearch(first_batch=max(1, self.num_measure)),
+            task_name=task_name,
+            rand_state=self.seed,
+        )
+        if self.num_measure > 0:
+            with without_history():
+                return self._measured(context)
+        for sch in default_designs(context, self._model()):
+            assert context.mod is not None
+            return TuningRecord(
+                sch.trace, Workload(context.mod), target=context.target, args_info=arguments
+            )
+        return None
+
+    def _measured(self, context: TuneContext) -> TuningRecord | None:
+        """Return the record of the fastest of the most promising programs."""
+        assert context.mod is not None
+        database = MemoryDatabase()
+        config = TuneConfig(
+            self.num_measure,
+            self.num_measure,
+            builder=self.builder,
+            runner=self.runner,
+            database=database,
+            cost_model=self._model(),
+        )
+        with (
+            tempfile.TemporaryDirectory(prefix="sample_") as folder,
+            Run.open([context], [1.0], folder, config) as run,
+        ):
+            try:
+                tune_run(run)
+            except TuningError as error:
+                logger.warning("Sampling ended early: %s", error)
+        return database.query_tuning_record(context.mod, context.target)
+
+    def _model(self) -> CostModel:
+        if isinstance(self.cost_model, CostModel):
+            return self.cost_model
+        model = XGBModel()
+        if self.cost_model is not None:
+            try:
+                model.load(self.cost_model)
+            except OutdatedModelError as error:
+                logger.warning("Sampling orders candidates by estimates: %s", error)
+        return model

@@ -1,0 +1,31 @@
+"""Layouts of the tensors that the kernels of a graph pass to one another.
+
+    tuning = search.graph_tuner.tune_layouts(mod, database, "llvm -num-cores=1")
+    print(tuning)
+    codegen.vm_build(tuning.mod, "llvm -num-cores=1")
+
+The fastest kernels alone need not make the fastest graph: one that reads its input in blocks needs
+a producer that writes it so, or a transform between the two.
+"""
+
+from search.models.graph_tuner.blocked_kernels import blocked_kernels
+from search.models.graph_tuner.kernel_times import KernelTimes, Measure
+from search.models.graph_tuner.pbqp import Assignment, least_cost
+from search.models.graph_tuner.tune_layouts import (
+    KernelRow,
+    LayoutTuning,
+    TransformRow,
+    tune_layouts,
+)
+
+__all__ = [
+    "Assignment",
+    "KernelRow",
+    "KernelTimes",
+    "LayoutTuning",
+    "Measure",
+    "TransformRow",
+    "blocked_kernels",
+    "least_cost",
+    "tune_layouts",
+]

@@ -1,0 +1,155 @@
+"""The times of kernels: each is built and measured once, and its time is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from codegen import Target
+from search.arg_info import ArgInfo
+from search.builder import Builder, BuilderInput
+from search.database.line_store import LineStore
+from search.database.store import Kind
+from search.database.target_key import target_key
+from search.errors import DatabaseError, TuningError
+from search.lines import is_number
+from search.runner import EvaluatorConfig, Runner, RunnerInput
+from search.runner.program_facts import ProgramFacts
+from tensorir.function import IRModule, PrimFunc
+
+logger = logging.getLogger("tensorir.search")
+
+Measure: TypeAlias = Callable[[Sequence[PrimFunc]], Sequence[float]]
+"""Returns the seconds per call of kernels, infinity for one that does not build or run.
+
+Blocks that bring weights into another layout do not count."""
+
+_ROUNDS: Final = 5
+_SLICES: Final = 10
+_SLICE_MS: Final = 1
+"""The slices of a round and the milliseconds of each: so short that some are not interrupted."""
+
+
+class KernelTimes:
+    """Measures kernels with the builder and the runner of a search; a `Measure`.
+
+    All kernels of a call are built in parallel and measured in turns (A B C A B C ...), so that all
+    of them meet the same machine; the least time of all counts. Results are kept in memory and,
+    with a `work_dir`, in its file `kernel_times.json`: a line `[key, seconds]` for each kernel,
+    where the key stands for the target and the text of the kernel. Failures are kept in memory
+    only: the next process tries again.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        builder: str | Builder = "local",
+        runner: str | Runner = "local",
+        work_dir: str | Path | None = None,
+    ) -> None:
+        self._target = target
+        self._builder = Builder.create(builder)
+        short = {"evaluator_config": EvaluatorConfig(1, _SLICES, _SLICE_MS)}
+        self._runner = Runner.create(runner, **(short if runner == "local" else {}))
+        self._own = [
+            part
+            for part, given in ((self._builder, builder), (self._runner, runner))
+            if part is not given
+        ]
+        self._seconds: dict[str, float] = {}
+        self._store = None if work_dir is None else LineStore(work_dir)
+        self._read()
+
+    def __call__(self, kernels: Sequence[PrimFunc]) -> list[float]:
+        """Return seconds per call; those that are not known yet are measured now."""
+        keys = [self._key(kernel) for kernel in kernels]
+        pairs = zip(keys, kernels, strict=True)
+        new = {key: kernel for key, kernel in pairs if key not in self._seconds}
+        if new:
+            found = self._measured(list(new.values()))
+            self._keep(dict(zip(new, found, strict=True)))
+        return [self._seconds[key] for key in keys]
+
+    def close(self) -> None:
+        """End the builder and the runner, unless they were given."""
+        for part in self._own:
+            part.close()
+
+    def _key(self, kernel: PrimFunc) -> str:
+        text = f"{target_key(self._target)}\n{_as_main(kernel).script()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def _measured(self, kernels: Sequence[PrimFunc]) -> list[float]:
+        logger.info("Layouts: %d kernels are built and measured", len(kernels))
+        modules = [_as_main(kernel) for kernel in kernels]
+        built = self._builder.build([BuilderInput(mod, self._target) for mod in modules])
+        entries: dict[int, RunnerInput] = {}
+        for place, (mod, result) in enumerate(zip(modules, built, strict=True)):
+            if result.artifact_path is None:
+                logger.warning("Layouts: a kernel does not build: %s", result.error_msg)
+                continue
+            infos = ArgInfo.from_entry_func(mod)
+            entries[place] = RunnerInput(
+                result.artifact_path, self._target.kind, infos, facts=ProgramFacts.of(mod)
+            )
+        try:
+            rounds = self._rounds(entries)
+        finally:
+            for entry in entries.values():
+                self._builder.remove_artifact(entry.artifact_path)
+        return [
+            min(rounds[place]) if place in rounds else math.inf for place in range(len(kernels))
+        ]
+
+    def _rounds(self, entries: dict[int, RunnerInput]) -> dict[int, list[float]]:
+        """Return all times of the kernels that did not fail in a round."""
+        seconds: dict[int, list[float]] = {place: [] for place in entries}
+        for _ in range(_ROUNDS):
+            for place in list(seconds):
+                (future,) = self._runner.run([entries[place]])
+                result = future.result()
+                if result.run_secs is None or result.median_secs is None:
+                    logger.warning("Layouts: a kernel does not run: %s", result.error_msg)
+                    del seconds[place]
+                else:
+                    seconds[place] += result.run_secs
+        return seconds
+
+    def _keep(self, found: dict[str, float]) -> None:
+        self._seconds.update(found)
+        if self._store is not None:
+            self._store.add(KERNEL_TIMES, *(one for one in found.items() if one[1] < math.inf))
+            self._read()
+
+    def _read(self) -> None:
+        """Take over what this process or another one wrote."""
+        for key, seconds in () if self._store is None else self._store.latest(KERNEL_TIMES):
+            self._seconds.setdefault(key, seconds)
+
+
+def _kernel_time(row: Any) -> tuple[str, float]:
+    if not isinstance(row, list) or len(row) != 2 or not is_number(row[1]) or row[1] < 0:
+        raise DatabaseError(f"expected [key, seconds], got {row!r:.60}")
+    return str(row[0]), float(row[1])
+
+
+KERNEL_TIMES: Final = Kind("kernel_times.json", _kernel_time, list, b"[")
+
+
+def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
+    """Return the times that a function gives for kernels; TuningError for anything else."""
+    seconds = [float(s) for s in measure(kernels)]
+    if len(seconds) != len(kernels) or not all(s >= 0 for s in seconds):
+        raise TuningError(
+            f"a measure returns a time for each kernel, infinite for one that fails; it returned "
+            f"{seconds} for {len(kernels)}"
+        )
+    return seconds
+
+
+def _as_main(kernel: PrimFunc) -> IRModule:
+    return IRModule({"main": kernel.with_attr("global_symbol", "main")})

@@ -1,0 +1,201 @@
+"""The layouts of a graph function under which its kernels and transforms take the least time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, islice
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from search.models.graph_tuner.candidates import Candidate
+from search.models.graph_tuner.kernel_graph import KernelCall, KernelGraph, Tensor
+from search.models.graph_tuner.layouts import Layout
+from search.models.graph_tuner.pbqp import least_cost
+from tensorir.relax.expr import GraphVar
+
+_MOST_SETS: Final = 256
+"""The most sets of layouts in which a tensor is considered, the small ones first."""
+
+_NOISE: Final = 0.03
+"""The part of its time by which a kernel seems faster or slower when it is measured again."""
+
+TransformSeconds: TypeAlias = Callable[[Tensor, Layout, Layout], float]
+"""The cost of bringing a tensor from a layout to another one, which is not the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """A candidate with its seconds per call; None for a kernel that cannot be measured."""
+
+    candidate: Candidate
+    seconds: float | None
+
+    @property
+    def known_seconds(self) -> float:
+        """The seconds, 0 where they are not known: there is no other candidate then."""
+        return self.seconds or 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A candidate of each kernel, and the layouts that each tensor is brought into."""
+
+    kernels: dict[GraphVar, Timed]
+    available: dict[GraphVar, tuple[Layout, ...]]
+    exact: bool
+    """True if no other choice costs less."""
+
+    @property
+    def kernel_seconds(self) -> float:
+        """The sum of the kernels that were measured."""
+        return sum(timed.known_seconds for timed in self.kernels.values())
+
+    def transforms(self, graph: KernelGraph) -> Iterable[tuple[Tensor, Layout, Layout]]:
+        """Yield the tensors that are brought from one layout to another."""
+        for var, layouts in self.available.items():
+            tensor = graph.tensors[var]
+            made = self.made_in(tensor)
+            for layout in layouts:
+                if layout != made:
+                    yield tensor, made, layout
+
+    def made_in(self, tensor: Tensor) -> Layout:
+        """Return the layout in which a tensor comes to be."""
+        if tensor.maker is None:
+            return None
+        return slot_layout(tensor.maker, self.kernels[tensor.var].candidate, tensor.maker.output)
+
+
+def slot_layout(call: KernelCall, candidate: Candidate, position: int | None) -> Layout:
+    """Return the layout that a candidate has in a slot, None if it is no slot."""
+    if position not in call.slots:
+        return None
+    return candidate.layouts[call.slots.index(position)]
+
+
+def fastest_of_each(candidates: Sequence[Candidate], seconds: Sequence[float]) -> list[Timed]:
+    """Return the first candidate, which is all row-major, then the fastest for each layouts.
+
+    Where no row-major one works, nothing is known of the kernel, and it stays. Where only the first
+    one does not, the fastest row-major one takes its place.
+    """
+    best: dict[tuple[Layout, ...], Timed] = {}
+    for candidate, found in zip(candidates, seconds, strict=True):
+        known = best.get(candidate.layouts)
+        if found < math.inf and (known is None or found < known.known_seconds):
+            best[candidate.layouts] = Timed(candidate, found)
+    plain = candidates[0]
+    if plain.layouts not in best:
+        return [Timed(plain, None)]
+    fastest = best.pop(plain.layouts)
+    if fastest.candidate is plain or seconds[0] == math.inf:
+        return [fastest, *best.values()]
+    return [Timed(plain, seconds[0]), fastest, *best.values()]
+
+
+def possible_transforms(
+    graph: KernelGraph, kernels: Mapping[GraphVar, Sequence[Timed]]
+) -> Iterable[tuple[Tensor, Layout, Layout]]:
+    """Yield the tensors of a graph, and between which layouts of each there may be transforms."""
+    for tensor in graph.tensors.values():
+        for made in dict.fromkeys(_made_in(tensor, kernels)):
+            for layout in _readings(tensor, kernels):
+                if layout != made:
+                    yield tensor, made, layout
+
+
+def row_major(kernels: Mapping[GraphVar, Sequence[Timed]], graph: KernelGraph) -> Choice:
+    """Return the choice without other layouts."""
+    chosen = {var: timed[0] for var, timed in kernels.items()}
+    available: dict[GraphVar, tuple[Layout, ...]] = dict.fromkeys(graph.tensors, (None,))
+    return Choice(chosen, available, exact=False)
+
+
+def best_choice(
+    graph: KernelGraph,
+    kernels: Mapping[GraphVar, Sequence[Timed]],
+    transform_seconds: TransformSeconds,
+) -> Choice:
+    """Return the choice with the least sum, or a good one (`Choice.exact` says which).
+
+    Kernels are nodes with their candidates as alternatives. A tensor is a node, too: its
+    alternatives are the sets of layouts that it may be brought into, so that what several readers
+    share is made, and counted, once. Between the kernel that makes a tensor and the tensor are the
+    transforms, and a reader forbids the sets without its layout. A kernel in other layouts than
+    row-major costs a little more than it takes, or else noise would decide between equals.
+    """
+    vertices = {var: k for k, var in enumerate(kernels)}
+    costs = [_costs(alternatives) for alternatives in kernels.values()]
+    edges: dict[tuple[int, int], ArrayLike] = {}
+    sets: dict[GraphVar, list[tuple[Layout, ...]]] = {}
+    for tensor in graph.tensors.values():
+        options = sets[tensor.var] = _sets(tensor, _readings(tensor, kernels))
+        node = len(costs)
+        makings = [
+            [
+                sum(transform_seconds(tensor, made, layout) for layout in option if layout != made)
+                for option in options
+            ]
+            for made in _made_in(tensor, kernels)
+        ]
+        if tensor.maker is None:
+            (alone,) = makings
+            costs.append(alone)
+        else:
+            costs.append([0.0] * len(options))
+            edges[vertices[tensor.var], node] = makings
+        for reader, position in tensor.readers:
+            matrix = [
+                [
+                    0.0 if slot_layout(reader, t.candidate, position) in option else math.inf
+                    for option in options
+                ]
+                for t in kernels[reader.var]
+            ]
+            known = edges.get((vertices[reader.var], node))
+            edges[vertices[reader.var], node] = matrix if known is None else np.add(known, matrix)
+    found = least_cost(costs, edges)
+    exact = found.exact and all(len(options) < _MOST_SETS for options in sets.values())
+    plain = row_major(kernels, graph)
+    if not exact and plain.kernel_seconds <= found.cost:
+        return plain
+    chosen = {var: kernels[var][found.choices[k]] for var, k in vertices.items()}
+    picked = zip(sets, found.choices[len(kernels) :], strict=True)
+    available = {var: sets[var][choice] for var, choice in picked}
+    return Choice(chosen, available, exact)
+
+
+def _costs(alternatives: Sequence[Timed]) -> list[float]:
+    """Return the costs of the alternatives of a kernel, the row-major one first."""
+    first, *others = (timed.known_seconds for timed in alternatives)
+    return [first, *(seconds + _NOISE * first for seconds in others)]
+
+
+def _made_in(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
+    """Return the layout that each candidate of its kernel gives a tensor in."""
+    call = tensor.maker
+    if call is None:
+        return [None]
+    return [slot_layout(call, timed.candidate, call.output) for timed in kernels[call.var]]
+
+
+def _readings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
+    """Return the layouts in which something may read a tensor."""
+    found: dict[Layout, None] = {None: None} if tensor.used_otherwise else {}
+    for reader, position in tensor.readers:
+        for timed in kernels[reader.var]:
+            found[slot_layout(reader, timed.candidate, position)] = None
+    return list(found)
+
+
+def _sets(tensor: Tensor, layouts: Sequence[Layout]) -> list[tuple[Layout, ...]]:
+    """Return the sets of layouts that a tensor may be brought into, small ones first."""
+    fixed: tuple[Layout, ...] = (None,) if tensor.used_otherwise else ()
+    free = [layout for layout in layouts if layout not in fixed]
+    most = min(len(free), len(tensor.readers))
+    some = chain.from_iterable(combinations(free, size) for size in range(most + 1))
+    return [(*fixed, *chosen) for chosen in islice(some, _MOST_SETS)]

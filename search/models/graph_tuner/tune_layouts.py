@@ -1,0 +1,309 @@
+"""Choosing in which layouts the kernels of a graph pass tensors to one another."""
+
+from __future__ import annotations
+
+import html
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from codegen import Target
+from codegen.target import as_target
+from search.builder import Builder
+from search.database import Database
+from search.errors import TuningError
+from search.models.graph_tuner.candidates import Candidate, Candidates
+from search.models.graph_tuner.elementwise import transform_kernels
+from search.models.graph_tuner.kernel_graph import KernelGraph, Tensor, kernel_graphs
+from search.models.graph_tuner.kernel_times import KernelTimes, Measure, checked
+from search.models.graph_tuner.layout_choice import (
+    Choice,
+    Timed,
+    best_choice,
+    fastest_of_each,
+    possible_transforms,
+    row_major,
+)
+from search.models.graph_tuner.layouts import Layout, described, parameter
+from search.models.graph_tuner.rewrite_graph import GraphRewriting
+from search.runner import Runner
+from search.task import with_num_cores
+from tensorir.function import IRModule, PrimFunc
+from tensorir.relax.expr import GraphVar
+from tensorir.relax.function import graph_functions
+from tensorir.text_table import aligned, html_table
+from tensorir.transform import DeadCodeElimination
+from tensorir.verify import verify_well_formed
+
+logger = logging.getLogger("tensorir.search")
+
+_Transform: TypeAlias = tuple[tuple[int, ...], str, Layout, Layout]
+"""The shape and dtype of a tensor, the layout it has, and the one it gets."""
+
+
+class KernelRow(NamedTuple):
+    """The choice and the cost of a kernel call."""
+
+    function: str
+    """The graph function."""
+    result: str
+    """The variable that holds its result."""
+    kernel: str
+    layouts: str
+    candidates: int
+    """The number of choices of layouts that there were."""
+    before: float | None
+    """Seconds per call with everything row-major, None if it could not be measured."""
+    after: float | None
+
+
+class TransformRow(NamedTuple):
+    """A tensor that is brought from one layout to another."""
+
+    function: str
+    tensor: str
+    layouts: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LayoutTuning:
+    """A module with the layouts that were chosen, and why; prints as tables.
+
+    The sums are of kernels measured alone, with their arguments in the caches. A kernel that could
+    not be measured counts as nothing on both sides, and stays as it is.
+    """
+
+    mod: IRModule
+    kernels: tuple[KernelRow, ...]
+    transforms: tuple[TransformRow, ...]
+    before: float
+    """Seconds of all kernels, each in the fastest form that leaves everything row-major."""
+    after: float
+    """Seconds of all kernels and transforms as they were chosen."""
+    exact: bool
+    """True if no other choice among the candidates has a lesser sum."""
+
+    @property
+    def table(self) -> str:
+        """The kernels, the transforms and the sums as text."""
+        parts = [aligned(rows) for rows in self._tables()]
+        return "\n\n".join([*parts, self._summary()])
+
+    def _tables(self) -> list[list[tuple[str, ...]]]:
+        kernels = ("function", "result", "kernel", "layouts", "choices", "us before", "us after")
+        transforms = ("function", "tensor", "transform", "us")
+        return [
+            [heading, *(tuple(map(_text, row)) for row in rows)]
+            for heading, rows in ((kernels, self.kernels), (transforms, self.transforms))
+            if rows or heading is kernels
+        ]
+
+    def _summary(self) -> str:
+        found = "exact" if self.exact else "heuristic: a better choice may exist"
+        gain = f"{self.before / self.after:.2f} times as fast" if self.after else "nothing measured"
+        sums = f"{self.before * 1e6:.2f} us before, {self.after * 1e6:.2f} us after"
+        return f"sum: {sums}, {gain} ({found})"
+
+    def __str__(self) -> str:
+        return self.table
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        tables = "".join(html_table(rows) for rows in self._tables())
+        return f"{tables}<p>{html.escape(self._summary())}</p>"
+
+
+def _text(value: str | int | float | None) -> str:
+    """Return a cell of a table; seconds, None if they are not known, as microseconds."""
+    if value is None:
+        return "?"
+    return f"{value * 1e6:.2f}" if isinstance(value, float) else str(value)
+
+
+def tune_layouts(
+    mod: IRModule,
+    database: Database | None,
+    target: str | Target | None = None,
+    *,
+    max_candidates: int = 20,
+    work_dir: str | Path | None = None,
+    builder: str | Builder = "local",
+    runner: str | Runner = "local",
+    measure: Measure | None = None,
+) -> LayoutTuning:
+    """Choose the layouts of the tensors between the kernels of graph functions.
+
+    Before: a = R.call_tir(f, (x,), ...)
+            b = R.call_tir(h, (a,), ...)
+    After:  a_blocked = R.call_tir(f_blocked, (x,), ...)
+            b = R.call_tir(h_blocked, (a_blocked,), ...)
+
+    The best schedules that the database has of a kernel (else the kernel as it is) tell in which
+    order they read their arguments. Each kernel is considered with arguments in that order and with
+    results in the order that their readers would like, `max_candidates` forms at most; between
+    kernels that differ, other kernels bring tensors from layout to layout. All are built and
+    measured, and the choice with the least sum of times is taken (`pbqp`). What is not plainly
+    faster, by 3% of a kernel, counts as no gain.
+
+    Records of a kernel whose arguments may have any layout count as well: a search for
+    `func.with_attr("layout_free_buffers", [0, ...])` finds them, and what its times leave out, the
+    transforms, is counted here.
+
+    So do records of `blocked_kernels`, with arguments in blocks of channels and row-major. What
+    they gain where nothing is in blocks counts, too: before are the schedules that the database
+    has of the kernels themselves.
+
+    What graph functions take and return, and all that something else than `call_tir` reads or
+    gives, stays row-major, and so do results of kernels that have several. Weights are left to
+    `layout_free_buffers`. Kernels with symbolic shapes or scalar parameters stay as they are.
+
+    The result's module has the schedules of the database applied, so that `codegen.vm_build`
+    builds it as it was measured. Nothing changes what it computes. With a `work_dir`, times are
+    kept there for the next call. `measure` takes the place of builder and runner: it returns the
+    seconds of kernels.
+
+    Raises TuningError for a module without graph functions, for `max_candidates` below 1 and for
+    times that are none, and what verification raises.
+    """
+    if not graph_functions(mod):
+        raise TuningError(
+            f"the module has no graph function, only {sorted(mod.functions)}: no tensor lies "
+            "between two kernels; tune tensor functions with tune_module"
+        )
+    if max_candidates < 1:
+        raise TuningError(f"max_candidates is 1 at least, got {max_candidates}")
+    verify_well_formed(mod)
+    wanted = with_num_cores(as_target(target))
+    if measure is not None:
+        return _tuned(mod, database, wanted, max_candidates, measure)
+    times = KernelTimes(wanted, builder, runner, work_dir)
+    try:
+        return _tuned(mod, database, wanted, max_candidates, times)
+    finally:
+        times.close()
+
+
+def _tuned(
+    mod: IRModule, database: Database | None, target: Target, most: int, measure: Measure
+) -> LayoutTuning:
+    asked, graphs = kernel_graphs(mod)
+    candidates = Candidates(database, target, most)
+    kernels = _timed({name: candidates.of(graph) for name, graph in graphs.items()}, measure)
+    transforms = _Transforms(target.num_cores or 1, measure)
+    transforms.prepare(
+        transform
+        for name, graph in graphs.items()
+        for transform in possible_transforms(graph, kernels[name])
+    )
+    choices = {
+        name: best_choice(graph, kernels[name], transforms.seconds)
+        for name, graph in graphs.items()
+    }
+    rewriting = GraphRewriting(asked.clone(), transforms.kernel)
+    for name, func in graph_functions(asked).items():
+        rewriting.mod[name] = rewriting.rewrite(func, graphs[name], choices[name])
+    result = DeadCodeElimination(list(mod.graph_funcs()))(rewriting.mod)
+    verify_well_formed(result)
+    plain = [row_major(kernels[name], graph) for name, graph in graphs.items()]
+    steps = tuple(
+        row for name in graphs for row in transforms.rows(name, graphs[name], choices[name])
+    )
+    tuning = LayoutTuning(
+        result,
+        tuple(
+            row
+            for name, graph in graphs.items()
+            for row in _kernel_rows(name, graph, kernels[name], choices[name])
+        ),
+        steps,
+        sum(choice.kernel_seconds for choice in plain),
+        sum(choice.kernel_seconds for choice in choices.values())
+        + sum(step.seconds for step in steps),
+        all(choice.exact for choice in choices.values()),
+    )
+    logger.info("Layouts:\n%s", tuning)
+    return tuning
+
+
+def _timed(
+    candidates: Mapping[str, Mapping[GraphVar, Sequence[Candidate]]], measure: Measure
+) -> dict[str, dict[GraphVar, list[Timed]]]:
+    """Return the candidates of all calls, by graph function and result, with their times.
+
+    Calls of one kernel share candidates, which are measured once.
+    """
+    lists = [found for of_graph in candidates.values() for found in of_graph.values()]
+    funcs = list(dict.fromkeys(candidate.func for found in lists for candidate in found))
+    seconds = dict(zip(funcs, checked(measure, funcs), strict=True))
+    return {
+        name: {
+            var: fastest_of_each(found, [seconds[candidate.func] for candidate in found])
+            for var, found in of_graph.items()
+        }
+        for name, of_graph in candidates.items()
+    }
+
+
+class _Transforms:
+    """The fastest kernel for each transform, and its time."""
+
+    def __init__(self, cores: int, measure: Measure) -> None:
+        self._cores = cores
+        self._measure = measure
+        self._fastest: dict[_Transform, tuple[PrimFunc, float]] = {}
+
+    def prepare(self, transforms: Iterable[tuple[Tensor, Layout, Layout]]) -> None:
+        """Measure all kernels and transforms that may be needed, at once."""
+        needed = dict.fromkeys(starmap(_transform, transforms))
+        forms = {key: transform_kernels(*key, cores=self._cores) for key in needed}
+        funcs = [func for some in forms.values() for func in some]
+        seconds = iter(checked(self._measure, funcs) if funcs else ())
+        for key, some in forms.items():
+            timed = [(func, next(seconds)) for func in some]
+            self._fastest[key] = min(timed, key=lambda pair: pair[1])
+
+    def seconds(self, tensor: Tensor, source: Layout, destination: Layout) -> float:
+        """Return the seconds of a transform, infinity if it failed."""
+        return self._fastest[_transform(tensor, source, destination)][1]
+
+    def kernel(self, tensor: Tensor, source: Layout, destination: Layout) -> PrimFunc:
+        """Return the kernel of a transform."""
+        return self._fastest[_transform(tensor, source, destination)][0]
+
+    def rows(self, name: str, graph: KernelGraph, choice: Choice) -> Iterable[TransformRow]:
+        """Yield the rows on the transforms in a graph function."""
+        for tensor, source, destination in choice.transforms(graph):
+            layouts = f"{described(source)} => {described(destination)}"
+            seconds = self.seconds(tensor, source, destination)
+            yield TransformRow(name, tensor.var.name, layouts, seconds)
+
+
+def _transform(tensor: Tensor, source: Layout, destination: Layout) -> _Transform:
+    return (tensor.shape, tensor.dtype, source, destination)
+
+
+def _kernel_rows(
+    name: str, graph: KernelGraph, kernels: Mapping[GraphVar, Sequence[Timed]], choice: Choice
+) -> Iterable[KernelRow]:
+    for var, call in graph.calls.items():
+        chosen = choice.kernels[var]
+        slots = zip(call.slots, chosen.candidate.layouts, strict=True)
+        layouts = "; ".join(
+            f"{parameter(call.func, position).name}: {described(layout)}"
+            for position, layout in slots
+            if layout is not None
+        )
+        yield KernelRow(
+            name,
+            var.name,
+            call.name,
+            layouts or described(None),
+            len(kernels[var]),
+            kernels[var][0].seconds,
+            chosen.seconds,
+        )

@@ -1,1 +1,0 @@
-"""Files of records: how lines are appended, read, and ended by errors."""

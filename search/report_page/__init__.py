@@ -1,6 +1,0 @@
-"""The report of a search as one page to look at: a file, or live while the search runs."""
-
-from search.report_page.live_server import LiveReport
-from search.report_page.written_report import Report, report
-
-__all__ = ["LiveReport", "Report", "report"]

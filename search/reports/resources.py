@@ -1,0 +1,173 @@
+"""The resources that a scheduled program takes of a machine: cores, lanes, code and cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
+from tensorir.arith import Analyzer
+from tensorir.arith.region import estimate_region_upper_bound
+from tensorir.function import IRModule, PrimFunc
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.ops import TRUE
+from tensorir.nodes.stmt import BlockRealize, For, ForKind, Stmt
+from tensorir.rewriting.visit import children, collect_vars, substitute, walk
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources of a program: for each number, those of the block that takes most.
+
+    The two footprints are those of the block with the most iterations. Each buffer counts once,
+    with the box that holds what is touched, at the first values of the loops outside.
+    """
+
+    parallel_extent: int = 1
+    """Iterations of parallel loops around one another."""
+    vector_lanes: int = 1
+    """Iterations of vectorized loops around one another."""
+    unrolled_extent: int = 1
+    """The copies of a block that are written out: by unrolled loops, and by an unroll limit."""
+    tile_bytes: int = 0
+    """The bytes touched from the outermost loop of a reduction inward; of a block that reduces
+    nothing, by its innermost loop."""
+    inner_tile_bytes: int = 0
+    """The bytes touched in one iteration of the innermost loop of the reduction."""
+
+
+RESOURCES: Final = tuple(Resources.__annotations__)
+"""The names of the resources."""
+
+
+def resources_of(program: IRModule | PrimFunc) -> Resources:
+    """Return the resources that the tensor functions of a program take.
+
+    Loops whose length is not constant count as one iteration; a buffer whose box is not constant
+    counts as a whole, and one of symbolic shape not at all.
+    """
+    funcs = (program,) if isinstance(program, PrimFunc) else program.prim_funcs().values()
+    nests = [nest for func in funcs for nest in _nests(func.body, (), {})]
+    if not nests:
+        return Resources()
+    largest = max(nests, key=lambda nest: nest.iterations)
+    return Resources(
+        max(nest.product(ForKind.PARALLEL) for nest in nests),
+        max(nest.product(ForKind.VECTORIZED) for nest in nests),
+        max(nest.copies for nest in nests),
+        largest.bytes_inside(largest.tile),
+        largest.bytes_inside(largest.inner_tile),
+    )
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """A block without blocks inside, the loops around it, and what its axes are in their terms."""
+
+    loops: tuple[For, ...]
+    realize: BlockRealize
+    values: Mapping[Var, PrimExpr]
+
+    @property
+    def iterations(self) -> int:
+        return prod(map(_extent, self.loops))
+
+    def product(self, kind: ForKind) -> int:
+        return prod(_extent(loop) for loop in self.loops if loop.kind is kind)
+
+    @property
+    def copies(self) -> int:
+        """The copies that unrolled loops make, or those that a limit allows of the inner loops."""
+        limit = max(map(_unroll_limit, self.loops), default=0)
+        allowed = 1
+        for loop in reversed(self.loops):
+            if loop.kind is ForKind.VECTORIZED:
+                continue
+            if allowed * _extent(loop) > limit:
+                break
+            allowed *= _extent(loop)
+        return max(self.product(ForKind.UNROLLED), allowed)
+
+    @property
+    def _reducing(self) -> list[int]:
+        """The places of the loops that a reduction is bound to."""
+        block = self.realize.block
+        driving = {
+            var
+            for axis in block.iter_vars
+            if axis.iter_type == IterVar.COMM_REDUCE
+            for var in collect_vars(self.values[axis.var])
+        }
+        return [k for k, loop in enumerate(self.loops) if loop.loop_var in driving]
+
+    @property
+    def tile(self) -> int:
+        """The place of the loop at which the tile of results begins."""
+        return min(self._reducing, default=max(0, len(self.loops) - 1))
+
+    @property
+    def inner_tile(self) -> int:
+        return max(self._reducing, default=len(self.loops) - 1) + 1
+
+    def bytes_inside(self, place: int) -> int:
+        """Return the bytes that the loops from a place on touch."""
+        block = self.realize.block
+        first = {loop.loop_var: loop.min for loop in self.loops[:place]}
+        domain = {
+            loop.loop_var: Range.from_min_extent(loop.min, loop.extent)
+            for loop in self.loops[place:]
+        }
+        touched: dict[Buffer, int] = {}
+        for access in (*block.reads, *block.writes):
+            box = _box(substitute(substitute(access, self.values), first), domain)
+            touched[access.buffer] = max(touched.get(access.buffer, 0), box)
+        return sum(touched.values())
+
+
+def _nests(node: Stmt, loops: tuple[For, ...], values: Mapping[Var, PrimExpr]) -> Iterator[_Nest]:
+    if isinstance(node, For):
+        yield from _nests(node.body, (*loops, node), values)
+    elif isinstance(node, BlockRealize):
+        bound = [substitute(value, values) for value in node.iter_values]
+        inside = {**values, **dict(zip((a.var for a in node.block.iter_vars), bound, strict=True))}
+        if any(isinstance(part, BlockRealize) for part in walk(node.block.body)):
+            yield from _nests(node.block.body, loops, inside)
+        else:
+            yield _Nest((*loops, *_loops(node.block.body)), node, inside)
+    else:
+        for part in children(node):
+            if isinstance(part, Stmt):
+                yield from _nests(part, loops, values)
+
+
+def _loops(body: Stmt) -> Iterator[For]:
+    """Yield the loops that stand directly in one another in a block."""
+    while isinstance(body, For):
+        yield body
+        body = body.body
+
+
+def _box(access: BufferRegion, domain: Mapping[Var, Range]) -> int:
+    """Return the bytes of the box that a region covers while loops run."""
+    shape = [dim.value if isinstance(dim, IntImm) else 0 for dim in access.buffer.shape]
+    analyzer = Analyzer()
+    extents: Sequence[int] = shape
+    box = estimate_region_upper_bound(access.region, domain, TRUE, analyzer)
+    if all(dim.is_bounded for dim in box):
+        sizes = [analyzer.simplify(dim.max_value - dim.min_value + 1) for dim in box]
+        known = [int(size.value) for size in sizes if isinstance(size, IntImm)]
+        if len(known) == len(shape):
+            extents = [min(pair) for pair in zip(known, shape, strict=True)]
+    return prod(extents) * access.buffer.dtype.nbytes
+
+
+def _extent(loop: For) -> int:
+    return int(loop.extent.value) if isinstance(loop.extent, IntImm) else 1
+
+
+def _unroll_limit(loop: For) -> int:
+    limit = loop.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
+    return int(limit.value) if isinstance(limit, IntImm) else 0

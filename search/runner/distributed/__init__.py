@@ -1,0 +1,23 @@
+"""Measuring on many machines: a Dask scheduler between a search and the machines that measure.
+
+`tensorir scheduler` is where they find each other: a machine offers itself with `tensorir worker
+dask://host:8786`, and a search measures there with `runner="dask://host:8786"` (`DaskRunner`,
+`DaskBuilder`). All three need the credentials that the scheduler makes: access is login. What
+travels are texts: a `MeasureRequest` has a program, its target and its arguments, a `MeasureAnswer`
+the times or the failure. The machine compiles the program itself, and measures it in the same
+child processes as a search without Dask (`Bench`). docs/many-machines.md tells how to.
+"""
+
+from typing import TYPE_CHECKING
+
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from search.runner.distributed.credentials import Credentials
+    from search.runner.distributed.dask_runner import DaskBuilder, DaskRunner
+    from search.runner.distributed.machine import Machine
+
+__all__ = ["Credentials", "DaskBuilder", "DaskRunner", "Machine"]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_on_use(__name__)

@@ -1,0 +1,293 @@
+"""The builds and measurements of a machine that answers requests.
+
+Both happen in the child processes of a `LocalBuilder` and of `LocalRunner`s, with hard limits that
+begin when a process has the work: a candidate that crashes, hangs or eats the memory costs only
+itself. While one is measured the next are built, on other cores where the target has one core;
+candidates for other targets are measured alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import math
+import os
+import queue
+import shutil
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, Protocol
+
+from codegen import Target, why_not_here
+from search.arg_info import ArgInfo
+from search.builder import BuilderInput, BuilderResult, LocalBuilder
+from search.builder.core_split import core_splits
+from search.errors import TuningError
+from search.runner import energy
+from search.runner.distributed.machine import Machine
+from search.runner.distributed.messages import MeasureAnswer, MeasureRequest, Status
+from search.runner.runner import LocalRunner, RunnerInput, RunnerResult
+from search.runner.time_call import EvaluatorConfig
+from tensorir import parse, workloads
+from tensorir.errors import TensorIRError
+from tensorir.function import IRModule
+
+logger = logging.getLogger("tensorir.search")
+
+_KEPT_REFERENCES: Final = 16
+_LEAST_SPACE: Final = 64 << 20
+"""Bytes that have to be free where objects are written."""
+_PACE_SECONDS: Final = 30.0
+"""How long the time of the reference kernel holds for the machine."""
+_PACE_SIZE: Final = 96
+_PACE_TARGET: Final = Target("llvm -num-cores=1")
+_PACE_CONFIG: Final = EvaluatorConfig(number=1, min_repeat_ms=5)
+
+
+class Bench(Protocol):
+    """Answers requests: texts of JSON and packed arrays, see `messages` beside."""
+
+    machine: Machine
+
+    def answer(self, text: str, worker: str = "", arrays: bytes = b"") -> str:
+        """Return the answer of a worker at an address to a request; nothing is raised."""
+
+    def start(self) -> None:
+        """Start what takes a while, without waiting for it."""
+
+    def close(self) -> None:
+        """Free the resources."""
+
+
+@dataclass(eq=False)
+class _Reference:
+    """The build of an unscheduled program, and the best times of its candidates, by searches."""
+
+    path: str
+    best: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _Slot:
+    """A core to measure on, and how fast it was."""
+
+    runner: LocalRunner
+    pace: float | None = None
+    pace_at: float = -_PACE_SECONDS
+
+
+class LocalBench:
+    """Builds and measures on this machine, `measuring` candidates at the same time.
+
+    `name` is that of the worker, for answers; `allow_externs` are those of a `LocalBuilder`.
+    TuningError if no core would be left that builds.
+    """
+
+    def __init__(
+        self, measuring: int = 1, name: str = "", allow_externs: Collection[str] = ()
+    ) -> None:
+        splits = core_splits(measuring)
+        if len(splits) < measuring > 1:
+            raise TuningError(
+                f"this machine can measure on {max(1, len(splits))} core(s) at the same time, not "
+                f"on {measuring}: one has to be left that builds, and other searches may have some"
+            )
+        there = Machine.this()
+        builders = max(1, there.cores - measuring)
+        self.machine = replace(
+            there, measuring=measuring, at_once=measuring + min(builders, measuring)
+        )
+        self.name = name
+        self._builder = LocalBuilder(max_workers=builders, allow_externs=allow_externs)
+        self._builder.split = splits[0] if splits else None
+        self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
+        self._all: list[_Slot] = []
+        for number in range(measuring):
+            slot = _Slot(LocalRunner(split=splits[number] if splits else None))
+            self._all.append(slot)
+            self._slots.put(slot)
+        self._turn = threading.Lock()
+        self._places = threading.Semaphore(self.machine.at_once)
+        self._lock = threading.Lock()
+        self._references: OrderedDict[str, _Reference] = OrderedDict()
+
+    def start(self) -> None:
+        """Start the processes that build and measure, and leave the cores that measure to them."""
+        if self._builder.split is not None:
+            os.sched_setaffinity(0, self._builder.split.building)
+        self._builder.warm_up()
+        for slot in self._all:
+            slot.runner.warm_up()
+
+    def close(self) -> None:
+        """End the processes and delete what they made."""
+        self._builder.clean_up()
+        self._builder.close()
+        for slot in self._all:
+            slot.runner.close()
+
+    def answer(self, text: str, worker: str = "", arrays: bytes = b"") -> str:
+        """Return the answer of a worker at an address to a request; nothing is raised."""
+        pace = None
+        status: Status
+        try:
+            status, result, pace = self._answer(MeasureRequest.from_text(text, arrays))
+        except (TensorIRError, OSError) as error:
+            status, result = "unable", RunnerResult(error_msg=str(error))
+        except Exception as error:
+            logger.exception("A request could not be answered")
+            status, result = "unable", RunnerResult(error_msg=f"{type(error).__name__}: {error}")
+        where = f"{self.machine.host} {self.name}".strip()
+        return MeasureAnswer(status, replace(result, machine=where), worker, pace).as_text()
+
+    def _answer(self, request: MeasureRequest) -> tuple[Status, RunnerResult, float | None]:
+        reason = why_not_here(request.target) or _why_no_space()
+        if reason is None and request.evaluator.energy:
+            reason = energy.why_not()
+        if reason is not None:
+            return "unable", RunnerResult(error_msg=reason), None
+        build = self._built(request, request.program)
+        if build.artifact_path is None:
+            result = RunnerResult(error_msg=build.error_msg, stage="build", ending=build.ending)
+            return "done", replace(result, build_seconds=build.seconds), None
+        try:
+            result, pace = self._measured(request, build.artifact_path)
+        except TuningError as error:
+            return "program", RunnerResult(error_msg=str(error)), None
+        finally:
+            self._builder.remove_artifact(build.artifact_path)
+        return "done", replace(result, build_seconds=build.seconds), pace
+
+    @contextlib.contextmanager
+    def _place(self, *, alone: bool = False) -> Iterator[None]:
+        """Wait for a place among the requests at once, or for all: to compute alone.
+
+        While one waits for all, nobody else gets one: it would otherwise wait for ever.
+        """
+        count = self.machine.at_once if alone else 1
+        with self._turn:
+            for _ in range(count):
+                self._places.acquire()
+        try:
+            yield
+        finally:
+            self._places.release(count)
+
+    # ------------------------------------------------------------------------------------- building
+
+    def _built(self, request: MeasureRequest, program: str) -> BuilderResult:
+        """Build a program of a request, next to other builds."""
+        with self._place():
+            self._builder.timeout_sec = request.build_seconds
+            entry = BuilderInput(
+                _module(program), request.target, allow_externs=request.allow_externs
+            )
+            return self._builder.build([entry])[0]
+
+    def _reference(self, request: MeasureRequest) -> _Reference | None:
+        """Return the unscheduled program of a request, built once for all of its candidates.
+
+        TuningError if it cannot be built.
+        """
+        if request.reference is None:
+            return None
+        about = f"{request.target}\n{sorted(request.allow_externs)}\n{request.reference}"
+        key = hashlib.sha256(about.encode()).hexdigest()
+        with self._lock:
+            if key not in self._references:
+                build = self._built(request, request.reference)
+                if build.artifact_path is None:
+                    raise TuningError(
+                        f"the program cannot be built even unscheduled:\n{build.error_msg}"
+                    )
+                self._references[key] = _Reference(build.artifact_path)
+            self._references.move_to_end(key)
+            if len(self._references) > _KEPT_REFERENCES:
+                _, oldest = self._references.popitem(last=False)
+                self._builder.remove_artifact(oldest.path)
+            return self._references[key]
+
+    # ------------------------------------------------------------------------------------ measuring
+
+    def _measured(self, request: MeasureRequest, path: str) -> tuple[RunnerResult, float | None]:
+        """Measure when the machine is free for it; the time limit begins then."""
+        reference = self._reference(request)
+        overlaps = not request.evaluator.energy and all(
+            slot.runner.may_overlap(request.target) for slot in self._all
+        )
+        with self._place(alone=not overlaps):
+            slot = self._slots.get()
+            try:
+                pace = self._pace(slot)
+                runner = slot.runner
+                runner.evaluator_config = request.evaluator
+                runner.alloc_repeat = request.alloc_repeat
+                runner.timeout_sec = request.run_seconds
+                if runner.known_references > _KEPT_REFERENCES:
+                    runner.close()  # a worker lives long, and results of programs are large
+                best = {} if reference is None else reference.best
+                own = best.get(request.search) if request.search else None
+                known = [s for s in (request.best_seconds, own) if s]
+                entry = RunnerInput(
+                    path,
+                    request.target.kind,
+                    request.args_info,
+                    None if reference is None else reference.path,
+                    min(known, default=None),
+                    request.facts,
+                    request.input_data,
+                )
+                result = runner.measure(entry)
+                if result.median_secs is not None and not result.stopped:
+                    best[request.search] = min(
+                        best.get(request.search, math.inf), result.median_secs
+                    )
+                return result, pace
+            finally:
+                self._slots.put(slot)
+
+    def _pace(self, slot: _Slot) -> float | None:
+        """Return how long the reference kernel takes on a core, now or a few seconds ago."""
+        if time.monotonic() - slot.pace_at < _PACE_SECONDS:
+            return slot.pace
+        if self._pace_program is None:
+            return None
+        runner = slot.runner
+        runner.evaluator_config, runner.alloc_repeat = _PACE_CONFIG, 1
+        slot.pace, slot.pace_at = runner.measure(self._pace_program).median_secs, time.monotonic()
+        return slot.pace
+
+    @cached_property
+    def _pace_program(self) -> RunnerInput | None:
+        """The reference kernel: a product of matrices as it is written, for this machine."""
+        func = workloads.create("GMM", n=_PACE_SIZE, m=_PACE_SIZE, k=_PACE_SIZE)
+        mod = IRModule({"main": func})
+        build = self._builder.build([BuilderInput(mod, _PACE_TARGET)])[0]
+        if build.artifact_path is None:
+            return None
+        return RunnerInput(build.artifact_path, _PACE_TARGET.kind, ArgInfo.from_entry_func(mod))
+
+
+def _module(program: str) -> IRModule:
+    try:
+        mod = parse(program)
+    except TensorIRError as error:
+        raise TuningError(f"the program of the request cannot be read: {error}") from error
+    if not isinstance(mod, IRModule):
+        raise TuningError("the program of the request is a function, not a module")
+    return mod
+
+
+def _why_no_space() -> str | None:
+    """Return a sentence if the disk is full, on which objects are written."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if free >= _LEAST_SPACE:
+        return None
+    return f"there are {free >> 20} MiB left in {folder}; free some space there"

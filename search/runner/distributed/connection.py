@@ -1,0 +1,145 @@
+"""A connection to a Dask scheduler, and the machines that measure there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from search.errors import TuningError
+from search.runner.distributed.credentials import Credentials, package
+from search.runner.distributed.machine import Machine, this_release
+
+logger = logging.getLogger("tensorir.search")
+
+RELEASE: Final = "tensorir"
+"""The name under which the metadata of a scheduler have its release."""
+_AGAIN_SECONDS: Final = 2
+"""How long to try to reach a scheduler that went away, until the next look."""
+
+
+class Connection:
+    """A Dask client, made anew after `close` or when a scheduler is back.
+
+    TuningError if no scheduler answers at `address` within `connect_sec`, if it has other
+    credentials, and if it is of another release without `allow_other_versions`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        credentials: Credentials,
+        connect_sec: float = 5.0,
+        allow_other_versions: bool = False,
+    ) -> None:
+        self.address = dask_address(address)
+        self._credentials = credentials
+        self._any_version = allow_other_versions
+        self._patience = connect_sec
+        self._unreadable: set[str] = set()
+        self._client = self._new(connect_sec)
+
+    @property
+    def client(self) -> Any:
+        """The Dask client, made anew after `close`."""
+        if self._client is None:
+            self._client = self._new(self._patience)
+        return self._client
+
+    def _new(self, seconds: float) -> Any:
+        """Return a new client, after a look whether the scheduler is there: else one lingers."""
+        security = self._credentials.security
+        try:
+            with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop
+                pool.submit(asyncio.run, _reach(self.address, security, seconds)).result()
+            client = package("distributed").Client(
+                self.address, timeout=seconds, security=security, set_as_default=False
+            )
+            there, here = client.get_metadata(RELEASE, None), this_release()
+        except OSError as error:
+            raise self._unreachable(error) from error
+        if there in (None, here) or self._any_version:  # `dask scheduler` says nothing
+            return client
+        client.close(timeout=_AGAIN_SECONDS)
+        raise TuningError(f"the scheduler at {self.address} {other_release(there)}")
+
+    def _unreachable(self, error: OSError) -> TuningError:
+        if isinstance(error.__cause__, ssl.SSLError):
+            return TuningError(
+                f"what answers at {self.address} does not have the credentials of "
+                f"{self._credentials.place}: give the address that `tensorir scheduler` prints, "
+                "and copy here the file"
+            )
+        reason = str(error.__cause__ or "") or str(error) or "nothing answers"
+        return TuningError(
+            f"there is no scheduler at {self.address}: {reason}; start one with "
+            "`tensorir scheduler`, or give the address that it prints, as in dask://host:8786"
+        )
+
+    def is_up(self) -> bool:
+        """Say whether the scheduler is there; try to reach it if Dask's client gave it up."""
+        if self.client.status == "closed":
+            try:
+                self._client = self._new(_AGAIN_SECONDS)
+            except TuningError:
+                return False
+        return str(self.client.status) == "running"
+
+    def machines(self) -> dict[str, Machine]:
+        """Return the machines that measure, by the addresses of their workers.
+
+        Workers without a description that one can read are left out.
+        """
+        found: dict[str, Machine] = {}
+        for address, worker in self.client.scheduler_info(n_workers=-1)["workers"].items():
+            try:
+                if worker.get("status") == "running":
+                    found[address] = Machine.from_json(worker.get("tensorir"))
+            except TuningError as error:
+                if address not in self._unreadable:
+                    logger.warning("The worker at %s is left out: %s", address, error)
+                self._unreadable.add(address)
+        return found
+
+    def close(self) -> None:
+        """Let go of the client."""
+        if self._client is not None:
+            self._client.close(timeout=_AGAIN_SECONDS)
+            self._client = None
+
+
+async def _reach(address: str, security: Any, seconds: float) -> None:
+    """Connect to a scheduler and hang up; OSError if that does not work in time."""
+    arguments = security.get_connection_args("client")
+    async with asyncio.timeout(seconds):
+        comm = await package("distributed").comm.connect(address, seconds, **arguments)
+        comm.abort()
+
+
+def dask_address(text: str) -> str:
+    """Return Dask's address of the scheduler at `dask://host:port`.
+
+    TuningError for anything else, but that address itself.
+    """
+    scheme, _, place = text.partition("://")
+    try:
+        host, port = package("distributed").comm.parse_host_port(place)
+        if scheme in ("dask", "tls") and host and port:
+            return f"tls://{place}"
+    except ValueError:
+        pass
+    plain = "connections are always encrypted; " * (scheme == "tcp")
+    raise TuningError(
+        f"{text!r} is no address of a scheduler: {plain}give the one that `tensorir scheduler` "
+        "prints, as in dask://host:8786"
+    )
+
+
+def other_release(there: object) -> str:
+    """Return the fault of a scheduler or a machine of another release, to end a sentence."""
+    return (
+        f"runs tensorir {there} and this process {this_release()}: install the same version on "
+        "both, or allow others by DaskRunner(..., allow_other_versions=True)"
+    )

@@ -1,0 +1,147 @@
+"""What became of a trial: entered into the log of trials, the journal and the statistics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from search.builder import BuilderResult
+from search.reports.run_directory import TRIALS
+from search.reports.trial import Stage, Trial
+from search.run import Run
+from search.runner import RunnerResult
+from search.runner.measure_candidate import MeasureCandidate
+from search.task_scheduler.task_state import FAILED_MS, TaskState, statistics_table
+
+
+def enter_trial(
+    run: Run,
+    task: TaskState,
+    candidate: MeasureCandidate,
+    build: BuilderResult,
+    result: RunnerResult,
+) -> None:
+    """Enter a trial, which was measured or has failed, into the log and journal of its run."""
+    assert task.ctx.mod is not None
+    stage: Stage = "stopped" if result.stopped else "done"
+    if build.error_msg is not None:
+        stage = "build"
+    elif result.error_msg is not None:
+        stage = result.stage
+    trial = Trial(
+        task=task.ctx.task_name,
+        workload=run.database.workload_key(task.ctx.mod),
+        target=str(task.ctx.target),
+        batch=task.batches - 1,
+        number=task.trials,
+        stage=stage,
+        error=build.error_msg or result.error_msg,
+        build_secs=build.seconds + result.build_seconds,
+        measure_secs=result.seconds,
+        run_secs=result.run_secs or (),
+        predicted=candidate.predicted,
+        time=time.time(),
+        space=candidate.space_index,
+        decisions=None if candidate.decisions is None else list(candidate.decisions),
+        machine=result.machine,
+    )
+    run.store.add(TRIALS, trial)
+    if result.median_secs is not None:
+        task.ctx.objective.note(result.run_secs or (), [result])
+    run.journal.note_trial(task.index)
+
+
+def count_trial(
+    run: Run,
+    task: TaskState,
+    candidate: MeasureCandidate,
+    build: BuilderResult,
+    result: RunnerResult,
+) -> None:
+    """Enter a trial into the statistics and the log of its task."""
+    prefix = f"[Task #{task.index}: {task.ctx.task_name}] Trial #{task.trials + 1}: "
+    task.build_seconds += build.seconds + result.build_seconds
+    task.measure_seconds += result.seconds
+    seconds = result.median_secs
+    if seconds is not None:
+        latency = seconds * 1e3
+        task.latency_ms.append(FAILED_MS if result.stopped else latency)
+        task.ctx.logger.info(
+            "%sGFLOPs: %.4f. Time: %.4f us%s. Best GFLOPs: %.4f",
+            prefix,
+            task.flop / latency / 1e6,
+            latency * 1e3,
+            " or more, ended early" if result.stopped else "",
+            task.best_gflops or 0.0,
+        )
+    else:
+        task.latency_ms.append(FAILED_MS)
+        task.errors[_last_line(build.error_msg or result.error_msg)] += 1
+        building = build.error_msg is not None or result.stage == "build"
+        if building:
+            task.build_error_count += 1
+        else:
+            task.run_error_count += 1
+        task.ctx.logger.info(
+            "%sError in %s:\n%s\n%s\n%s",
+            prefix,
+            "building" if building else "running",
+            build.error_msg or result.error_msg,
+            candidate.sch.mod,
+            candidate.sch.trace,
+        )
+    best = task.best_ms
+    run.progress.trial("" if best is None else f"{best * 1e3:.2f} us")
+
+
+def say_what_came_out(run: Run, task: TaskState, results: Sequence[RunnerResult]) -> None:
+    """Log what came out of a batch, and show the table of all tasks."""
+    failed = sum(result.error_msg is not None for result in results)
+    best = task.best_ms
+    speed = f", {task.best_gflops:.2f} GFLOPS" if task.flop > 1 and task.best_gflops else ""
+    stopped = sum(result.stopped for result in results)
+    run.log.info(
+        "%s: %s measured%s%s, %d in all; %s",
+        task.title,
+        "1 trial" if len(results) == 1 else f"{len(results)} trials",
+        f", {failed} failed" if failed else "",
+        f", {stopped} ended early as too slow" if stopped else "",
+        task.trials,
+        "none has succeeded so far"
+        if best is None
+        else f"the best so far takes {best * 1e3:.2f} us" + speed,
+    )
+    if failed == len(results):
+        run.log.warning(
+            "%s: every trial of the batch failed, the first with: %s",
+            task.title,
+            _last_line(results[0].error_msg),
+        )
+    show_statistics(run)
+
+
+def say_what_failed(run: Run) -> None:
+    """Say of each task without any result why that is: what most of its trials ended with."""
+    for task in run.tasks:
+        if task.best_ms is not None or not task.errors:
+            continue
+        (error, count), *others = task.errors.most_common()
+        run.log.warning(
+            "%s has no schedule: all of its %d trials failed, %s with: %s",
+            task.title,
+            task.errors.total(),
+            f"{count} of them" if others else "each",
+            error,
+        )
+
+
+def show_statistics(run: Run) -> None:
+    """Show the table of all tasks in place of the one before, and log it."""
+    table = statistics_table(run.tasks)
+    run.log.debug("\n%s\n", table)
+    run.progress.table(table)
+
+
+def _last_line(text: str | None) -> str:
+    *_, last = (text or "").strip().splitlines() or [""]
+    return last

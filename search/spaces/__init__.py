@@ -1,1 +1,0 @@
-"""Design spaces as sets of points: sites of decisions, their columns, annotations."""

@@ -1,1 +1,0 @@
-"""Worker processes, and the cores that they run on."""

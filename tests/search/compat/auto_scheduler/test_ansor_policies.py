@@ -1,0 +1,235 @@
+"""Sketch policies: parameters, the steps of a search, and rules of one's own."""
+
+import pytest
+
+import search as ms
+from schedule import Schedule
+from search import auto_scheduler
+from search.compat.auto_scheduler import (
+    PreloadCustomSketchRule,
+    SketchPolicy,
+    XGBModel,
+)
+from search.compat.auto_scheduler.sketch_policy import Sketch
+from search.schedule_rule import MultiLevelTiling, ParallelizeVectorizeUnroll
+from tensorir import te
+from tensorir.errors import TensorIRError
+from tests.search.compat.auto_scheduler.made_up_tuning import TARGET, made_up
+from tests.search.compat.auto_scheduler.workloads import task_of
+
+
+@auto_scheduler.register_workload
+def matmul_relu(n):
+    a, b = (te.placeholder((n, n), name=name) for name in "AB")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    return [a, b, te.compute((n, n), lambda i, j: te.max(c[i, j], 0.0), name="D")]
+
+
+@auto_scheduler.register_workload
+def row_sums(n, m):
+    a = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), name="k")
+    return [a, te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="S")]
+
+
+def policy(*callbacks, name="matmul_relu", args=(64,), **options):
+    """A policy of four cores that draws the same each time."""
+    task = auto_scheduler.SearchTask(name, args, target="llvm -num-cores=4")
+    return SketchPolicy(task, seed=1, init_search_callbacks=callbacks, **options)
+
+
+# ------------------------------------------------------------------------------------- parameters
+
+
+def test_parameters_reach_the_parts_that_they_are_about():
+    made = policy(
+        params={
+            "eps_greedy": 0.1,
+            "sample_init_min_population": 7,
+            "sample_init_use_measured_ratio": 0.5,
+            "evolutionary_search_population": 128,
+            "evolutionary_search_num_iters": 2,
+            "evolutionary_search_mutation_prob": 0.6,
+            "cpu_multi_level_tiling_structure": "SRS",
+            "max_innermost_split_factor": 16,
+            "max_vectorize_size": 8,
+            "disable_change_compute_location": 1,
+        }
+    )
+    strategy = made.context().search_strategy
+    assert (strategy.eps_greedy, strategy.init_min_unmeasured) == (0.1, 7)
+    assert (strategy.init_measured_ratio, strategy.population_size) == (0.5, 128)
+    assert (strategy.genetic_num_iters, strategy.genetic_mutate_prob) == (2, 0.6)
+    rules = made.context().space_generator.sch_rules
+    (tiling,) = [rule for rule in rules if type(rule) is MultiLevelTiling]
+    assert (tiling.structure, tiling.max_innermost_factor) == ("SRS", 16)
+    (marks,) = [rule for rule in rules if isinstance(rule, ParallelizeVectorizeUnroll)]
+    assert marks.max_vectorize_extent == 8
+    assert "RandomComputeLocation()" not in map(str, rules)
+
+
+def test_without_parameters_the_search_has_its_own():
+    strategy = policy().context().search_strategy
+    assert strategy.population_size is None
+    assert strategy.genetic_num_iters == ms.search_strategy.EvolutionarySearch().genetic_num_iters
+
+
+@pytest.mark.parametrize(
+    ("params", "error"),
+    [
+        ({"eps_greed": 0.1}, r"no parameter 'eps_greed'; did you mean 'eps_greedy'\?"),
+        ({"xyz": 1}, r"no parameter 'xyz'; there are \['eps_greedy', "),
+        ({"eps_greedy": "much"}, "eps_greedy is of type float, got 'much'"),
+        ({"evolutionary_search_population": 2.5}, "population is of type int, got 2.5"),
+        ({"rules": "halide"}, "rules is 'default' or 'ansor', got 'halide'"),
+        ({"gpu_multi_level_tiling_structure": "SSSRRSRS"}, "leave out gpu_multi_level_tiling_st"),
+        ({"eps_greedy": 2}, "eps_greedy lies between 0 and 1, got 2"),
+    ],
+)
+def test_parameters_are_checked(params, error):
+    with pytest.raises(ms.TuningError, match=error):
+        policy(params=params).context()
+
+
+# --------------------------------------------------------------------------------------- sketches
+
+
+def test_the_sketches_of_ansor(capsys):
+    sketches = policy(params={"rules": "ansor"}).generate_sketches(print_for_debug=True)
+    assert "for i_0 in ?C.i[0]" in capsys.readouterr().out
+    assert all(isinstance(sketch, Sketch) for sketch in sketches)
+    assert [sketch.rules[0] for sketch in sketches] == [
+        "Multi-level Tiling (SSRSRS)",
+        "Multi-level Tiling with Fusion (SSRSRS)",
+        "Multi-level Tiling with Fusion (SSRSRS)",
+    ]
+
+
+def test_rules_that_ansor_does_not_have_make_further_sketches():
+    def count(rules):
+        return len(
+            policy(name="row_sums", args=(64, 512), params={"rules": rules}).generate_sketches()
+        )
+
+    assert count("default") > count("ansor") == 3
+
+
+# ------------------------------------------------------------------------- the steps of a search
+
+
+def test_sample_and_evolve():
+    made = policy(program_cost_model=XGBModel(seed=1))
+    first = made.sample_initial_population()
+    assert len(first) == 50
+    assert len({str(sch.trace) for sch in first}) == 50
+    best = made.evolutionary_search(first, 4)
+    assert len(best) == 4
+    assert all(isinstance(sch, Schedule) for sch in best)
+    few = policy(params={"sample_init_min_population": 3}).sample_initial_population()
+    assert len(few) == 3
+
+
+@pytest.mark.parametrize(("option", "in_program", "at_build"), [(0, 0, 0), (1, 1, 0), (2, 1, 1)])
+def test_a_search_rewrites_layouts_as_its_task_says(option, in_program, at_build):
+    task = task_of("demo_packed_mm", 64, 64, 64, layout_rewrite_option=option)
+    drawn = SketchPolicy(task, seed=1, params={"sample_init_min_population": 8})
+    texts = [sch.mod.script() for sch in drawn.sample_initial_population()]
+    assert any("B_global = T.alloc_buffer" in text for text in texts) == in_program
+    assert any("layout_rewrite_preproc" in text for text in texts) == at_build
+
+
+def test_the_same_seed_draws_the_same():
+    twins = [policy().sample_initial_population()[0].trace for _ in range(2)]
+    assert str(twins[0]) == str(twins[1])
+
+
+# ------------------------------------------------------------------------------ rules of one's own
+
+
+def halves(_, sch, block):
+    """Split the first loop of a block in two."""
+    sch.split(sch.get_loops(block)[0], [2, None])
+    return [[sch, None]]
+
+
+def is_block(name, answer):
+    return lambda _, sch, block: answer if sch.get(block).name_hint == name else 0
+
+
+def first_loops(made):
+    return [sketch.loops[0] for sketch in made.generate_sketches()]
+
+
+def test_a_rule_that_skips_the_rest():
+    """The tiling does not see the block any more, and nothing else is tiled."""
+    skip_rest = PreloadCustomSketchRule.APPLY_AND_SKIP_REST
+    made = policy(PreloadCustomSketchRule(is_block("C", skip_rest), halves, "halves"))
+    (sketch,) = made.generate_sketches()
+    assert sketch.loops[0] == "for i_0 in 2"
+    assert [str(rule) for rule in made.custom_rules] == ["halves"]
+
+
+def test_a_rule_beside_the_others():
+    usual = first_loops(policy())
+    both = first_loops(policy(PreloadCustomSketchRule(is_block("C", 1), halves)))
+    assert sorted(both) == sorted([*usual, "for i_0 in 2"])
+    assert first_loops(policy(PreloadCustomSketchRule(is_block("C", 0), halves))) == usual
+
+
+def test_a_rule_after_which_others_go_on():
+    def noted(asked, sch, block):
+        assert isinstance(asked, SketchPolicy)
+        sch.annotate(block, "seen", 1)
+        return [[sch, block]]
+
+    made = policy(PreloadCustomSketchRule(is_block("C", 2), noted))
+    assert len(made.generate_sketches()) == len(policy().generate_sketches())
+    assert all("PR PR SP" in " ".join(s.steps) for s in made.generate_sketches())
+
+
+def test_what_a_rule_makes_is_searched(tmp_path):
+    def sampled(_, sch, block):
+        loop = sch.get_loops(block)[0]
+        sch.split(loop, sch.sample_perfect_tile(loop, n=2))
+        return [[sch, None]]
+
+    task = task_of("demo_mm", 32, 32, 32, target=TARGET)
+    made = SketchPolicy(
+        task, seed=1, init_search_callbacks=[PreloadCustomSketchRule(is_block("C", 2), sampled)]
+    )
+    inputs, _ = made.continue_search_one_round(8, made_up(tmp_path, 0))
+    tiles = {tuple(next(iter(inp.schedule().trace.decisions.values()))) for inp in inputs}
+    assert {outer * inner for outer, inner in tiles} == {32}
+    assert len(tiles) > 3
+
+
+@pytest.mark.parametrize(
+    ("condition", "made", "error"),
+    [
+        (7, [], r"the condition of mine is 0 \(pass\), 1 \(apply\) or 2 .* got 7"),
+        (2, [1], r"mine returns a list of \[schedule, next block\], where .* got 1 in it"),
+        (2, None, r"mine returns a list of \[schedule, next block\], got None"),
+        (2, [["sch", None]], r"where next is the block or None, got \['sch', None\] in it"),
+    ],
+)
+def test_rules_are_told_what_is_wrong(condition, made, error):
+    wrong = policy(PreloadCustomSketchRule(lambda *_: condition, lambda *_: made, rule_name="mine"))
+    with pytest.raises(ms.TuningError, match=error):
+        wrong.generate_sketches()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"task": "matmul_relu"}, "a policy is of a SearchTask, got 'matmul_relu'"),
+        ({"init_search_callbacks": ["log.json"]}, "'log.json', which is no SearchCallback"),
+        (
+            {"init_search_callbacks": PreloadCustomSketchRule(is_block("C", 0), halves)},
+            "init_search_callbacks is a list of instances of SearchCallback",
+        ),
+    ],
+)
+def test_what_a_policy_is_made_of_is_checked(arguments, error):
+    with pytest.raises(TensorIRError, match=error):
+        SketchPolicy(**{"task": task_of("demo_mm", 8, 8, 8), **arguments})

@@ -1,0 +1,125 @@
+"""What is said of a log: its table, and the explanation of its best line."""
+
+import json
+import logging
+
+import pytest
+
+from search import TuningError
+from search.compat.auto_scheduler import MeasureErrorNo, explain_log, to_database
+from tests.search.compat.auto_scheduler.workloads import LINE, measured, task_of, write
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Three schedules of this project, of which one failed, then two of Ansor."""
+    task = task_of("demo_mm", 64, 32, 96)
+    path = write(
+        tmp_path / "log.json",
+        measured(task, "C", 4, 0.001),
+        measured(task, "C", 8, 0.002),
+        measured(task, "C", 16, 1.0, error=MeasureErrorNo.RUN_TIMEOUT),
+    )
+    with path.open("a") as file:
+        file.write(f"{LINE}\n{LINE.replace('[4, 1, 8]', '[2, 2, 8]').replace('0.00012', '0.0002')}")
+    return path
+
+
+def test_a_log_is_a_table(log):
+    table = explain_log(log).table()
+    assert table.tasks == ["demo_mm(64, 32, 96)"]
+    assert table.errors() == {"NO_ERROR": 4, "RUN_TIMEOUT": 1}
+    best = table.best()
+    assert best["cost"] == 0.00012
+    assert best["gflops"] == pytest.approx(2 * 64 * 32 * 96 / 0.00012 / 1e9)
+    assert (best["parallel_extent"], best["vector_lanes"]) == (4, 8)
+    assert [best[f"SP 2.0[{k}]"] for k in (1, 2, 3)] == [4, 1, 8]
+    assert (best["PR 2.0"], best["AN 2.8"], best["FU 2"]) == (64, 2, "[0, 1]")
+    assert table.group_by("SP 2.0[1]").values == (2, 4)
+    assert table[0]["parallel_extent"] == 16
+    assert table[2]["cost"] is None
+
+
+def test_the_best_line_is_taken_apart(log):
+    text = str(explain_log(log))
+    assert "5 measurements of 1 task" in text
+    assert "r[0]" in text
+    assert "the mean is 120.0 us" in text
+    assert '["FU", 2, [0, 1]]' in text
+    assert "make one loop of neighbouring ones" in text
+    assert "What matters in demo_mm(64, 32, 96)" in text
+
+
+def test_a_trace_is_counted_not_shown(tmp_path):
+    task = task_of("demo_add", 64)
+    log = write(tmp_path / "log.json", measured(task, "B", 8, 0.1))
+    assert "TR: a trace of 4 instructions and 0 decisions" in str(explain_log(log))
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ('[["TR", [3]]]', "TR: a trace that cannot be read: "),
+        ('[["XX", 2]]', "a step that is not known"),
+        ('[["SP", 2, 0, 64, [[4], 1e400], 1]]', "SP 2.0[1]=[4], SP 2.0[2]=Infinity"),
+    ],
+)
+def test_steps_that_are_none_are_said_to_be_so(tmp_path, steps, said):
+    task = json.dumps(json.loads(LINE)["i"][0])
+    line = f'{{"i": [{task}, [[], {steps}]], "r": [[0.1], 0, 0.1, 1], "v": "v0.6"}}\n'
+    (tmp_path / "log.json").write_text(line)
+    assert said in str(explain_log(tmp_path / "log.json"))
+    assert len(to_database(tmp_path / "log.json")) == 0
+
+
+def test_a_workload_that_is_not_known_has_its_steps_and_costs(log, tmp_path):
+    path = tmp_path / "elsewhere.json"
+    path.write_text(log.read_text().replace("demo_mm", "elsewhere"))
+    best = explain_log(path).table().best()
+    assert best["cost"] == 0.00012
+    assert best["SP 2.0[1]"] == 4
+    assert best["gflops"] is best["parallel_extent"] is None
+
+
+def test_what_was_ended_early_is_told_from_timeouts(tmp_path):
+    task = task_of("demo_mm", 64, 32, 96)
+    inp, timeout = measured(task, "C", 4, 1e10, error=MeasureErrorNo.RUN_TIMEOUT)
+    results = [*(timeout._replace(slower_than=bound) for bound in (0.05, 0.08)), timeout]
+    path = write(tmp_path / "log.json", *((inp, result) for result in results))
+    assert [row["slower_than"] for row in explain_log(path).table()] == [0.05, 0.08, None]
+    assert explain_log(path).table().errors() == {"STOPPED_EARLY": 2, "RUN_TIMEOUT": 1}
+    explained = explain_log(path)
+    ended = {row[0]: row[-1] for row in dict(explained.sections())["How measurements ended"]}
+    assert ended["STOPPED_EARLY"].endswith("certain not to be the best, after 0.05 to 0.08 s")
+    fields = {field.name: field for field in explained.fields}
+    assert fields["slower_than"].value == "0.05"
+    assert fields["r[1]"].meaning.startswith("RUN_TIMEOUT: it was stopped as soon as it was certai")
+
+
+def test_the_line_taken_apart_is_the_one_that_is_applied(tmp_path):
+    task = task_of("demo_mm", 64, 32, 96)
+    lucky, other = measured(task, "C", 4, 0.001), measured(task, "C", 8, 0.0011)
+    again = measured(task, "C", 8, 0.00105)
+    path = write(tmp_path / "log.json", lucky, other, again)
+    fields = {field.name: field.value for field in explain_log(path).fields}
+    assert json.loads(fields["r[0]"]) == [0.00105]
+
+
+def test_lines_that_are_no_records_are_counted(log, caplog):
+    with log.open("a") as file:
+        file.write("\n# a comment\n{\n")
+    with caplog.at_level(logging.WARNING):
+        assert explain_log(log).left_out == 1
+
+
+def test_a_log_without_records(tmp_path):
+    (tmp_path / "empty.json").write_text("# nothing\n")
+    with pytest.raises(TuningError, match=r"no line of .*empty\.json is a record"):
+        explain_log(tmp_path / "empty.json")
+
+
+def test_a_directory_or_a_number_is_no_log(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        explain_log(tmp_path)
+    with pytest.raises(TypeError, match=r"not"):
+        explain_log(0)  # as a descriptor it would be the terminal, and be waited for

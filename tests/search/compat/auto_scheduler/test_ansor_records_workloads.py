@@ -1,0 +1,188 @@
+"""Workloads by key, the numbers of a machine, and tasks."""
+
+import pytest
+
+from codegen import Target
+from search import TuningError, auto_scheduler
+from search.compat.auto_scheduler import (
+    HardwareParams,
+    LayoutRewriteOption,
+    SearchTask,
+    workloads,
+)
+from tensorir import te
+from tensorir.comparison.equal import structural_equal
+from tests.search.compat.auto_scheduler.workloads import demo_add, demo_mm
+
+CPU = Target("llvm -num-cores=4")
+
+
+@pytest.fixture(autouse=True)
+def own_table(monkeypatch):
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(workloads, "_functions", dict(workloads._functions))
+
+
+# ---------------------------------------------------------------------------------------- workloads
+
+
+def test_a_key_is_the_name_and_the_arguments():
+    key = auto_scheduler.make_workload_key("demo_mm", (64, 32, 96))
+    assert key == '["demo_mm", 64, 32, 96]'
+    shapes = [t.shape for t in auto_scheduler.workload_of(key)]
+    assert str(shapes) == "[(64, 96), (96, 32), (64, 32)]"
+
+
+def test_tensors_among_the_arguments_become_placeholders():
+    @auto_scheduler.register_workload("relu_of")
+    def relu_of(A):
+        return [A, te.compute(A.shape, lambda i, j: te.max(A[i, j], 0.0), name="B")]
+
+    A = te.placeholder((2, 3), "float32")
+    key = auto_scheduler.make_workload_key("relu_of", [A])
+    assert key == '["relu_of", ["TENSOR", [2, 3], "float32"]]'
+    assert str(auto_scheduler.workload_of(key)[0].dtype) == "float32"
+
+
+def test_a_name_is_taken_once():
+    with pytest.raises(TuningError, match=r"workload 'demo_mm' already: .*workloads\.demo_mm"):
+        auto_scheduler.register_workload("demo_mm", lambda: None)
+    auto_scheduler.register_workload("short", lambda: None)
+    with pytest.raises(TuningError, match="workload 'short' already"):
+        auto_scheduler.register_workload("short", lambda: 1)
+    auto_scheduler.register_workload("demo_mm", lambda n: demo_mm(n, n, n), override=True)
+    key = auto_scheduler.make_workload_key("demo_mm", (4,))
+    assert len(auto_scheduler.workload_of(key)) == 3
+
+
+def test_a_function_that_is_defined_again_takes_its_own_place():
+    for factor in (2.0, 3.0):
+
+        @auto_scheduler.register_workload
+        def again(n, factor=factor):
+            A = te.placeholder((n,), name="A")
+            return [A, te.compute((n,), lambda i: A[i] * factor, name="B")]
+
+    program = SearchTask(again, (4,), target=CPU).mod
+    assert "T.float32(3.0)" in program.script()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: auto_scheduler.make_workload_key("demo_mn", ()), "do you mean 'demo_mm'"),
+        (lambda: auto_scheduler.make_workload_key(len, ()), "no workload 'len'; registered are"),
+        (lambda: auto_scheduler.make_workload_key(demo_mm, 64), r"write \(64,\)"),
+        (lambda: auto_scheduler.make_workload_key(demo_mm, (object(),)), "a log cannot hold"),
+        (lambda: auto_scheduler.workload_of("demo_mm"), "'demo_mm' is no workload key"),
+        (lambda: auto_scheduler.workload_of("[3]"), "a workload key is JSON of"),
+        (lambda: auto_scheduler.register_workload(3), "is registered as a function, got int"),
+    ],
+)
+def test_what_is_no_workload_is_refused(call, message):
+    with pytest.raises(TuningError, match=message):
+        call()
+
+
+def row_sums(dtype, length):
+    A = te.placeholder((8, 64), dtype, name="A")
+    k = te.reduce_axis((0, length), "k")
+    return [A, te.compute((8,), lambda i: te.sum(A[i, k], axis=k), "B")]
+
+
+def test_graphs_that_print_alike_are_workloads_of_their_own():
+    graphs = [
+        auto_scheduler.ComputeDAG(row_sums(*arguments))
+        for arguments in [("float32", 64), ("float64", 64), ("float32", 32)]
+    ]
+    assert len(set(map(str, graphs))) == 1
+    keys = [SearchTask(compute_dag=graph).workload_key for graph in graphs]
+    for graph, key in zip(graphs, keys, strict=True):
+        assert SearchTask(workload_key=key).compute_dag.tensors == graph.tensors
+
+
+# ------------------------------------------------------------------------------------- the machine
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: HardwareParams(num_cores=0), "num_cores is at least 1, got 0"),
+        (lambda: HardwareParams(4, 1.5), "vector_unit_bytes is an integer, got 1.5"),
+        (lambda: HardwareParams.from_numbers([1, 2]), "8 numbers, got"),
+    ],
+)
+def test_numbers_that_cannot_be(make, message):
+    with pytest.raises(TuningError, match=message):
+        make()
+
+
+# ------------------------------------------------------------------------------------------- tasks
+
+
+def test_a_task_of_a_function_and_one_of_its_key_are_the_same():
+    a = SearchTask(demo_mm, (8, 16, 32), target=CPU)
+    b = SearchTask(workload_key='["demo_mm", 8, 16, 32]', target=CPU)
+    assert a.workload_key == b.workload_key
+    assert structural_equal(a.mod, b.mod)
+    assert str(a) == "demo_mm(8, 16, 32)"
+
+
+def test_a_workload_may_be_a_program():
+    task = SearchTask(demo_add, (16,), target=CPU)
+    assert list(task.mod.functions) == ["main"]
+    assert task.compute_dag is None
+
+
+def test_the_cores_come_from_the_target_then_from_the_numbers():
+    given = SearchTask(demo_mm, (8, 8, 8), target="llvm", hardware_params=HardwareParams(3))
+    assert given.target.num_cores == 3
+    assert given.given_target == Target("llvm")
+    said = SearchTask(demo_mm, (8, 8, 8), target=CPU)
+    assert said.target.num_cores == said.hardware_params.num_cores == 4
+    here = SearchTask(demo_mm, (8, 8, 8), target="llvm")
+    assert here.target == Target.host()
+    assert said.hardware_params.as_numbers() == [4, 64, 64, 0, 0, 0, 0, 0]
+    assert said.layout_rewrite_option is LayoutRewriteOption.INSERT_TRANSFORM_STAGE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "needs func and args, workload_key, or compute_dag"),
+        ({"func": "demo_m", "args": ()}, "do you mean 'demo_mm'"),
+        ({"workload_key": "[]", "args": (8,)}, r"args \(8,\) are given without func"),
+        ({"workload_key": '["elsewhere", 3]'}, "there is no workload 'elsewhere'"),
+        ({"func": demo_mm, "args": (1, 1, 1), "hardware_params": 4}, "is a HardwareParams, as in"),
+        (
+            {
+                "func": demo_mm,
+                "args": (1, 1, 1),
+                "target": CPU,
+                "hardware_params": HardwareParams(2),
+            },
+            "the target says 4 cores, hardware_params 2; leave one of them out",
+        ),
+        ({"func": demo_mm, "args": (1,), "workload_key": "[]"}, "func and args, or workload_key"),
+        ({"func": demo_mm, "args": (8, 8, 8), "task_inputs": {"A": 1}}, "task_inputs is not supp"),
+        (
+            {"func": demo_mm, "args": (8, 8, 8), "layout_rewrite_option": 9},
+            r"layout_rewrite_option is one of NO_REWRITE \(0\)",
+        ),
+    ],
+)
+def test_tasks_that_cannot_be(arguments, message):
+    with pytest.raises(TuningError, match=message):
+        SearchTask(**arguments)
+
+
+def test_a_function_that_makes_no_program_is_named():
+    auto_scheduler.register_workload("nothing", lambda: None)
+    auto_scheduler.register_workload("without_inputs", lambda *sizes: demo_mm(*sizes)[2:])
+    for name, arguments, message in (
+        ("nothing", (), "the workload 'nothing' returned NoneType; it returns"),
+        ("without_inputs", (8, 8, 8), "the workload 'without_inputs' raised .*tensor A is n"),
+        ("demo_mm", (64,), r"(?s)the workload 'demo_mm' raised TypeError: .*\(64,\)"),
+    ):
+        with pytest.raises(TuningError, match=message):
+            SearchTask(name, arguments)

@@ -1,0 +1,167 @@
+"""Several tasks that share trials: objectives, ends, logs and tables."""
+
+import pytest
+
+import search as ms
+from search.compat.auto_scheduler import (
+    LogEstimatedLatency,
+    PrintTableInfo,
+    RandomModel,
+    RecordToFile,
+    SketchPolicy,
+    TaskScheduler,
+    XGBModel,
+    load_records,
+)
+from tensorir.errors import IRValueError
+from tests.search.compat.auto_scheduler.made_up_tuning import TARGET, Milliseconds, made_up
+from tests.search.compat.auto_scheduler.workloads import task_of
+
+
+def tasks(*sizes):
+    return [task_of("demo_mm", n, n, n, target=TARGET, desc=f"matmul {n}") for n in sizes]
+
+
+def measured(log):
+    """How many schedules of each task a log has."""
+    found = {}
+    for record in load_records(log):
+        found.setdefault(record.input.task.args[0], set()).add(record.trace_key)
+    return {size: len(keys) for size, keys in found.items()}
+
+
+def test_an_objective_that_knows_one_task_gets_its_trials(tmp_path):
+    scheduler = TaskScheduler(tasks(16, 32), objective_func=lambda costs: 1e5 * costs[0])
+    scheduler.tune(
+        made_up(tmp_path, 5, runner=Milliseconds(1), num_measures_per_round=1), "sketch.random"
+    )
+    assert scheduler.task_cts == [4, 1]
+    assert scheduler.best_costs == [1e-3, 1e-3]
+
+
+def test_tasks_in_turn(tmp_path):
+    log = tmp_path / "log.json"
+    scheduler = TaskScheduler(tasks(16, 32, 64), strategy="round-robin")
+    assert scheduler.best_costs == [1e10] * 3
+    scheduler.tune(made_up(tmp_path, 12, RecordToFile(log), num_measures_per_round=2))
+    assert scheduler.task_cts == [2, 2, 2]
+    assert measured(log) == {16: 4, 32: 4, 64: 4}
+
+
+def test_weights_are_how_often_a_task_occurs(tmp_path):
+    scheduler = TaskScheduler(tasks(16, 32), [1, 50])
+    options = made_up(tmp_path, 8, runner=Milliseconds(1), num_measures_per_round=1)
+    scheduler.tune(options, "sketch.random")
+    assert scheduler.task_cts == [1, 7]
+
+
+def test_a_batch_is_no_larger_than_its_share(tmp_path):
+    scheduler = TaskScheduler(tasks(16, 32))
+    scheduler.tune(made_up(tmp_path, 6))
+    assert max(scheduler.task_cts) <= 3
+    with pytest.raises(
+        ms.TuningError, match="num_measure_trials is at least 2, one for each task, got 1"
+    ):
+        scheduler.tune(made_up(tmp_path, 1))
+
+
+def test_a_task_in_vain_leaves_its_trials_to_others(tmp_path):
+    scheduler = TaskScheduler(tasks(16, 32), strategy="round-robin")
+    options = made_up(tmp_path, 40, runner=Milliseconds(1), num_measures_per_round=1)
+    scheduler.tune(options, "sketch.random", per_task_early_stopping=3)
+    assert scheduler.task_cts == [4, 4], "the first is the best, and three more"
+
+
+# ------------------------------------------------------------------------------------- going on
+
+
+def test_a_search_goes_on_from_its_log(tmp_path):
+    log = tmp_path / "log.json"
+    both = tasks(16, 32)
+    options = made_up(tmp_path, 8, RecordToFile(log), num_measures_per_round=2)
+    TaskScheduler(both, strategy="round-robin").tune(options)
+    assert measured(log) == {16: 4, 32: 4}
+
+    again = TaskScheduler(both, strategy="round-robin", load_log_file=log)
+    assert len(again.database) >= 8
+    again.tune(options)
+    assert measured(log) == {16: 8, 32: 8}, "no schedule twice"
+    assert again.task_cts == [4, 4], "the batches of the log count"
+    best = [
+        min(r.mean_seconds for r in load_records(log) if r.input.task.args[0] == n)
+        for n in (16, 32)
+    ]
+    assert again.best_costs == pytest.approx(best)
+
+
+def test_a_model_is_loaded(tmp_path):
+    log, file = tmp_path / "log.json", tmp_path / "model"
+    TaskScheduler(tasks(16)).tune(made_up(tmp_path, 4, RecordToFile(log)))
+    model = XGBModel()
+    model.update_from_file(log)
+    model.save(file)
+    loaded = TaskScheduler(tasks(32), load_model_file=file)
+    loaded.tune(made_up(tmp_path, 2))
+    with pytest.raises(ms.TuningError, match="there is no saved cost model"):
+        TaskScheduler(tasks(32), load_model_file=tmp_path / "no").tune(made_up(tmp_path, 2))
+    with pytest.raises(ms.TuningError, match=r"'sketch.random' learns nothing: leave out load_m"):
+        TaskScheduler(tasks(32), load_model_file=file).tune(made_up(tmp_path, 2), "sketch.random")
+
+
+# -------------------------------------------------------------------------------------- policies
+
+
+def test_policies_of_ones_own_share_a_model(tmp_path):
+    model = XGBModel()
+    both = tasks(16, 32)
+    TaskScheduler(both).tune(
+        made_up(tmp_path, 4), [SketchPolicy(task, model, seed=1) for task in both]
+    )
+    assert model.data_size == 4
+    with pytest.raises(ms.TuningError, match="share a cost model, these have 2"):
+        TaskScheduler(both).tune(made_up(tmp_path, 4), [SketchPolicy(t, XGBModel()) for t in both])
+    TaskScheduler(both).tune(made_up(tmp_path, 4), [SketchPolicy(t, RandomModel()) for t in both])
+
+
+def test_arguments_are_checked(tmp_path):
+    assert TaskScheduler(iter(tasks(16, 32))).task_weights == [1.0, 1.0]
+    for policy, error in (
+        ("sketch.gp", "search_policy is one of 'default', 'sketch.xgb', 'sketch.random' or"),
+        ([], "search_policy has a policy for each task"),
+    ):
+        with pytest.raises(ms.TuningError, match=error):
+            TaskScheduler(tasks(16)).tune(made_up(tmp_path, 4), policy)
+    with pytest.raises(ms.TuningError, match="strategy is 'gradient' or 'round-robin', got 'x'"):
+        TaskScheduler(tasks(16), strategy="x")
+    with pytest.raises(ms.TuningError, match="2 tasks need as many weights, got 1"):
+        TaskScheduler(tasks(16, 32), [1])
+    with pytest.raises(ms.TuningError, match="nothing to tune"):
+        TaskScheduler([])
+    with pytest.raises(IRValueError, match="tasks is a list of instances of SearchTask"):
+        TaskScheduler(*tasks(16))
+
+
+# ------------------------------------------------------------------------------------- callbacks
+
+
+def test_the_latency_is_logged_after_each_batch(tmp_path):
+    file = tmp_path / "total_latency.tsv"
+    file.write_text("of an earlier search\n")
+    scheduler = TaskScheduler(tasks(16, 32), [1, 2], callbacks=[LogEstimatedLatency(file)])
+    options = made_up(tmp_path, 4, runner=Milliseconds(3, 4, 2, 5), num_measures_per_round=1)
+    scheduler.tune(options, "sketch.random")
+    rows = [line.split("\t") for line in file.read_text().splitlines()]
+    assert {(row[0], row[2], row[4]) for row in rows} == {
+        ("ElapsedTime(s)", "EstimatedLatency(ms)", "Trials")
+    }
+    assert [row[5] for row in rows] == ["1", "2", "3", "4"]
+    assert [row[3] for row in rows[:2]] == ["N/A", "11.000"], "3 ms and twice 4 ms"
+    assert float(rows[-1][3]) in (7.0, 10.0), "2 ms in place of either"
+
+
+def test_the_table_is_printed_after_each_batch(tmp_path, capsys):
+    scheduler = TaskScheduler(tasks(16, 32), callbacks=[PrintTableInfo()])
+    scheduler.tune(made_up(tmp_path, 4, num_measures_per_round=1))
+    shown = capsys.readouterr().out
+    assert shown.count("Total trials") == 4
+    assert "matmul 16" in shown

@@ -1,0 +1,313 @@
+"""Which configurations a space has, in which order, and what a filter leaves of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedule.random_state import RandomState
+from search import autotvm
+from search.compat.autotvm import ConfigSpace, KnobError, SpaceIndexError, SplitSpace
+from tests.search.compat.autotvm import templates
+
+
+def two_tiles(**options):
+    space = ConfigSpace()
+    space.define_split("x", 128, num_outputs=2, **options)
+    space.define_split("y", 128, num_outputs=2)
+    return space
+
+
+def tile_product(values):
+    return values["x"].size[-1] * values["y"].size[-1]
+
+
+def splits(length, parts, policy="factors", **options):
+    return [e.size for e in SplitSpace(length, policy, num_outputs=parts, **options)]
+
+
+def test_divisors_are_the_inner_sizes():
+    found = splits(128, 2)
+    assert found == [[-1, 1 << k] for k in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("length", "parts", "policy", "count"),
+    [
+        (128, 2, "factors", 8),
+        (512, 2, "factors", 10),
+        (256, 3, "factors", 45),
+        (256, 3, "power2", 45),
+        (256, 3, "verbose", 45),
+        (224, 3, "factors", 63),
+        (224, 3, "power2", 36),
+        (224, 3, "verbose", 84),
+        (1 << 25, 4, "factors", 3276),
+        (12, 3, "factors", 18),
+        (7, 1, "factors", 1),
+    ],
+)
+def test_number_of_splits(length, parts, policy, count):
+    assert len(SplitSpace(length, policy, num_outputs=parts)) == count
+
+
+def test_sizes_that_leave_a_tail():
+    assert [size for _, size in splits(12, 2, "power2")] == [1, 2, 4, 8]
+    assert [size for _, size in splits(12, 2, "verbose")] == [1, 2, 3, 4, 6, 8, 12]
+    assert [size for _, size in splits(12, 2, "power2", no_tail=True)] == [1, 2, 4]
+
+
+def test_the_innermost_size_varies_slowest():
+    assert splits(12, 3)[:7] == [
+        [-1, 1, 1],
+        [-1, 2, 1],
+        [-1, 3, 1],
+        [-1, 4, 1],
+        [-1, 6, 1],
+        [-1, 12, 1],
+        [-1, 1, 2],
+    ]
+
+
+def test_limits_and_filters_of_one_split():
+    assert splits(128, 2, max_factor=8) == [[-1, 1], [-1, 2], [-1, 4], [-1, 8]]
+    assert splits(128, 2, filter=lambda e: e.size[-1] in (4, 64)) == [[-1, 4], [-1, 64]]
+    listed = [[16, 64], [32, 32], [64, 16]]
+    assert splits(1024, 2, "candidate", candidate=listed) == listed
+
+
+def test_first_knob_varies_fastest():
+    space = two_tiles()
+    assert (space.dims, space.range_length, len(space)) == ([8, 8], 64, 64)
+    assert space.point2knob(12) == [4, 1]
+    assert space.knob2point([4, 1]) == 12
+    config = space.get(12)
+    assert (config["x"].size, config["y"].size) == ([-1, 16], [-1, 2])
+    assert space.index_of(config.entity_map) == 12
+
+
+def test_filter_over_two_knobs():
+    space = two_tiles()
+    space.multi_filter(lambda values: 32 <= tile_product(values) < 1024)
+    assert (len(space), space.range_length) == (34, 64)
+    assert not space.is_index_valid(0)
+    assert space.is_index_valid(15)
+    assert space.get_next_index(0) == 5
+    assert space.get_next_index(0, 2) == 6
+    assert space.get_next_index(63, -1) == 58
+    assert space.get_next_index(63) is None
+    assert space.subrange_length(0, 32) == 17
+    assert space.subrange_length(16, 32) == 10
+    with pytest.raises(SpaceIndexError, match=r"filter of the space leaves configuration 0 out"):
+        space.get(0)
+    space.multi_filter(lambda values: 8 <= tile_product(values) < 1024)
+    assert len(space) == 43
+
+
+@pytest.mark.parametrize("filter_first", [True, False])
+def test_filters_of_one_knob_and_of_two(filter_first):
+    space = ConfigSpace()
+    if filter_first:
+        space.multi_filter(lambda values: 32 <= tile_product(values) < 1024)
+    space.define_split("x", 128, num_outputs=2, filter=lambda e: e.size[-1] < 64)
+    space.define_split("y", 128, num_outputs=2)
+    if not filter_first:
+        assert (len(space), space.range_length) == (48, 48)
+        space.multi_filter(lambda values: 32 <= tile_product(values) < 1024)
+    assert (len(space), space.range_length) == (27, 48)
+
+
+def test_filters_of_listed_sizes():
+    listed = [[16, 64], [32, 32], [64, 16]]
+
+    def space(**options):
+        made = ConfigSpace()
+        for name in ("x", "y"):
+            made.define_split(name, 1024, policy="candidate", candidate=listed, **options)
+        return made
+
+    assert len(space()) == 9
+    filtered = space(filter=lambda e: e.size[0] != 16)
+    assert len(filtered) == 4
+    filtered.multi_filter(lambda values: values["x"].size[0] + values["y"].size[0] <= 64)
+    assert len(filtered) == 1
+
+
+def test_a_space_of_all_kinds_has_the_published_index():
+    """The example line of the log: dims 9, 8, 6, 20, 4 and knobs 5, 4, 1, 5, 3."""
+    task = autotvm.task.create(templates.DEMO, (256, 384, 128, "float32"), "llvm")
+    space = task.config_space
+    assert space.dims == [9, 8, 6, 20, 4]
+    assert space.point2knob(28193) == [5, 4, 1, 5, 3]
+    assert space.get(28193).to_json_dict() == {
+        "index": 28193,
+        "code_hash": None,
+        "entity": [
+            ["tile_y", "sp", [-1, 32]],
+            ["tile_x", "sp", [-1, 16]],
+            ["order", "re", [0, 2, 1]],
+            ["ann", "an", ["none", "unroll", "vec"]],
+            ["unroll_k", "ot", 8],
+        ],
+    }
+    assert task.flop == 25165824
+
+
+def huge():
+    space = ConfigSpace()
+    for k in range(3):
+        space.define_split(f"tile_{k}", 1 << 16, num_outputs=4)
+    space.define_reorder("order", [0, 1, 2, 3, 4, 5], "all")
+    return space
+
+
+def test_a_space_of_10_to_the_11_is_not_listed():
+    space = huge()
+    assert len(space) == 969**3 * 720 > 10**11
+    index = len(space) - 2
+    assert space.index_of(space.get(index).entity_map) == index
+    assert space.get_next_index(index) == index + 1
+    found = space.sample_ints(100, rng=RandomState(3))
+    assert len(set(found)) == 100
+    assert max(found) > len(space) // 2
+
+
+def test_a_filter_of_a_large_space_is_counted_by_a_sample():
+    space = huge()
+    space.multi_filter(lambda values: values["tile_0"].size[-1] <= 2)
+    assert not space.length_is_exact
+    share = sum(e.size[-1] <= 2 for e in space.space_map["tile_0"]) / 969
+    assert len(space) / space.range_length == pytest.approx(share, rel=0.2)
+    assert str(space).startswith("ConfigSpace (len=about ")
+    drawn = space.get(*space.sample_ints(1, rng=RandomState(1)))
+    assert drawn["tile_0"].size[-1] <= 2
+    following = space.get_next_index(space.range_length // 2)
+    assert space.is_index_valid(following)
+
+
+def test_random_choices_end():
+    space = two_tiles()
+    rng = RandomState(7)
+    assert sorted(space.sample_ints(64, rng=rng)) == list(range(64))
+    assert sorted(space.random_order(rng, 8, 12)) == [8, 9, 10, 11]
+    with pytest.raises(SpaceIndexError, match=r"has 64 configurations, not 65"):
+        space.sample_ints(65, rng=rng)
+    space.multi_filter(lambda values: tile_product(values) == 1 << 14)
+    assert space.sample_ints(1, rng=rng) == [63]
+
+
+def test_indices_that_do_not_exist():
+    space = two_tiles()
+    for index in (-1, 64, 10**12):
+        assert not space.is_index_valid(index)
+        with pytest.raises(IndexError, match=r"there is no configuration -?[0-9]+: indices are be"):
+            space.get(index)
+    with pytest.raises(SpaceIndexError, match=r"the indices \[0, 65\) are not all in \[0, 64\)"):
+        space.subrange_length(0, 65)
+
+
+def test_indices_and_knobs_stay_within_the_space():
+    space = two_tiles()
+    for point in (-1, 64):
+        with pytest.raises(SpaceIndexError, match=r"indices are below 64"):
+            space.point2knob(point)
+    for knob in ([8, 0], [-1, 0], [0], [0, 0, 0]):
+        with pytest.raises(
+            SpaceIndexError, match=r"no list of one index for each knob; the knobs have \[8, 8\]"
+        ):
+            space.knob2point(knob)
+    config = space.get(np.int64(12))
+    assert config.to_json_dict() == space.get(12).to_json_dict()
+    assert type(config.index) is int
+
+
+def test_a_knob_that_is_declared_again_takes_the_place_of_the_first():
+    space = two_tiles()
+    space.define_split("x", 64, num_outputs=2)
+    assert list(space.space_map) == ["x", "y"]
+    assert space.dims == [7, 8]
+    assert space["x"].size == [-1, 1]
+    space.define_split("x", 64, num_outputs=2)
+    with pytest.raises(KnobError, match=r"'x' is declared as .* num_outputs=3\) len=28 after its"):
+        space.define_split("x", 64, num_outputs=3)
+
+
+def test_of_equal_candidates_the_first_has_the_index():
+    space = ConfigSpace()
+    space.define_knob("x", [1, 1, 2])
+    assert [space.index_of(space.get(k).entity_map) for k in range(3)] == [0, 0, 2]
+
+
+def test_filters_that_fail_are_named():
+    with pytest.raises(
+        KnobError, match=r"'x' .* filter of sizes raises AttributeError for \[-1, 1"
+    ):
+        two_tiles(filter=lambda e: e.sizes[-1] > 2)
+    space = two_tiles()
+    space.multi_filter(lambda values: values["z"].size[-1] > 2)
+    with pytest.raises(KnobError, match=r"filter over several knobs raises KeyError for .*: 'z'"):
+        space.get(3)
+
+
+def test_a_knob_without_values_is_named():
+    with pytest.raises(KnobError, match=r"the knob 'x' .* has no candidates left; check its filt"):
+        two_tiles(filter=lambda e: e.size[-1] > 128)
+    with pytest.raises(KnobError, match=r"the knob 'x' .* candidates is empty"):
+        ConfigSpace().define_knob("x", [])
+
+
+def test_printed_space():
+    space = two_tiles(policy="power2")
+    space.define_knob("unroll", [0, 16])
+    assert str(space) == (
+        "ConfigSpace (len=128, range_length=128, space_map=\n"
+        "   0 x: Split(policy=power2, product=128, num_outputs=2) len=8\n"
+        "   1 y: Split(policy=factors, product=128, num_outputs=2) len=8\n"
+        "   2 unroll: OtherOption([0, 16]) len=2\n"
+        ")"
+    )
+
+
+@given(st.integers(1, 300), st.integers(1, 4), st.sampled_from(["factors", "power2", "verbose"]))
+def test_splits_are_those_of_the_plain_loops(length, parts, policy):
+    """Compare with the definition: nested loops over all factors, then a test of the product."""
+    divisors = [d for d in range(1, length + 1) if length % d == 0]
+    powers = [1 << k for k in range(length.bit_length())]
+    factors = {"factors": divisors, "power2": powers, "verbose": sorted({*divisors, *powers})}
+    wanted = [[-1]]
+    for _ in range(parts - 1):
+        wanted = [[-1, f, *size[1:]] for size in wanted for f in factors[policy]]
+
+    def fits(size):
+        product = 1
+        for factor in size[1:]:
+            product *= factor
+        return product <= length and (length % product == 0 or policy != "factors")
+
+    assert splits(length, parts, policy) == [size for size in wanted if fits(size)]
+
+
+@given(st.data())
+def test_each_index_is_that_of_its_configuration(data):
+    space = ConfigSpace()
+    for k in range(data.draw(st.integers(1, 4))):
+        kind = data.draw(st.sampled_from(["split", "order", "marks", "option"]))
+        count = data.draw(st.integers(1, 4))
+        axes = list(range(count))
+        if kind == "split":
+            space.define_split(str(k), data.draw(st.integers(1, 60)), num_outputs=count)
+        elif kind == "order":
+            space.define_reorder(str(k), axes, data.draw(st.sampled_from(["all", "identity"])))
+        elif kind == "marks":
+            space.define_annotate(str(k), axes, "try_vec_unroll")
+        else:
+            space.define_knob(str(k), [None, True, 1, "a", [1, 2]][: count + 1])
+    index = data.draw(st.integers(0, space.range_length - 1))
+    config = space.get(index)
+    assert space.index_of(config.entity_map) == index
+    assert space.knob2point(space.point2knob(index)) == index
+    again = autotvm.ConfigEntity.from_json_dict(config.to_json_dict())
+    assert space.index_of(again.entity_map) == index
+    assert str(again) == str(config)

@@ -1,0 +1,513 @@
+"""What a log says: its table, its explanation, its picture, and two logs side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import search as ms
+from schedule import Schedule
+from search import autotvm
+from search.compat.autotvm import (
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    SlowerThan,
+    TemplateError,
+)
+from search.compat.autotvm.record import append_to_file
+from search.errors import DatabaseError, TuningError
+from search.reports.resources import Resources, resources_of
+from tensorir import parse
+from tests.search.compat.autotvm.templates import DEMO, TUTORIAL
+from tests.search.compat.autotvm.test_record import LINE
+from tests.search.made_up_runs import ScriptFiles, TimesOfScripts
+from tests.search.programs import Matmul, split_all
+
+
+def record(index, cost, *, args=(64, 16, 16, "float32"), error=0, time=100.0, target="llvm"):
+    task = autotvm.task.create(TUTORIAL, args, target)
+    result = MeasureResult((cost,), error, 0.5, time)
+    return MeasureInput(task.target, task, task.config_space.get(index)), result
+
+
+ENDED = "How measurements ended"
+
+
+def made_up_log(path, target="llvm", factor=1.0):
+    """Write a log of every configuration of a task; wider inner tiles are faster, up to 8."""
+    records = []
+    for index in range(35):
+        width = 2 ** (index // 7)
+        cost = factor * {1: 8e-6, 2: 7e-6, 4: 6e-6, 8: 2e-6, 16: 5e-6}[width] * (1 + index % 7 / 50)
+        error = MeasureErrorNo.RUN_TIMEOUT if index == 12 else 0
+        records.append(record(index, cost, error=error, time=100.0 + index, target=target))
+    append_to_file(path, records)
+
+
+# -------------------------------------------------------------------------------------- resources
+
+
+def test_what_the_template_of_the_tutorial_takes():
+    task = autotvm.task.create(TUTORIAL, (512, 512, 512, "float32"), "llvm")
+    program = task.instantiate(task.config_space.get(55)).mod
+    # y and x are split by 32: for each 32x32 tile of C, 32 rows of A and 32 columns of B.
+    tile = 4 * (32 * 32 + 32 * 512 + 512 * 32)
+    inner = 4 * (32 * 32 + 32 + 32)
+    assert resources_of(program) == Resources(1, 1, 1, tile, inner)
+
+
+def test_loops_that_are_marked():
+    sch = Schedule(Matmul, seed=1)
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    rows = int(sch.get(i).extent)
+    sch.parallel(i)
+    _, vector = sch.split(j, [None, 8])
+    _, copies = sch.split(k, [None, 4])
+    sch.reorder(copies, vector)
+    sch.vectorize(vector)
+    sch.unroll(copies)
+    found = resources_of(sch.mod)
+    assert (found.parallel_extent, found.vector_lanes, found.unrolled_extent) == (rows, 8, 4)
+
+
+def test_an_unroll_limit_counts_the_inner_loops_that_it_allows():
+    sch = Schedule(Matmul, seed=1)
+    i, _, k = sch.get_loops(sch.get_block("C"))
+    sch.split(k, [None, 4])
+    sch.annotate(i, "pragma_auto_unroll_max_step", 16)
+    assert resources_of(sch.mod).unrolled_extent == 4
+
+
+def test_a_box_does_not_exceed_its_buffer():
+    func = parse("""
+    @T.prim_func
+    def copied(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i_0, i_1 in T.grid(1, 10):
+            with T.block("B"):
+                v_i = T.axis.spatial(8, i_0 * 10 + i_1)
+                T.where(i_0 * 10 + i_1 < 8)
+                B[v_i] = A[v_i]
+    """)
+    assert resources_of(func).tile_bytes == 64
+
+
+def test_a_program_without_blocks_takes_nothing():
+    func = parse("""
+    @T.prim_func
+    def nothing(A: T.Buffer((8,), "float32")):
+        T.evaluate(0)
+    """)
+    assert resources_of(func) == Resources()
+
+
+# ------------------------------------------------------------------------------------------ tables
+
+
+def test_a_row_for_each_line(tmp_path):
+    path = tmp_path / "matmul.log"
+    append_to_file(path, [record(9, 2e-6), record(3, 1e-6, error=2, time=101.5)])
+    first, second = autotvm.records_to_table(path)
+    task = autotvm.task.create(TUTORIAL, (64, 16, 16, "float32"), "llvm")
+    assert first == {
+        "task": f"{TUTORIAL}(64, 16, 16, 'float32')",
+        "target": str(task.target),
+        "index": 9,
+        "tile_y[0]": 16,
+        "tile_y[1]": 4,
+        "tile_x[0]": 8,
+        "tile_x[1]": 2,
+        "parallel_extent": 1,
+        "vector_lanes": 1,
+        "unrolled_extent": 1,
+        "tile_bytes": 4 * (4 * 2 + 4 * 16 + 16 * 2),
+        "inner_tile_bytes": 4 * (4 * 2 + 4 + 2),
+        "cost": 2e-6,
+        "slower_than": None,
+        "gflops": task.flop / 2e-6 / 1e9,
+        "error": "NO_ERROR",
+        "build_seconds": None,
+        "run_seconds": None,
+        "all_cost": 0.5,
+        "time": 100.0,
+        "best_so_far": 2e-6,
+        "elapsed": 0.0,
+    }
+    assert (second["cost"], second["gflops"], second["error"]) == (None, None, "COMPILE_HOST")
+    assert (second["best_so_far"], second["elapsed"]) == (2e-6, 1.5)
+
+
+def test_each_kind_of_knob_has_its_columns(tmp_path):
+    path = tmp_path / "demo.log"
+    path.write_text(LINE)
+    (row,) = autotvm.records_to_table(path)
+    knobs = ("order", "ann[0]", "ann[1]", "ann[2]", "unroll_k")
+    assert [row[f"tile_y[{k}]"] for k in (0, 1)] == [8, 32]
+    assert [row[name] for name in knobs] == ["[0, 2, 1]", "none", "unroll", "vec", 8]
+    assert (row["vector_lanes"], row["unrolled_extent"]) == (16, 384)
+    assert round(row["gflops"], 1) == 61.0
+
+
+def test_a_template_that_is_not_here_leaves_gaps(tmp_path):
+    path = tmp_path / "elsewhere.log"
+    path.write_text(LINE.replace(DEMO, "elsewhere/matmul"))
+    table = autotvm.records_to_table(path)
+    assert (table[0]["tile_y[0]"], table[0]["tile_y[1]"]) == (None, 32)
+    assert (table[0]["gflops"], table[0]["tile_bytes"]) == (None, None)
+    assert table.resources == ()
+    assert "not registered here" in str(autotvm.explain_log(path))
+
+
+def test_columns_are_arrays(tmp_path):
+    path = tmp_path / "matmul.log"
+    append_to_file(path, [record(9, 2e-6), record(3, 1e-6, error=2)])
+    table = autotvm.records_to_table(path)
+    assert table.column("tile_x[1]").tolist() == [2.0, 1.0]
+    assert np.isnan(table.column("cost")).tolist() == [False, True]
+    assert table.column("error").tolist() == ["NO_ERROR", "COMPILE_HOST"]
+    assert len(table[:1]) == 1
+    with pytest.raises(TuningError, match=r"no column 'tile_z'; known are \['task'"):
+        table.column("tile_z")
+
+
+def test_the_curve_of_a_column_and_where_it_bends(tmp_path):
+    made_up_log(tmp_path / "matmul.log")
+    table = autotvm.records_to_table(tmp_path / "matmul.log")
+    curve = table.group_by("tile_x[1]")
+    assert curve.values == (1, 2, 4, 8, 16)
+    assert np.allclose(curve.best, [8e-6, 7e-6, 6e-6, 2e-6, 5e-6])
+    assert np.allclose(curve.median, np.array([8.48, 7.35, 6.36, 2.12, 5.3]) * 1e-6)
+    assert curve.counts == (7, 6, 7, 7, 7)
+    turn = table.turning_point("tile_x[1]")
+    assert (turn.before, turn.after) == (4, 8)
+    assert math.isclose(turn.factor, 3.0)
+    assert str(turn) == "4 -> 8: 3.00 times as fast"
+    assert str(table.turning_point("tile_x[1]", rise=True)) == "8 -> 16: 2.50 times as slow"
+
+
+def test_what_matters_explains_the_costs_and_what_does_not_does_not(tmp_path):
+    made_up_log(tmp_path / "matmul.log")
+    table = autotvm.records_to_table(tmp_path / "matmul.log")
+    assert table.group_by("tile_x[1]").explained.low > 0.9
+    flat = table.group_by("tile_y[1]")
+    assert flat.explained.share < 0.05
+    assert not flat.matters
+    assert flat.cells()[3:] == ("", "", ""), "nothing is said of its best value and its turns"
+
+
+def test_a_flat_curve_has_no_turning_point(tmp_path):
+    path = tmp_path / "flat.log"
+    append_to_file(path, [record(index, 1e-6) for index in range(4)])
+    assert autotvm.records_to_table(path).turning_point("tile_y[1]") is None
+
+
+def test_costs_of_different_tasks_are_not_mixed(tmp_path):
+    path = tmp_path / "two.log"
+    append_to_file(path, [record(0, 1e-6), record(0, 9e-6, args=(16, 16, 16, "float32"))])
+    table = autotvm.records_to_table(path)
+    assert table.tasks == [f"{TUTORIAL}({n}, 16, 16, 'float32')" for n in (64, 16)]
+    with pytest.raises(TuningError, match="choose one of"):
+        table.group_by("tile_y[1]")
+    assert table.of_task(1).group_by("tile_y[1]").best == (9e-6,)
+    with pytest.raises(TuningError, match="there is no task 'conv2d'"):
+        table.of_task("conv2d")
+    with pytest.raises(TuningError, match="there is no task 2; the log has 2"):
+        table.of_task(2)
+
+
+def test_tasks_of_several_targets_are_told_apart(tmp_path):
+    path = tmp_path / "two.log"
+    append_to_file(path, [record(0, 1e-6), record(0, 2e-6, target="llvm -mcpu=core-avx2")])
+    table = autotvm.records_to_table(path)
+    assert [label.partition(" on ")[2] for label in table.tasks] == [
+        row["target"] for row in table.rows
+    ]
+    assert table.of_task(table.tasks[1]).best()["cost"] == 2e-6
+
+
+# ------------------------------------------------------------------------------------ explanations
+
+
+def test_every_field_of_a_line_is_explained_with_its_value(tmp_path):
+    path = tmp_path / "demo.log"
+    path.write_text(LINE)
+    fields = {name: (value, text) for name, value, text in autotvm.explain_log(path).fields}
+    assert fields["input[1]"] == (DEMO, "the name of the template")
+    assert fields["config.index"] == (
+        "28193",
+        "its number among 34560: 5 + 4*9 + 1*72 + 5*432 + 3*8640, a digit for each knob",
+    )
+    assert fields["config.entity[0]"][0] == '["tile_y", "sp", [-1, 32]]'
+    assert "61.0 GFLOPS" in fields["result[0]"][1]
+    assert fields["result[1]"] == ("0", "NO_ERROR: it was built and measured")
+    assert fields["result[3]"][1] == "when it ended: 2024-04-05 19:34:38 UTC"
+    assert fields["tvm_version"][0] == "0.19.0"
+    # Nothing that the line has is left out.
+    line = json.loads(LINE)
+    named = {name.partition("[")[0].partition(".")[0] for name in fields}
+    assert named == set(line)
+    assert sum(name.startswith("config.") for name in fields) == 2 + len(line["config"]["entity"])
+
+
+def test_a_line_of_one_that_was_ended_early_says_so(tmp_path):
+    path = tmp_path / "demo.log"
+    line = json.loads(LINE)
+    line["result"][:2] = [[1e9], 7]
+    del line["tvm_version"], line["config"]["code_hash"]
+    path.write_text(json.dumps({**line, "slower_than": 0.05}))
+    fields = {name: (value, text) for name, value, text in autotvm.explain_log(path).fields}
+    assert fields["slower_than"] == (
+        "0.05",
+        "seconds that a run takes at least: it was ended early",
+    )
+    assert fields["result[1]"][1].startswith(
+        "RUN_TIMEOUT: it was stopped as soon as it was certain"
+    )
+    assert fields["tvm_version"][0] == ""
+
+
+def test_an_index_of_another_space_is_not_taken_apart(tmp_path):
+    path = tmp_path / "demo.log"
+    path.write_text(LINE.replace("28193", "28194"))
+    fields = {name: text for name, _, text in autotvm.explain_log(path).fields}
+    assert "here it has 28193" in fields["config.index"]
+
+
+def test_what_was_ended_early_is_told_from_timeouts(tmp_path):
+    path = str(tmp_path / "matmul.log")
+    records = [record(k, 1e-3 + k) for k in range(2)]
+    for cost in (SlowerThan(0.05), SlowerThan(0.08), "too long"):
+        inp, result = record(2, cost, error=MeasureErrorNo.RUN_TIMEOUT)
+        records.append((inp, result))
+    append_to_file(path, records)
+    table = autotvm.records_to_table(path)
+    assert [row["slower_than"] for row in table] == [None, None, 0.05, 0.08, None]
+    ended = {row[0]: row[1:] for row in dict(autotvm.explain_log(path).sections())[ENDED][1:]}
+    assert {kind: row[0] for kind, row in ended.items()} == {
+        "NO_ERROR": "2",
+        "STOPPED_EARLY": "2",
+        "RUN_TIMEOUT": "1",
+    }
+    assert ended["STOPPED_EARLY"][-1].endswith("certain not to be the best, after 0.05 to 0.08 s")
+    append_to_file(tmp_path / "slow.log", records[2:3])
+    fields = {field.name: field for field in autotvm.explain_log(tmp_path / "slow.log").fields}
+    assert fields["slower_than"].value == "0.05"
+
+
+def test_the_parts_of_an_explanation(tmp_path):
+    path = tmp_path / "matmul.log"
+    made_up_log(path)
+    with path.open("a") as file:
+        file.write('{"input": ["llvm", ')
+    found = autotvm.explain_log(path)
+    assert found.heading.endswith(
+        "35 measurements of 1 task, 1970-01-01 00:01:40 UTC to "
+        "1970-01-01 00:02:14 UTC; 1 line(s) are no records"
+    )
+    parts = dict(found.sections())
+    task = f"{TUTORIAL}(64, 16, 16, 'float32')"
+    assert parts["Best of each task"][1][:3] == (task, "35", "1")
+    assert parts["Best of each task"][1][5:] == (
+        "22",
+        "tile_y[0]=64, tile_y[1]=1, tile_x[0]=2, tile_x[1]=8",
+    )
+    assert parts[ENDED][1:] == [
+        ("NO_ERROR", "34", "97%", "it was built and measured"),
+        (
+            "RUN_TIMEOUT",
+            "1",
+            "3%",
+            "running took longer than the runner allows",
+        ),
+    ]
+    assert parts[f"What matters in {task}"][1][0] in ("tile_x[0]", "tile_x[1]")
+    assert parts["Where time went"][1:] == [
+        ("building and running", "17.5", "0.500"),
+        ("of it for what failed or was stopped", "0.5", ""),
+        ("from the first end to the last", "34.0", ""),
+    ]
+    assert parts["Progress: the best (us) after a share of the measurements"][1] == (
+        task, "8.00", "7.00", "6.00", "2.00", "after 22",
+    )  # fmt: skip
+    text, page = str(found), found._repr_html_()
+    for title, rows in parts.items():
+        assert title in text
+        assert page.count("</tr>") >= len(rows)
+    assert found.table().tasks == [task]
+
+
+def test_a_log_in_which_everything_failed(tmp_path):
+    path = tmp_path / "failed.log"
+    append_to_file(path, [record(k, 1e9, error=2) for k in range(3)])
+    found = autotvm.explain_log(path)
+    assert "after an error there are no costs" in str(found)
+    assert found.plot()[0].texts[0].get_text() == "nothing was measured"
+
+
+def test_a_template_that_has_other_arguments_by_now(tmp_path, caplog):
+    path = tmp_path / "demo.log"
+    path.write_text(f"{LINE}\n{LINE.replace('256, 384, 128, ', '256, 384, ')}\n")
+    known, unknown = autotvm.explain_log(path).table()
+    assert known["gflops"] == pytest.approx(61.0, abs=0.1)
+    assert known["tile_y[0]"] == 8
+    assert unknown["gflops"] is None
+    assert unknown["tile_y[0]"] is None
+    assert caplog.text.count("The design space of a task from a log is not known") == 1
+
+
+def test_a_knob_with_the_name_of_another_column(tmp_path):
+    path = tmp_path / "demo.log"
+    path.write_text(LINE.replace("unroll_k", "cost"))
+    (row,) = autotvm.explain_log(path).table()
+    assert row["cost"] == 0.0004125
+    assert row["cost (knob)"] == 8
+
+
+def test_programs_are_made_of_as_many_as_wanted(tmp_path):
+    path = tmp_path / "matmul.log"
+    made_up_log(path)
+    known = [row["parallel_extent"] is not None for row in autotvm.records_to_table(path, 7)]
+    assert known == [k % 5 == 0 for k in range(35)]
+
+
+def test_what_is_no_log(tmp_path):
+    path = tmp_path / "no.log"
+    path.write_text("hello\n")
+    with pytest.raises(TemplateError, match=r"no line of .*no\.log is a record"):
+        autotvm.explain_log(path)
+    with pytest.raises(OSError, match="nowhere"):
+        autotvm.explain_log(tmp_path / "nowhere.log")
+    with pytest.raises(DatabaseError, match="no run left trials"):
+        autotvm.explain_log(tmp_path)
+    with pytest.raises(TypeError, match=r"expected str, bytes or os\.PathLike object, not int"):
+        list(autotvm.record.load_from_file(0))
+
+
+def test_the_picture_has_a_panel_for_what_varied(tmp_path):
+    path = tmp_path / "matmul.log"
+    made_up_log(path)
+    axes = autotvm.explain_log(path).plot()
+    titles = [ax.get_title() for ax in axes if ax.get_visible()]
+    assert titles == [
+        "progress", "how measurements ended", "time spent",
+        "tile_y[0]", "tile_y[1]", "tile_x[0]", "tile_x[1]", "tile_bytes", "inner_tile_bytes",
+    ]  # fmt: skip
+    best = axes[titles.index("tile_x[1]")].lines[1].get_ydata()
+    assert np.allclose(best, [8, 7, 6, 2, 5])
+
+
+def test_the_picture_says_what_the_large_dot_is(tmp_path):
+    path = tmp_path / "matmul.log"
+    made_up_log(path)
+    axes = autotvm.explain_log(path).plot()
+    (width,) = [ax for ax in axes if ax.get_title() == "tile_x[1]"]
+    dot = width.lines[2]
+    assert [float(x) for x in dot.get_xdata()] == [8.0]
+    assert [float(y) for y in dot.get_ydata()] == [pytest.approx(2.0)]
+    (legend,) = [ax.get_legend() for ax in axes[3:] if ax.get_legend() is not None]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "median", "best", "after the largest drop",
+    ]  # fmt: skip
+
+
+def test_tables_need_no_pandas(tmp_path, monkeypatch):
+    path = tmp_path / "matmul.log"
+    append_to_file(path, [record(0, 1e-6)])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = autotvm.explain_log(path)
+    assert "1.00" in str(found)
+    with pytest.raises(ImportError, match=r"needs pandas; \.column needs nothing"):
+        found.table().frame()
+
+
+# -------------------------------------------------------------------------------------------- runs
+
+
+@pytest.fixture(scope="module")
+def work_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    ms.tune_tir(
+        Matmul,
+        "llvm -num-cores=1",
+        ms.TuneConfig(6, num_trials_per_iter=3, num_confirmed=0),
+        folder,
+        space=split_all,
+        builder=ScriptFiles(folder / "artifacts"),
+        runner=TimesOfScripts(
+            lambda k: ms.runner.RunnerResult(error_msg="bad luck") if k == 2 else None
+        ),
+        cost_model="none",
+        seed=1,
+    )
+    return folder
+
+
+def test_a_run_is_a_table_too(work_dir):
+    table = autotvm.records_to_table(work_dir)
+    run = ms.load_run(work_dir)
+    assert [row["cost"] for row in table] == [trial.seconds for trial in run]
+    assert {row["build_seconds"] for row in table} == {2.0}
+    assert table.errors() == {"NO_ERROR": len(run) - 1, "RUN_ERROR": 1}
+    names = [site.name for site in ms.design_spaces(Matmul, "llvm", split_all)[0].sites]
+    assert {name.partition("[")[0] for name in table.knobs} == set(names)
+    measured = [row for row in table if row["cost"] is not None]
+    assert all(row["tile_bytes"] > 0 and row["gflops"] > 0 for row in measured)
+
+
+def test_a_run_is_explained(work_dir):
+    found = autotvm.explain_log(work_dir)
+    run = ms.load_run(work_dir)
+    best = min(trial.seconds for trial in run if trial.seconds)
+    fields = {field.name: field for field in found.fields}
+    assert list(fields) == list(run[0].as_json())
+    assert f"the mean is {best * 1e6:.1f} us" in fields["run_secs"].meaning
+    rows = dict(found.sections())["Where time went"]
+    assert rows[1] == ("building", f"{2.0 * len(run):.1f}", "2.000")
+
+
+def test_a_run_without_its_database_has_numbers_for_names(work_dir, tmp_path):
+    (tmp_path / "tuning_trials.json").write_text((work_dir / "tuning_trials.json").read_text())
+    table = autotvm.records_to_table(tmp_path)
+    assert table.knobs[0].startswith("site 0")
+    assert table.resources == ()
+
+
+# -------------------------------------------------------------------------------------- comparisons
+
+
+def test_two_targets_side_by_side(tmp_path):
+    made_up_log(tmp_path / "a.log")
+    made_up_log(tmp_path / "b.log", target="llvm -mcpu=core-avx2", factor=3.0)
+    found = autotvm.compare(tmp_path / "a.log", tmp_path / "b.log")
+    (task,) = found.tasks
+    assert len(found) == 34
+    assert math.isclose(found.rank_correlation(task), 1.0)
+    assert found.summary()[1] == (task, "34", "2.00", "6.00", "3.00", "1.00", "1.00 times the best")
+    x, y = found.plot().lines[0].get_data()
+    assert np.allclose(y, 3 * x)
+
+
+def test_the_best_of_one_need_not_be_that_of_the_other():
+    a = [record(k, cost) for k, cost in enumerate([1e-6, 2e-6, 3e-6])]
+    b = [record(k, cost) for k, cost in enumerate([6e-6, 5e-6, 4e-6])]
+    found = autotvm.compare(a, b)
+    assert math.isclose(found.rank_correlation(found.tasks[0]), -1.0)
+    assert found.summary()[1][-1] == "1.50 times the best"
+
+
+def test_of_a_configuration_that_was_measured_twice_the_best_counts():
+    found = autotvm.compare([record(0, 3e-6), record(0, 2e-6)], [record(0, 4e-6)])
+    assert found.costs().tolist() == [[2e-6, 4e-6]]
+    assert math.isnan(found.rank_correlation(found.tasks[0]))
+
+
+def test_logs_that_share_nothing():
+    found = autotvm.compare([record(0, 1e-6)], [record(1, 1e-6)])
+    assert len(found) == 0
+    assert found.tasks == []
+    assert found.plot().texts[0].get_text() == "the logs share no configuration"

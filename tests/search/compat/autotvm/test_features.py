@@ -1,0 +1,67 @@
+"""What cost models of tuners get to see of a configuration."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search import autotvm
+from search.arg_info import ArgInfo
+from search.compat.autotvm.feature import ConfigFeatures
+from search.compat.autotvm.template_space import TemplateSpace
+from search.context import TuneContext
+from search.cost_model import XGBModel
+from search.feature_extractor import NestFeature
+from search.runner.measure_candidate import MeasureCandidate
+from search.space_generator.design_space import DesignSpace
+from tests.search.compat.autotvm.templates import DEMO, TUTORIAL
+
+
+def candidate_of(task, index):
+    sch = task.instantiate(task.space.get(index))
+    return MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod))
+
+
+def test_the_model_of_the_search_sees_nests_and_knobs():
+    task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
+    context = TuneContext(task.mod, target=task.target)
+    candidates = [candidate_of(task, index) for index in (0, 7, 21)]
+    features = ConfigFeatures(task)
+    rows = np.vstack(features.extract_from(context, candidates))
+    nests = np.vstack(NestFeature().extract_from(context, candidates))
+    assert np.array_equal(rows[:, : nests.shape[1]], nests)
+    knobs = np.array([task.space.get(k).get_flatten_feature() for k in (0, 7, 21)])
+    assert np.array_equal(rows[:, nests.shape[1] :], knobs)
+
+
+def test_points_have_the_features_of_their_programs():
+    task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
+    context = TuneContext(task.mod, target=task.target)
+    candidates = [candidate_of(task, index) for index in range(30)]
+    space = DesignSpace.of(candidates[0].sch, 0, task.mod)
+    points = [space.decisions_of(candidate.sch.trace) for candidate in candidates]
+    features = ConfigFeatures(task)
+    packed = features.extract_points(context, space, points)
+    assert packed.count == len(packed.rows) == len(points)
+    np.testing.assert_allclose(
+        packed.rows, np.vstack(features.extract_from(context, candidates)), rtol=1e-5
+    )
+
+
+def test_a_program_of_another_template_has_no_knobs():
+    task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
+    other = autotvm.task.create(DEMO, (16, 24, 32, "float32"), "llvm -num-cores=1")
+    context = TuneContext(other.mod, target=other.target)
+    (row,) = ConfigFeatures(task).extract_from(context, [candidate_of(other, 0)])
+    assert np.isnan(row[0, -4:]).all()
+    assert np.isfinite(row[0, :-4]).all()
+
+
+def test_what_is_estimated_of_a_template_ranks_its_programs():
+    task = autotvm.task.create(TUTORIAL, (256, 256, 256, "float32"), "llvm -num-cores=1")
+    context = TuneContext(task.mod, target=task.target, space_generator=TemplateSpace(task))
+    model = XGBModel(extractor=ConfigFeatures(task))
+    tiles = {"1 x 1": 0, "16 x 1": 4, "1 x 64": 9 * 6, "16 x 64": 4 + 9 * 6}
+    scores = model.predict(context, [candidate_of(task, index) for index in tiles.values()])
+    score = dict(zip(tiles, scores, strict=True))
+    # Along the columns lie the vectors.
+    assert min(score["1 x 64"], score["16 x 64"]) > max(score["1 x 1"], score["16 x 1"])

@@ -1,0 +1,418 @@
+"""Templates and their tasks: registered, called, instantiated, refused."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from search import autotvm
+from search.compat.autotvm import (
+    ArgumentsError,
+    InstantiationError,
+    KnobError,
+    TemplateError,
+    UnknownKnobError,
+)
+from search.compat.autotvm.arguments import as_tuples, deserialize_args, serialize_args
+from search.compat.autotvm.task import compute_flop
+from tensorir import structural_equal, te, workloads
+from tests.search.compat.autotvm import templates
+from tests.search.compat.autotvm.templates import DEMO, TUTORIAL, matmul, product
+
+ARGS = (16, 24, 32, "float32")
+
+
+def task_of(name=TUTORIAL, args=ARGS):
+    return autotvm.task.create(name, args, "llvm")
+
+
+@pytest.fixture
+def table(monkeypatch):
+    """Forget the templates that a test registers."""
+    monkeypatch.setattr("search.compat.autotvm.registration.TASK_TABLE", dict(autotvm.TASK_TABLE))
+
+
+def test_the_tutorial():
+    task = task_of(args=(512, 512, 512, "float32"))
+    assert str(task.config_space) == (
+        "ConfigSpace (len=100, range_length=100, space_map=\n"
+        "   0 tile_y: Split(policy=factors, product=512, num_outputs=2) len=10\n"
+        "   1 tile_x: Split(policy=factors, product=512, num_outputs=2) len=10\n"
+        ")"
+    )
+    assert task.flop == 2 * 512**3
+    assert task.workload == (TUTORIAL, 512, 512, 512, "float32")
+    sch = task.instantiate(task.config_space.get(34))
+    extents = [int(sch.get(loop).extent.value) for loop in sch.get_loops(sch.get_block("C"))]
+    assert extents == [32, 64, 512, 16, 8]
+
+
+def test_every_configuration_computes_the_product():
+    task = task_of(DEMO)
+    a = np.random.default_rng(0).random((16, 24), dtype=np.float32)
+    b = np.random.default_rng(1).random((24, 32), dtype=np.float32)
+    space = task.config_space
+    for index in range(5, space.range_length, space.range_length // 7):
+        try:
+            sch = task.instantiate(space.get(index))
+        except InstantiationError:
+            continue  # It vectorizes the reduction.
+        c = np.zeros((16, 32), np.float32)
+        codegen.build(sch.mod, "llvm")(a, b, c)
+        np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+def test_a_call_gets_the_configuration_of_the_context():
+    task = task_of()
+    config = task.config_space.get(13)
+    with autotvm.ApplyConfig(config):
+        sch = matmul(*ARGS)
+    assert structural_equal(sch.mod, task.instantiate(config).mod)
+    with pytest.raises(TemplateError, match=r"are positional.*; got dtype by name"):
+        matmul(16, 24, 32, dtype="float32")
+
+
+def test_a_template_may_return_its_buffers_too(table):
+    @autotvm.template("test/pair")
+    def pair():
+        return matmul.__wrapped__(*ARGS), ["A", "B", "C"]
+
+    with autotvm.ApplyConfig(task_of().config_space.get(0)):
+        sch, buffers = pair()
+    assert isinstance(task_of("test/pair", ()).instantiate(autotvm.ConfigSpace()), Schedule)
+    assert isinstance(sch, Schedule)
+    assert buffers == ["A", "B", "C"]
+
+
+def test_a_template_that_returns_no_schedule(table):
+    autotvm.template("test/nothing", lambda: None)
+    with pytest.raises(TemplateError, match=r"'test/nothing' returns a Schedule.*NoneType"):
+        task_of("test/nothing", ())
+
+
+def test_unknown_templates():
+    with pytest.raises(
+        TemplateError, match=r"no template 'test/matmull'; do you mean 'test/matmul'"
+    ):
+        task_of("test/matmull")
+    missing = autotvm.Task("elsewhere/conv", (1,))
+    assert missing.workload == ("elsewhere/conv", 1)
+    with pytest.raises(TemplateError, match=r"no template 'elsewhere/conv'.*may not be imported"):
+        missing.instantiate(autotvm.ConfigEntity(0, None, {}))
+
+
+def test_a_name_is_taken_once(table):
+    def define():
+        @autotvm.template("test/again")
+        def again():
+            return product(4, 4, 4, "float32")
+
+        return again
+
+    define()
+    define()  # as when a cell of a notebook is run again
+    with pytest.raises(TemplateError, match=r"is a template 'test/again' already: .*define"):
+        autotvm.template("test/again", lambda: None)
+
+
+def test_a_template_need_not_be_a_plain_function(table):
+    four = autotvm.template("test/four", functools.partial(product, 4, 4, 4))
+    with autotvm.ApplyConfig(autotvm.ConfigSpace()):
+        assert isinstance(four("float32"), Schedule)
+    assert task_of("test/four", ("float32",)).flop == 2 * 4**3
+
+
+def test_arguments_as_logs_have_them():
+    tensor = te.placeholder((4, 8), dtype="float16")
+    args = (tensor, [1, (2.5, None)], "NCHW", True)
+    encoded = (("TENSOR", (4, 8), "float16"), (1, (2.5, None)), "NCHW", True)
+    assert serialize_args(args) == encoded
+    assert as_tuples([["TENSOR", [4, 8], "float16"], [1, [2.5, None]], "NCHW", True]) == encoded
+    placeholder = deserialize_args(encoded)[0]
+    assert placeholder.op.name == "placeholder"
+    assert serialize_args([placeholder]) == encoded[:1]
+    assert serialize_args((np.int64(4), np.shape(np.ones((2, 3))))) == (4, (2, 3))
+    with pytest.raises(ArgumentsError, match=r"the arguments of a task are a tuple, got int: 16"):
+        task_of(args=16)
+    with pytest.raises(ArgumentsError, match=r"argument 1\[0\] of a task is a dict"):
+        task_of(args=(1, [{}]))
+    with pytest.raises(RuntimeError, match=r"argument 0 of a task is a object"):
+        task_of(args=(object(),))
+
+
+def test_tensors_are_arguments(table):
+    @autotvm.template("test/double")
+    def double(a):
+        b = te.compute(a.shape, lambda i: a[i] * 2.0, name="B")
+        return Schedule(te.create_prim_func([a, b]))
+
+    tensor = te.placeholder((8,), name="A")
+    task = task_of("test/double", (tensor,))
+    assert task.workload == ("test/double", ("TENSOR", (8,), "float32"))
+    assert task.flop == 8
+    with autotvm.ApplyConfig(autotvm.ConfigSpace()):
+        assert isinstance(double(tensor), Schedule)
+
+
+def test_lists_of_tensors_are_arguments(table):
+    @autotvm.template("test/sum")
+    def total(tensors):
+        a, b = tensors
+        c = te.compute(a.shape, lambda i: a[i] + b[i], name="C")
+        return Schedule(te.create_prim_func([a, b, c]))
+
+    task = task_of("test/sum", ([te.placeholder((8,)), te.placeholder((8,))],))
+    assert task.args == ((("TENSOR", (8,), "float32"),) * 2,)
+    assert task.flop == 8
+
+
+def test_a_template_that_fails_is_named_with_its_arguments():
+    with pytest.raises(
+        TemplateError, match=r"Task\(func_name=test/matmul, args=\(16,\).* missing 3 required"
+    ):
+        task_of(args=(16,))
+    with pytest.raises(TemplateError, match=r'registered by name, as in @template\("ns/name"\)'):
+        autotvm.template(matmul)
+    with pytest.raises(TemplateError, match=r"there is no template <function"):
+        task_of(matmul)
+    with pytest.raises(KnobError, match=r"3 is no configuration of Task"):
+        task_of().instantiate(3)
+
+
+# ---------------------------------------------------------------------------------- operations
+
+
+def flop(name, **shape):
+    return compute_flop(Schedule(workloads.create(name, **shape)).mod)
+
+
+def test_operations_are_those_of_the_unscheduled_program(table):
+    @autotvm.template("test/tails")
+    def tails():
+        sch = product(30, 20, 10, "float32")
+        sch.split(sch.get_loops(sch.get_block("C"))[0], [None, 7])
+        return sch
+
+    assert task_of("test/tails", ()).flop == 2 * 30 * 20 * 10
+    assert flop("GMM", n=8, m=4, k=2) == 2 * 8 * 4 * 2
+
+
+def test_comparisons_count_and_indices_do_not():
+    a = te.placeholder((8, 8), name="A")
+    half = te.compute((4, 8), lambda i, j: te.max(a[i * 2 + 1, j], 0.0), name="B")
+    assert compute_flop(Schedule(te.create_prim_func([a, half])).mod) == 32
+
+
+def test_copies_have_no_operations(table):
+    @autotvm.template("test/copy")
+    def copy(counted):
+        a = te.placeholder((8,), name="A")
+        b = te.compute((8,), lambda i: a[i], name="B")
+        if counted:
+            autotvm.get_config().add_flop(64)
+        return Schedule(te.create_prim_func([a, b]))
+
+    with pytest.raises(TemplateError, match=r"say how many operations it does with cfg.add_flop"):
+        task_of("test/copy", (False,))
+    assert task_of("test/copy", (True,)).flop == 64
+
+
+# ------------------------------------------------------------------------------------- refusals
+
+
+def test_a_configuration_that_a_primitive_refuses():
+    task = task_of(DEMO)
+    entities = dict(task.config_space.get(0).entity_map)
+    entities["ann"] = autotvm.AnnotateEntity(["none", "vec", "none"])
+    config = autotvm.ConfigEntity(-1, None, entities)
+    with pytest.raises(InstantiationError, match=r"mark-loops.*is not data-parallel"):
+        task.instantiate(config)
+    assert not config.valid()
+
+
+def test_a_configuration_that_the_template_refuses(table):
+    @autotvm.template("test/limit")
+    def limit(n):
+        sch = product(n, n, n, "float32")
+        cfg = autotvm.get_config()
+        cfg.define_knob("unroll", [1, 64])
+        if cfg["unroll"].val > 16:
+            cfg.raise_error("too much to unroll")
+        return sch
+
+    task = task_of("test/limit", (4,))
+    task.instantiate(task.config_space.get(0))
+    config = task.config_space.get(1)
+    for _ in range(2):
+        with pytest.raises(InstantiationError, match=r"too much to unroll$"):
+            task.instantiate(config)
+    assert config.errors == ["too much to unroll"]
+
+
+def test_the_program_does_not_need_a_first_configuration_that_is_accepted(table):
+    @autotvm.template("test/not_first")
+    def not_first(n):
+        sch = product(n, n, n, "float32")
+        cfg = autotvm.get_config()
+        cfg.define_knob("unroll", [64, 1])
+        if cfg["unroll"].val > 16:
+            cfg.raise_error("too much to unroll")
+        return sch
+
+    assert len(task_of("test/not_first", (4,)).mod.prim_funcs()) == 1
+
+
+def test_a_knob_that_is_declared_for_some_values_of_another(table):
+    @autotvm.template("test/sometimes")
+    def sometimes(n):
+        sch = product(n, n, n, "float32")
+        y, _, _ = sch.get_loops(sch.get_block("C"))
+        cfg = autotvm.get_config()
+        cfg.define_knob("split", [False, True])
+        if cfg["split"].val:
+            cfg.define_split("tile_y", y, num_outputs=2)
+            cfg["tile_y"].apply(sch, y)
+        return sch
+
+    task = task_of("test/sometimes", (4,))
+    with pytest.raises(UnknownKnobError, match=r"some values of others only; declare it for all: "):
+        task.instantiate(task.config_space.get(1))
+
+
+def test_a_tuple_is_a_tuple_also_from_a_log(table):
+    @autotvm.template("test/tuple")
+    def packed(n):
+        sch = product(n, n, n, "float32")
+        cfg = autotvm.get_config()
+        cfg.define_knob("pack", [(1, 2), (2, 1)])
+        assert cfg["pack"].val in {(1, 2), (2, 1)}
+        return sch
+
+    task = task_of("test/tuple", (4,))
+    row = json.loads(json.dumps(task.config_space.get(1).to_json_dict()))
+    config = autotvm.ConfigEntity.from_json_dict(row)
+    task.instantiate(config)
+    assert config["pack"].val == (2, 1)
+
+
+def test_a_knob_that_changed_since_the_configuration_was_logged():
+    task = task_of()
+    row = task.config_space.get(5).to_json_dict()
+
+    def instantiate(*entities):
+        config = autotvm.ConfigEntity.from_json_dict({**row, "entity": entities})
+        return task.instantiate(config)
+
+    y, x = row["entity"]
+    instantiate(y, x)
+    with pytest.raises(
+        UnknownKnobError,
+        match=r"older version of the template.*no knob 'tile_x', it has tile_y, til",
+    ):
+        instantiate(y, ["tile_w", "sp", [-1, 4]])
+    with pytest.raises(KnobError, match=r"'tile_x' differs from .* it is a SplitEntity, the conf"):
+        instantiate(y, ["tile_x", "ot", 4])
+    with pytest.raises(
+        KnobError, match=r"'tile_x' .* \[-1, 4, 4\]; a split must have 2 whole sizes"
+    ):
+        instantiate(y, ["tile_x", "sp", [-1, 4, 4]])
+
+
+def test_values_of_a_log_count_whatever_the_space_is_now():
+    """The index means another configuration by now, and 5 is no divisor of 16."""
+    task = task_of()
+    row = {
+        "index": 3,
+        "code_hash": None,
+        "entity": [["tile_y", "sp", [-1, 5]], ["tile_x", "sp", [-1, 8]]],
+    }
+    sch = task.instantiate(autotvm.ConfigEntity.from_json_dict(row))
+    assert [int(sch.get(loop).extent.value) for loop in sch.get_loops(sch.get_block("C"))] == [
+        4,
+        4,
+        24,
+        5,
+        8,
+    ]
+    assert task.config_of(sch).index == -1
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"index": 1, "entity": [["tile_y", "sp"]]},
+        {"index": "1", "entity": []},
+        {"index": 1, "entity": [["tile_y", "xx", [1]]]},
+        {"index": 1, "entity": [["tile_y", "sp", 3]]},
+        {"index": 1, "entity": [["tile_y", "sp", []]]},
+        {"index": 1, "entity": [["tile_y", "sp", [-1, 0]]]},
+        {"index": 1, "entity": [["tile_y", "sp", ["4", "4"]]]},
+        {"index": 1, "entity": [["order", "re", [0, 2]]]},
+        {"index": 1, "entity": [["ann", "an", ["none", {}]]]},
+        {"index": 1, "entity": [["tile_y", "sp", [1]], ["tile_y", "sp", [2]]]},
+        {"index": 1, "entity": [[["tile_y"], "sp", [1]]]},
+        {"index": 1, "entity": [["tile_y", ["sp"], [1]]]},
+        None,
+    ],
+)
+def test_what_is_no_configuration(row):
+    with pytest.raises(KnobError):
+        autotvm.ConfigEntity.from_json_dict(row)
+
+
+def test_a_filter_that_leaves_nothing(table):
+    @autotvm.template("test/empty")
+    def empty(n):
+        sch = product(n, n, n, "float32")
+        cfg = autotvm.get_config()
+        cfg.define_knob("a", [1, 2])
+        cfg.multi_filter(lambda values: values["a"].val > 2)
+        return sch
+
+    with pytest.raises(KnobError, match=r"filter of the space lets no configuration through"):
+        task_of("test/empty", (4,))
+
+
+# ------------------------------------------------------------------------------- configurations
+
+
+def test_features_of_a_configuration():
+    config = task_of(DEMO, (256, 384, 128, "float32")).config_space.get(28193)
+    row = config.get_flatten_feature()
+    assert row.dtype == np.float32
+    assert row[:7].tolist() == [-1, 32, -1, 16, 0, 2, 1]
+    assert row[7:16].tolist() == [1, 0, 0, 0, 0, 1, 0, 1, 0]
+    assert row[16:].tolist() == [8]
+    assert config.get_other_option() == {"unroll_k": 8}
+
+
+def test_printed_configuration():
+    config = task_of().config_space.get(13)
+    assert str(config) == "[('tile_y', [-1, 8]), ('tile_x', [-1, 4])],None,13"
+
+
+def test_the_package_is_loaded_when_it_is_asked_for():
+    code = "import sys, search; sys.exit('search.compat.autotvm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_messages_go_to_the_logger_of_autotvm(caplog):
+    args = (16, 24, 40, "float32")
+    with caplog.at_level(logging.WARNING, "autotvm"), codegen.Target("llvm"):
+        matmul(*args)
+        matmul(*args)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith(
+        "no configuration of ('test/matmul', 16, 24, 40, 'float32') for llvm -keys=cpu is known: "
+        "the fallback is used"
+    )
+    assert templates.TUTORIAL in autotvm.TASK_TABLE

@@ -1,0 +1,245 @@
+"""Tuners, on results that a function makes up."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from schedule import Schedule
+from search import autotvm
+from search.compat.autotvm import (
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    SpaceIndexError,
+    TemplateError,
+    measured_by,
+)
+from search.compat.autotvm.tuner import (
+    DropletTuner,
+    EvolutionTuner,
+    GATuner,
+    GridSearchTuner,
+    RandomTuner,
+    XGBTuner,
+)
+from tests.search.compat.autotvm.made_up_results import (
+    best_index,
+    bowl,
+    failing,
+    tuned,
+    tutorial_task,
+)
+from tests.search.compat.autotvm.templates import product
+
+ALL = [GridSearchTuner, RandomTuner, GATuner, XGBTuner, DropletTuner, EvolutionTuner]
+
+
+@pytest.fixture
+def task():
+    return tutorial_task()
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_tuner_keeps_the_fastest(task, kind):
+    tuner = kind(task, seed=1)
+    indices = tuned(tuner, 20)
+    assert len(indices) <= 20
+    speeds = {k: 1 / bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in indices}
+    fastest = max(indices, key=speeds.__getitem__)
+    assert tuner.best_config.index == fastest
+    assert tuner.best_flops == pytest.approx(task.flop * speeds[fastest])
+    assert tuner.best_iter == indices.index(fastest)
+    inp, result = tuner.best_measure_pair
+    assert (inp.config, result) == (tuner.best_config, bowl(inp))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_same_seed_gives_the_same_trials(task, kind):
+    assert tuned(kind(task, seed=3), 12) == tuned(kind(task, seed=3), 12)
+
+
+@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, XGBTuner])
+def test_a_whole_space_is_measured_once(task, kind):
+    assert sorted(tuned(kind(task, seed=1), 1000)) == list(range(64))
+
+
+@pytest.mark.parametrize("kind", [GATuner, DropletTuner, EvolutionTuner])
+def test_no_configuration_is_measured_twice_while_others_are_left(task, kind):
+    indices = tuned(kind(task, seed=1), 20)
+    assert len(set(indices)) == len(indices)
+
+
+@pytest.mark.parametrize(
+    ("kind", "trials"), [(GATuner, 64), (XGBTuner, 24), (DropletTuner, 40), (EvolutionTuner, 24)]
+)
+def test_what_learns_finds_the_best(task, kind, trials):
+    tuner = kind(task, seed=1)
+    tuned(tuner, trials)
+    assert tuner.best_config.index == best_index(task)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_filter_is_kept_to(kind):
+    task = autotvm.task.create("test/two_filtered_tiles", (128,), "llvm -num-cores=1")
+    indices = tuned(kind(task, seed=1), 16)
+    assert all(task.space.is_index_valid(index) for index in indices)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_log_goes_on_where_it_ended(task, kind, tmp_path):
+    log = str(tmp_path / "logs" / "first.log")
+    done = tuned(RandomTuner(task, seed=1), 16, callbacks=[autotvm.callback.log_to_file(log)])
+    tuner = kind(task, seed=2)
+    records = list(autotvm.record.load_from_file(log))
+    tuner.update(*zip(*records, strict=True))
+    assert not set(done) & set(tuned(tuner, 16))
+
+
+@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, XGBTuner])
+def test_of_a_log_the_values_count(task, kind):
+    inp = MeasureInput(task.target, task, task.space.get(27))
+    row = json.loads(autotvm.record.encode(inp, bowl(inp)))
+    row["config"]["index"] = 5  # it had this number while the template offered fewer tiles
+    old = autotvm.record.decode(json.dumps(row))
+    row["config"]["entity"][0][2] = [-1, 3]  # which is offered no more
+    gone = autotvm.record.decode(json.dumps(row))
+    tuner = kind(task, seed=1)
+    tuner.update(*zip(old, gone, strict=True))
+    indices = tuned(tuner, 63)
+    assert sorted(indices) == [k for k in range(64) if k != 27]
+
+
+def test_early_stopping_counts_from_the_best_trial(task):
+    tuner = GridSearchTuner(task)
+    best = best_index(task)
+    indices = tuned(tuner, 64, early_stopping=5)
+    better = [k for k in indices if k <= tuner.best_iter]
+    assert len(indices) == len(better) + 4 == tuner.best_iter + 5
+    assert tuner.ttl == 0
+    assert indices[-1] < best, "the grid stopped in front of it"
+
+
+def test_ctrl_c_keeps_what_was_measured(task, tmp_path):
+    def interrupted(inp):
+        if inp.config.index == 11:
+            raise KeyboardInterrupt
+        return bowl(inp)
+
+    log = str(tmp_path / "x.log")
+    tuner = GridSearchTuner(task)
+    seen = []
+    tuner.update = lambda inputs, _: seen.extend(inp.config.index for inp in inputs)
+    with pytest.raises(KeyboardInterrupt):
+        tuner.tune(64, measured_by(interrupted), callbacks=[autotvm.callback.log_to_file(log)])
+    assert seen == list(range(11))
+    assert [inp.config.index for inp, _ in autotvm.record.load_from_file(log)] == seen
+    assert not autotvm.GLOBAL_SCOPE.in_tuning
+    tuner.tune(64, measured_by(bowl))
+    assert seen == list(range(64)), "those that were sent off are measured first"
+
+
+def test_trials_are_told_at_debug_level(task, caplog):
+    caplog.set_level(logging.DEBUG, "autotvm")
+    tuned(GridSearchTuner(task), 2, si_prefix="M")
+    first, second = (record.message for record in caplog.records if "No: " in record.message)
+    speeds = [
+        task.flop / bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in (0, 1)
+    ]
+    assert first.startswith(f"No: 1\tMFLOPS: {speeds[0] / 1e6:.2f}/{speeds[0] / 1e6:.2f}\tresult: ")
+    assert second.endswith("\t[('tile_y', [-1, 2]), ('tile_x', [-1, 1])],None,1")
+
+
+def test_templates_know_that_they_are_tuned(task):
+    seen = []
+    tuned(
+        GridSearchTuner(task), 1, callbacks=[lambda *_: seen.append(autotvm.GLOBAL_SCOPE.in_tuning)]
+    )
+    assert seen == [True]
+    assert not autotvm.GLOBAL_SCOPE.in_tuning
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_tuner_survives_that_all_fails(task, kind, capsys):
+    tuner = kind(task, seed=1)
+    indices = tuned(tuner, 20, failing)
+    assert tuner.best_config is None
+    said = capsys.readouterr().err
+    assert f"all of its {len(indices)} trials failed, each with: MeasureErrorNo.RUNTIME" in said
+
+
+def test_a_refused_configuration_is_a_trial(task):
+    refusing = autotvm.task.create("test/refuses_odd_tiles", (16,), "llvm -num-cores=1")
+    results = {}
+
+    def note(_, inputs, measured):
+        results.update((i.config.index, r) for i, r in zip(inputs, measured, strict=True))
+
+    def fine(inp):
+        return MeasureResult((1e-3,), MeasureErrorNo.NO_ERROR, 0.01, 0.0)
+
+    tuned(GridSearchTuner(refusing), 5, fine, callbacks=[note])
+    assert {index: int(result.error_no) for index, result in results.items()} == {
+        0: MeasureErrorNo.INSTANTIATION_ERROR,
+        1: MeasureErrorNo.NO_ERROR,
+        2: MeasureErrorNo.COMPILE_HOST,
+        3: MeasureErrorNo.NO_ERROR,
+        4: MeasureErrorNo.NO_ERROR,
+    }
+    assert "the template fails: ZeroDivisionError" in results[2].costs[0]
+
+
+def test_what_a_tuner_cannot_be_is_refused(task):
+    option = measured_by(bowl)
+    for make, error, text in (
+        (lambda: GridSearchTuner(task).tune(1, option, si_prefix="GB"), TemplateError, "si_prefix"),
+        (lambda: GridSearchTuner(task, (3, 64)), SpaceIndexError, r"in \[0, 64\)"),
+        (lambda: XGBTuner(task, feature_type="loops"), TemplateError, "feature_type is one of"),
+        (lambda: XGBTuner(task, feature_type="itervar"), TemplateError, "'nest', which is the def"),
+        (lambda: XGBTuner(task, loss_type="reg"), TemplateError, "leave out loss_type"),
+        (lambda: XGBTuner(task, optimizer="sa"), TemplateError, "leave out optimizer"),
+        (lambda: XGBTuner(task, plan_size=0), TemplateError, "plan_size is at least 1"),
+        (lambda: DropletTuner(task, [0, 8]), TemplateError, "start_position"),
+    ):
+        with pytest.raises(error, match=text):
+            make()
+
+
+def test_a_window_of_a_filtered_space_has_few_configurations():
+    task = autotvm.task.create("test/two_filtered_tiles", (128,), "llvm")
+    assert tuned(GridSearchTuner(task, (8, 15)), 100)[0] == 12
+    assert len(tuned(RandomTuner(task, (8, 15)), 100)) == 4
+    assert len(tuned(RandomTuner(task), 100)) == 34
+
+
+def test_random_order_is_a_uniform_permutation_of_a_space_of_any_size(task):
+    firsts = [tuned(RandomTuner(task, seed=seed), 1)[0] for seed in range(1, 641)]
+    counts = np.bincount(firsts, minlength=64)
+    assert stats.chisquare(counts).pvalue > 1e-3
+    large = autotvm.task.create("test/four_tiles", (4096,), "llvm")
+    assert large.space.range_length > 10**7
+    assert len(set(tuned(RandomTuner(large, seed=1), 20, failing))) == 20
+
+
+def test_any_space_of_the_search_can_be_tuned():
+    def split_k(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        k = sch.get_loops(block)[-1]
+        sch.split(k, sch.sample_perfect_tile(k, n=2, max_innermost_factor=16))
+
+    mod = product(32, 64, 32, "float32").mod
+    task = autotvm.task_of_space(mod, "llvm -num-cores=1", split_k)
+
+    def results(inp):
+        (tiles,) = inp.config.get_other_option().values()
+        cost = 1e-3 * (1 + abs(tiles[1] - 8))
+        return MeasureResult((cost,), MeasureErrorNo.NO_ERROR, 0.01, 0.0)
+
+    for kind in (GridSearchTuner, RandomTuner, GATuner, DropletTuner, EvolutionTuner):
+        tuner = kind(task, seed=1)
+        tuned(tuner, 16, results)
+        assert list(tuner.best_config.get_other_option().values()) == [[8, 8]], kind
