@@ -8,10 +8,10 @@ Tensor(relu, shape=(2, 3), dtype=float32)
 The modules: `accumulation`, `arithmetic`, `bits`, `broadcast`, `comparison`, `contraction`,
 `creation`, `elementwise`, `extents`, `indexing`, `integer_power`, `joining`, `matmul`, `nests`,
 `quantization`, `real_functions`, `rearranging`, `reduction`, `reshaping`, `scan`, `scattering`,
-`sizes`, `slicing`; the rooms `image`, `nn`, `signal`, `vision`.
+`sizes`, `slicing`; the subpackages `image`, `nn`, `vision`.
 """
 
-from tensorir.topi import image, nn, signal, vision
+from tensorir.topi import image, nn, vision
 from tensorir.topi.arithmetic import (
     add,
     atan2,
@@ -231,7 +231,6 @@ __all__ = [
     "shape_to_tensor",
     "sigmoid",
     "sign",
-    "signal",
     "sin",
     "sinh",
     "size",

@@ -1,6 +1,6 @@
 """Operators that stand for expressions of other operators.
 
-The modules: `activations`, `arithmetic`, `attention`, `einsum`, `fourier`, `linear`,
+The modules: `activations`, `arithmetic`, `attention`, `einsum`, `linear`,
 `normalization`, `operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.
 """
 
@@ -9,7 +9,6 @@ from tensorir.relax.composites import (
     arithmetic,
     attention,
     einsum,
-    fourier,
     linear,
     normalization,
     quantized,
@@ -23,7 +22,6 @@ __all__ = [
     "arithmetic",
     "attention",
     "einsum",
-    "fourier",
     "linear",
     "normalization",
     "quantized",

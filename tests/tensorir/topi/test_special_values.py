@@ -118,9 +118,3 @@ def test_an_empty_picture_is_not_resized_to_another() -> None:
     x = relax.Var("x", relax.TensorStructInfo((1, 3, 0, 4), "float32"))
     with pytest.raises(IRValueError, match="an axis without elements cannot be resized to 2;"):
         op.image.resize2d(x, (2, 2))
-
-
-def test_a_transform_has_a_length() -> None:
-    x = relax.Var("x", relax.TensorStructInfo((2, 0, 1), "float32"))
-    with pytest.raises(IRValueError, match="the length of a transform must be at least 1, got 0"):
-        op.signal.dft(x)

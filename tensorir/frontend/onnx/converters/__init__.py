@@ -1,14 +1,13 @@
 """Converters of ONNX operators, one module each family.
 
-The modules: `activations`, `classical`, `contributed`, `control_flow`, `conversions`,
+The modules: `activations`, `contributed`, `control_flow`, `conversions`,
 `convolutions`, `creation`, `elementwise`, `fused_attention`, `images`, `indexing`,
 `linear_algebra`, `normalizations`, `pooling`, `quantization`, `random_numbers`, `recurrent`,
-`reductions`, `sequences`, `shapes`, `signals`, `training`.
+`reductions`, `sequences`, `shapes`.
 """
 
 from tensorir.frontend.onnx.converters import (
     activations,
-    classical,
     contributed,
     control_flow,
     conversions,
@@ -27,13 +26,10 @@ from tensorir.frontend.onnx.converters import (
     reductions,
     sequences,
     shapes,
-    signals,
-    training,
 )
 
 __all__ = [
     "activations",
-    "classical",
     "contributed",
     "control_flow",
     "conversions",
@@ -52,6 +48,4 @@ __all__ = [
     "reductions",
     "sequences",
     "shapes",
-    "signals",
-    "training",
 ]
