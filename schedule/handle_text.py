@@ -10,7 +10,7 @@ from tensorir.nodes.stmt import Block, For, sequence
 
 
 def handle_text(handle: Handle, value: StmtSRef | None, trace: Trace) -> str:
-    """Return the name of a handle in a trace, and the loop or block that it stands for."""
+    """Return the name of a handle in a trace, and the loop or block that it refers to."""
     name = _name_in(trace, handle)
     return f"{name}: {_meaning(value)}" if name else _meaning(value)
 

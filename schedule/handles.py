@@ -1,8 +1,8 @@
 """Random variables: the handles and numbers that primitives take and return.
 
-A handle has no content of its own. A schedule's symbol table maps it to a loop, a block or a
-number, so the same handle means the same thing in a schedule and in its copy. All that a handle
-knows is which schedule made it, so that it can print what it means there.
+A handle is empty. A schedule's symbol table maps it to a loop, a block or a number, so the same
+handle means the same thing in a schedule and in its copy. A handle only keeps a reference to the
+schedule that made it, so that it can print its meaning there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BlockRV(Handle):
 
 
 class LoopRV(Handle):
-    """A loop of the program under transformation, or a mark that stands for a compute location."""
+    """A loop of the program under transformation, or a marker of a compute location."""
 
     __slots__ = ()
 

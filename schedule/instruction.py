@@ -2,7 +2,7 @@
 
 `@primitive` reads a function's signature, and nothing else is written by hand: parameters typed as
 loops, blocks or sampled numbers are *inputs* of the instruction, the others *attributes*, and the
-return annotation says what the outputs are. The method on `Schedule`, the JSON form, the Python
+return annotation declares the outputs. The method on `Schedule`, the JSON form, the Python
 text, replay and mutation follow from that.
 """
 
@@ -118,7 +118,7 @@ class InstructionKind:
         self.name = name
         self.function = function
         self.is_pure = is_pure
-        """True if the instruction leaves the program as it is, so that it may be dropped unused."""
+        """True if the instruction does not change the program and may be dropped if unused."""
         self.method = function.__name__
         hints = get_type_hints(function, include_extras=True)
         signature = inspect.signature(function)
@@ -162,9 +162,9 @@ class InstructionKind:
             remedy = (
                 f"do you mean {close[0]!r}?"
                 if close
-                else "import the module that registers it, if it is a primitive of your own"
+                else "import the module that registers it, if it is user-defined"
             )
-            raise AttributeError(f"AttributeError: there is no instruction kind {name!r}; {remedy}")
+            raise AttributeError(f"AttributeError: unknown instruction kind {name!r}; {remedy}")
         return kind
 
     @staticmethod
@@ -183,7 +183,7 @@ class InstructionKind:
         if kind is None:
             close = get_close_matches(method, InstructionKind._methods, 1)
             hint = f"; do you mean {close[0]}?" if close else ""
-            raise KeyError(f"there is no primitive {method}{hint}")
+            raise KeyError(f"unknown primitive {method}{hint}")
         return kind
 
     @property
@@ -277,8 +277,8 @@ class Instruction:
     """One step of a trace: a kind with its arguments and outputs.
 
     `values` has one entry a parameter of the primitive. Identity keys the decision in a trace.
-    `domain` has the alternatives that a sampling had when it was applied; None for what was not
-    applied yet, for a primitive that does not declare them, and where nobody looked for them.
+    `domain` has the alternatives of a sampling instruction when it was applied; None before it is
+    applied, if the primitive does not declare them, and if they were not computed.
     """
 
     __slots__ = ("domain", "kind", "outputs", "values")
@@ -326,17 +326,17 @@ def primitive(
 
     The function takes the `ScheduleState` first, then its operands as `StmtSRef`s and plain
     values; it checks every precondition (`schedule.errors.check` raises) before it calls
-    `state.replace`, and returns references to what it made. `pure` says that the program stays as
-    it is.
+    `state.replace`, and returns references to new blocks and loops. `pure` declares that the
+    program does not change.
 
     A function that returns `ChosenNumber` or the like is a sampling primitive: it returns the
-    domain of the alternatives, of which one is chosen. So is one with a keyword parameter
+    domain of the alternatives, and one is chosen. So is a function with a keyword parameter
     `decision`: it then also takes `rng`, the schedule's `RandomState`, and returns `Sampled`.
 
     `domain(state, *operands)` gives the alternatives of a sampling primitive, so that the search
     can step from one to another; without it they are drawn anew. A primitive with a keyword
-    parameter `domain` gets what it returned; one with `find_domain` a function that returns it, for
-    where it takes long and checking the decision at hand does not.
+    parameter `domain` gets the domain; a function with `find_domain` gets a function that returns
+    it, for domains that are slow to compute while a given decision is fast to check.
 
     Raises ValueError for a name that is taken, and for a domain of what decides nothing.
     """

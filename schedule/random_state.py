@@ -2,7 +2,7 @@
 
 The engine is the Lehmer generator `minstd_rand` (Park and Miller 1988, multiplier 48271); the
 distributions are those of libstdc++, so that a seed gives the same decisions on every machine and
-the same ones that published traces show.
+the same decisions as in published traces.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RandomState:
         return bisect.bisect_left(bounds, self.uniform_real())
 
     def subset(self, count: int, size: int) -> list[int]:
-        """Return `size` distinct integers of [0, count), in the order in which they are drawn."""
+        """Return `size` distinct integers of [0, count), in drawing order."""
         if size == 1:
             return [self.uniform_int(0, count)]
         if size == 2:

@@ -89,7 +89,7 @@ _OUT_OF_SCOPE = Problem(
 class Schedule(PrimitiveMethods):
     """A module under transformation: its tensor functions, the graph functions stay.
 
-    `mod` is the program as it is now, `trace` what was done to it. `seed` (None for entropy of the
+    `mod` is the current program, `trace` the record of its changes. `seed` (None for entropy of the
     device, else an int in [1, 2**31 - 1]) determines every sampled decision. `debug_mask` is
     `"none"`, `"all"` or an int (bit 1: check the references after each primitive, bit 2: verify
     the program). `error_render_level` is `"detail"`, `"fast"` or `"none"`. `enable_check=False`
@@ -139,12 +139,12 @@ class Schedule(PrimitiveMethods):
 
     @property
     def mod(self) -> IRModule:
-        """The program as it is now. A module that was handed out earlier never changes."""
+        """The current program. A module that was handed out earlier never changes."""
         return self.state.mod
 
     @property
     def func_working_on(self) -> GlobalVar | None:
-        """The function in which `get_block` looks when no name is given."""
+        """The default function of `get_block`."""
         return None if self._func_working_on is None else GlobalVar(self._func_working_on)
 
     def work_on(self, func_name: str) -> None:
@@ -217,8 +217,8 @@ class Schedule(PrimitiveMethods):
     def get(self, rv_or_sref: Any) -> Any:
         """Return the value of a handle: a block, a loop, or the number that was sampled.
 
-        Raises an error that is also IndexError for a handle of another schedule, and one that is
-        also ValueError for a handle whose loop or block a primitive has consumed.
+        Raises an error that is also an IndexError for a handle of another schedule, and an error
+        that is also a ValueError for a handle whose loop or block a primitive has consumed.
         """
         if isinstance(rv_or_sref, StmtSRef):
             return rv_or_sref.stmt

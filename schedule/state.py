@@ -69,7 +69,7 @@ class ScheduleState:
         self.plain: set[Stmt] = set()
         """Statements that touch nothing outside of the blocks in them, bindings included."""
         self._facts: dict[Hashable, Any] = {}
-        """What `remembered` knows of the program as it is."""
+        """The results of `remembered` for the current program."""
         self.rolling: set[Buffer] = set()
         """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self.before_postproc: IRModule | None = None
@@ -93,19 +93,19 @@ class ScheduleState:
 
     @property
     def mod(self) -> IRModule:
-        """The module as it is now; a module handed out earlier never changes."""
+        """The current module; a module handed out earlier never changes."""
         if self._mod is None:
             self._mod = IRModule({**self._funcs, **self._graph_funcs}, self._attrs)
         return self._mod
 
     def func(self, name: str) -> PrimFunc:
-        """Return the function called `name` as it is now."""
+        """Return the current function called `name`."""
         return self._funcs[name]
 
     def root(self, func_name: str) -> StmtSRef:
         """Return the root block of a function.
 
-        Raises IRValueError if there is no such function, or it has no blocks to schedule.
+        Raises IRValueError for an unknown function, and for a function without blocks.
         """
         root = self._roots.get(func_name)
         if root is None:
@@ -146,7 +146,7 @@ class ScheduleState:
             pending.extend(reversed(self.child_blocks(sref)))
 
     def remembered(self, key: Hashable, find: Callable[[], _Fact]) -> _Fact:
-        """Return what `find` gives, which is asked once for each key until the program changes."""
+        """Return the result of `find`, cached by key until the program changes."""
         if key not in self._facts:
             self._facts[key] = find()
         found: _Fact = self._facts[key]
@@ -378,7 +378,7 @@ class ScheduleState:
     def replace_func(self, name: str, func: PrimFunc) -> None:
         """Replace a function whose parameters or attributes change.
 
-        The body must be the one it has, or one in which `replace` recognises what is kept.
+        The body must be unchanged, or a body in which `replace` recognises the kept parts.
         """
         root = self._roots[name]
         if func.body is not self._funcs[name].body:
@@ -464,5 +464,5 @@ class ScheduleState:
 
 
 def _first_axis(block: Any) -> Var | None:
-    """Return the variable by which a block is recognised, None for one without axes."""
+    """Return the variable that identifies a block, None for a block without axes."""
     return block.iter_vars[0].var if block.iter_vars else None

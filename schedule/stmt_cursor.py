@@ -25,10 +25,10 @@ from tensorir.nodes.stmt import (
 )
 
 NOTHING: Final = Evaluate(const(0))
-"""The statement in the place of one that was taken out; it does nothing."""
+"""The empty statement that replaces a removed statement."""
 
 _FOR_THE_BODY: Final = (IfThenElse, LetStmt, Allocate, AllocateConst, DeclBuffer, AttrStmt)
-"""Statements that do nothing once there is nothing in them.
+"""Statements without an effect if their body is empty.
 
 A `While` without a body still runs until its condition fails, and an assertion still asserts.
 """
@@ -76,7 +76,7 @@ class StmtCursor:
 
     @classmethod
     def of_scope(cls, scope: StmtSRef) -> StmtCursor:
-        """Return the place of all that a block runs with its constants and buffers declared."""
+        """Return the place of the body of a block, below its constants and declared buffers."""
         cursor = cls.below(scope)
         while len(cursor.parts) == 1 and isinstance(cursor.stmt, (AllocateConst, DeclBuffer)):
             cursor = cls.of(cursor.stmt.body, cursor)
@@ -98,7 +98,7 @@ class StmtCursor:
     def wrappers(self) -> Iterator[tuple[Stmt, str]]:
         """Yield the loops and wrappers that run the sequence, innermost first.
 
-        With each comes the name of its part in which the sequence is.
+        Each comes with the name of its field that holds the sequence.
         """
         cursor = self
         while cursor.outer is not None:
@@ -162,8 +162,8 @@ class StmtCursor:
     def replace(self, *stmts: Stmt) -> Stmt:
         """Return the body with other statements in this place.
 
-        Where none are left, so is no wrapper that is there for its body alone; where nothing at all
-        is left, the result is `NOTHING`.
+        Wrappers that exist only for their body are removed with the last statement in it; if
+        nothing is left, the result is `NOTHING`.
         """
         new = sequence([*self.parts[: self.first], *stmts, *self.parts[self.last :]])
         if self.outer is None:

@@ -1,6 +1,6 @@
 """Writes the files that are generated from the registry of primitives.
 
-`methods.pyi` has their signatures as `Schedule` methods, and `README.md` beside it a table of them.
+`methods.pyi` has their signatures as `Schedule` methods, and `README.md` a table of them.
 Run `python -m schedule.stubs` after adding a primitive; `--check` fails if a file is stale,
 `--table` prints the table.
 """

@@ -31,7 +31,7 @@ OPAQUE = Problem(
     "{buffer} has an opaque access in {0}, through a pointer, a vector index, a match_buffer or "
     "another buffer that shares its memory",
     "let all blocks load and store its elements by its name; cache_read or cache_write of the "
-    "other block gives the pointer or view a buffer of its own",
+    "other block gives the pointer or view its own buffer",
 )
 EFFECT = Problem(
     "OpaqueCallError",
@@ -128,11 +128,11 @@ class Memory:
                     self._origin.update((outer.var, data) for data in pointers)
 
     def of(self, buffer: Buffer) -> Var:
-        """Return the pointer that stands for the memory of a buffer, the same for all its names."""
+        """Return the pointer to the memory of a buffer, the same for all names of the memory."""
         return self.behind(buffer.data) if self._origin else buffer.data
 
     def behind(self, pointer: Var) -> Var:
-        """Return the pointer that stands for what a pointer points to."""
+        """Return the pointer that a pointer was derived from, at the end of the chain."""
         while pointer in self._origin:
             pointer = self._origin[pointer]
         return pointer
@@ -173,7 +173,7 @@ def is_opaque(node: Node, buffer: Buffer) -> bool:
             return any(i.dtype.lanes > 1 for i in node.indices)
         return node.buffer.data is buffer.data
     if isinstance(node, Call):
-        # The argument is an address, whatever load stands for it.
+        # The argument is written as a load, but only its address is used.
         return getattr(node.op, "short_name", "") == "address_of" and any(
             isinstance(arg, BufferLoad) and arg.buffer is buffer for arg in node.args
         )

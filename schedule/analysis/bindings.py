@@ -49,7 +49,7 @@ def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
 
 
 def knowing(domain: Mapping[Var, Range]) -> Analyzer:
-    """Return an analyzer that knows the values which loops or axes take."""
+    """Return an analyzer with the ranges of loops or axes bound."""
     analyzer = Analyzer()
     for var, values in domain.items():
         analyzer.bind(var, values)
@@ -89,7 +89,7 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
 
 
 def is_trivial_binding(block: StmtSRef) -> bool:
-    """Say whether each axis is bound to the loop at the same position, and there are no others."""
+    """Return True if the axes are bound one to one to the loops, in the same order."""
     loops = loops_above(block)
     values = block.block_realize.iter_values
     return len(loops) == len(values) and all(
@@ -139,7 +139,7 @@ def _kinds_by_var(realize: BlockRealize) -> Mapping[Var, Collection[int]]:
 class BindingSimplifier(Rewriter):
     """Brings the bindings of the blocks in a rebuilt loop nest to their simplest affine form.
 
-    Blocks with axes are not entered, blocks without are; a binding that is no affine map stays.
+    Blocks with axes are not entered, blocks without are; a binding that is not affine stays.
     """
 
     def __init__(self, outer: Sequence[StmtSRef], preserve_unit_iters: bool) -> None:
@@ -185,7 +185,7 @@ class BindingSimplifier(Rewriter):
 
 
 def _in_types_of_axes(node: BlockRealize) -> tuple[PrimExpr, ...]:
-    """Return the bindings of a block, those that are narrowed below the types of axes in these.
+    """Return the bindings of a block; narrowed bindings are widened to the types of their axes.
 
     What is computed in a wider type and fits the narrow one needs neither cast then.
     """
@@ -247,7 +247,7 @@ class _NestSubstitute(Substitution):
     def _needs_condition(self, node: Stmt) -> bool:
         """Say whether a statement may not run where the predicate is false.
 
-        Blocks have predicates of their own, and arithmetic on loop variables does no harm.
+        Each block has its own predicate, and arithmetic on loop variables is safe to run.
         """
         if isinstance(node, (For, IfThenElse, LetStmt, AttrStmt, Allocate, AllocateConst)):
             parts = [part for part in children(node) if not isinstance(part, Stmt)]

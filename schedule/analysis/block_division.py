@@ -76,7 +76,7 @@ class BlockDivision:
         return block, rewriter.reuse
 
     def _analyzer(self, axes: Sequence[IterVar]) -> Analyzer:
-        """Return an analyzer that knows the axes, except those of one value that stay visible."""
+        """Return an analyzer with the axes bound, except axes of extent 1, which stay visible."""
         analyzer = Analyzer()
         for axis in axes:
             assert axis.dom is not None
@@ -216,7 +216,7 @@ def _divide_trivially(
     below: Sequence[Var],
     refuse: Callable[[str], NoReturn],
 ) -> None:
-    """Divide a block each axis of which is bound to outer loops alone, or to inner ones alone."""
+    """Divide a block whose axes are each bound to outer loops only, or to inner loops only."""
     sides = divide_predicate(realize.predicate, above, below)
     if sides is None:
         refuse(f"its predicate `{realize.predicate}` relates outer and inner loops")
@@ -266,7 +266,7 @@ def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
 
 
 def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
-    """Return the statement that initialises all that the inner block accumulates into.
+    """Return the statement that initialises every element which the inner block accumulates into.
 
     The block `<name>_init` runs under copies of those inner loops that its axes use.
     """

@@ -1,6 +1,6 @@
 """Kinds of blocks: complete, reduction, output; and scopes in which stages may move.
 
-The numbered conditions are those that error messages cite.
+Error messages cite the conditions by their numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOT_COMPLETE = Problem(
     "IncompleteBlockError",
     "{0} is not a complete block: it violates condition #{condition}. " + COMPLETE_CONDITIONS,
     "decompose_reduction, cache_write or reindex may give it this form: the first separates an "
-    "init, the others a buffer of its own",
+    "init, the others give the block its own buffer",
 )
 NOT_REDUCTION = Problem(
     "NotReductionBlockError",
@@ -49,8 +49,8 @@ NOT_COMPLETE_OR_REDUCTION = Problem(
     "NotCompleteOrReductionBlockError",
     "{0} is neither a complete block (it violates condition #{complete}) nor a reduction block "
     "(it violates condition #{reduction}). " + COMPLETE_CONDITIONS + ". " + REDUCTION_CONDITIONS,
-    "decompose_reduction separates an init; a buffer with several writers or one that the block "
-    "also reads needs a copy, which cache_write or cache_inplace makes",
+    "decompose_reduction separates an init; a buffer with several writers, or a buffer that the "
+    "block also reads, needs a copy, which cache_write or cache_inplace makes",
 )
 NOT_COMPACT = Problem(
     "NotCompactDataFlowError",
@@ -79,8 +79,8 @@ NOT_PIPELINE = Problem(
 MOVING_DOMAIN = Problem(
     "DependentLoopError",
     "the domain of axis {axis} of {0}, {dom}, depends on a loop around it",
-    "give the axis and its loop the most iterations that there are, and the block a T.where for "
-    "those it skips",
+    "give the axis and its loop the maximum number of iterations, and the block a T.where for "
+    "the iterations it skips",
 )
 USES_LOOP = Problem(
     "OpaqueBlockError",
@@ -238,8 +238,8 @@ def require_pipeline(
 ) -> tuple[StmtSRef, BlockScope]:
     """Return the block whose scope `block` is in, and its dependency graph.
 
-    Raises unless the block is a stage of a pipeline there, and unless the graph shows all that the
-    block depends on. Unless the block `stays` below the conditions around it, there must be none.
+    Raises ScheduleError unless the block is a stage of a pipeline there and the graph shows all its
+    dependencies. Unless the block `stays` below the conditions around it, there must be none.
     With `read_after` what it writes may be read outside of blocks, once it is complete. The state
     may have these checks disabled. Of the `known` buffers it is known that what is read has been
     written.

@@ -49,9 +49,9 @@ def accessed_buffer(block: StmtSRef, side: str, index: int) -> Buffer:
 
 
 def defining_block(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> StmtSRef:
-    """Return the block in which a buffer lives: the one that allocates it, or the function's root.
+    """Return the block that allocates a buffer, or the root of the function for a parameter.
 
-    Raises ScheduleError for a view of another buffer, and for one whose origin is unknown.
+    Raises ScheduleError for a view of another buffer, and for a buffer of unknown origin.
     """
     for current in path_up(block):
         if current.is_block:
@@ -79,15 +79,15 @@ def replace_buffer(
     start: Block | None = None,
     replaced: Mapping[Block, Block] | None = None,
 ) -> None:
-    """Rewrite the block in which a buffer lives, and the signature if it is a parameter.
+    """Rewrite the block that defines a buffer, and the signature if the buffer is a parameter.
 
-    `start` is what is rewritten instead of the block as it is, `replaced` says which of the blocks
-    in it stand for ones of the program. Raises ScheduleError: UndefinedExtentError.
+    `start` is rewritten in place of the current block; `replaced` maps blocks of the program to
+    the blocks in `start` that replace them. Raises ScheduleError: UndefinedExtentError.
     """
     before = site.block
     after = rewriter(start or before)
     moved = {a: rewriter.reuse.get(b, b) for a, b in (replaced or {}).items()}
-    # What `start` adds to the program has no reference that could be kept.
+    # Statements that `start` adds to the program have no reference yet.
     known = {a: b for a, b in rewriter.reuse.items() if a in state.stmt2ref}
     state.replace(site, after, {**known, **moved})
     if old in before.alloc_buffers:

@@ -20,7 +20,7 @@ from tensorir.rewriting.visit import walk
 
 
 class DepKind(IntEnum):
-    """Why one block must stay behind another."""
+    """The reason for which one block must stay behind another."""
 
     RAW = 0
     """The later block reads what the earlier one writes."""
@@ -164,7 +164,7 @@ def _declared(block: Block) -> tuple[list[Buffer], list[Buffer]]:
 
 
 def declares_nothing(block: Block) -> bool:
-    """Say whether a block is one that `loop_partition` wraps around pieces: it is seen through."""
+    """Return True for the transparent blocks that `loop_partition` wraps around pieces."""
     return not (block.iter_vars or block.reads or block.writes)
 
 

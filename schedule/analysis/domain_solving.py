@@ -52,7 +52,7 @@ class AxisDomain:
         that does not exist may be needed from another one."""
 
     def widen(self, dom: IntervalSet, bound: IntervalSet, analyzer: Analyzer) -> None:
-        """Add values that are needed, and limits of those that exist."""
+        """Add needed values, and limits of the existing values."""
         self.dom = self.dom.union(dom, analyzer)
         assert self.bound is not None
         self.bound = self.bound.union(bound, analyzer)
@@ -104,7 +104,7 @@ def solve_places(
     """Return the elements to run over where the domains of the axes hold too many instances.
 
     This happens where a box of a buffer is needed and one axis fills several rows: the needed
-    instances are no box. None unless every instance touches one element, of one buffer, alone.
+    instances do not form a box. None unless every instance touches a single element of one buffer.
     """
     if len(required) != 1:
         return None
@@ -259,7 +259,7 @@ def _point(
 
 
 def _including(found: IntervalSet, safe: IntervalSet, analyzer: Analyzer) -> IntervalSet:
-    """Return the values found if they surely are all that is safe, else those."""
+    """Return the found values if they surely include all safe values, else the safe values."""
     return found if safe.is_bounded and _within(safe, found, analyzer) else safe
 
 
@@ -296,7 +296,7 @@ def _solve_by_dimension(
 
 
 def _step(index: PrimExpr) -> int:
-    """Return the step by which the axis moves an index, 1 if that is not plain to see."""
+    """Return the step by which the axis moves an index, 1 if the step is not a constant factor."""
     if isinstance(index, Mul) and isinstance(index.b, IntImm):
         return index.b.value * _step(index.a)
     return 1
@@ -348,7 +348,7 @@ def _settle(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain
     whole = IntervalSet.from_range(values)
     assert domain.bound is not None
     bound = whole if domain.bound.is_nothing else domain.bound.intersect(whole, analyzer)
-    if bound.is_nothing:  # an axis or a buffer of no elements: there is no instance to find
+    if bound.is_nothing:  # the axis or the buffer is empty, so no instance exists
         domain.dom, domain.bound = whole, None
         return domain
     dom = domain.dom

@@ -1,8 +1,8 @@
 """Reductions without a step, whose init runs all the same.
 
-What that means is stated in `tensorir.semantics`. The loops of a reduction are those that move its
-reduction axes and no other axis of the block. Whoever makes one of them a loop of something else,
-or puts something below it that belongs to the result, must know that there is a step.
+`tensorir.semantics` defines the result. The loops of a reduction are the loops that move its
+reduction axes and no other axis of the block. A primitive that turns one of them into a loop of
+another statement, or moves a part of the result below it, must prove that there is a step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EMPTY = Problem(
 
 
 def own_loops(instances: Instances, loops: Sequence[For]) -> list[For]:
-    """Return the loops of a reduction: those that move its reduction axes and no other axis."""
+    """Return the loops that move the reduction axes of a block and none of its other axes."""
     spatial, reduce = instances.moved_by()
     return [lp for lp in loops if lp.loop_var in reduce and lp.loop_var not in spatial]
 
@@ -37,9 +37,9 @@ def own_loops(instances: Instances, loops: Sequence[For]) -> list[For]:
 def lacks_steps(
     instances: Instances, loops: Sequence[For], own: Sequence[For] | None = None
 ) -> str | None:
-    """Return why a reduction may have no step, None if there surely is one.
+    """Return the reason why a reduction may have no step, None if it has one for sure.
 
-    `own` are the loops of the reduction, if they are not those that `own_loops` finds.
+    `own` are the loops of the reduction; by default `own_loops` finds them.
     """
     if own is None:
         own = own_loops(instances, loops)

@@ -1,4 +1,4 @@
-"""How much longer programs become by inlining."""
+"""The length of programs after inlining."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ what is equal once, but every step before it looks at each copy."""
 def stays_short(producer: StmtSRef, consumers: Sequence[StmtSRef]) -> bool:
     """Say whether no consumer is much longer with the value of a producer in place of its loads.
 
-    A chain of blocks of which each reads the one before twice would double with each that is
-    inlined.
+    A chain of blocks that each read the block before twice would double with each inlined block.
     """
     written = {region.buffer for region in producer.block.writes}
     length = sum(1 for _ in walk(producer.block.body))

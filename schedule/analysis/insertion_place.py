@@ -71,7 +71,7 @@ def check_place(
     *,
     to_consumers: bool,
 ) -> tuple[int, list[StmtSRef]]:
-    """Check that there is a place for a block below a loop.
+    """Check that a block can be inserted below a loop.
 
     Returns the position among the statements there, and the blocks whose needs it must meet. Where
     `needs_plan` says no, a block may move wherever it has a place.

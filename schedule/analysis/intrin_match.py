@@ -25,7 +25,7 @@ class Mismatch(Exception):  # noqa: N818
 
 
 def match_intrin(block: Block, desc: PrimFunc) -> list[BufferRegion]:
-    """Return the region of the program's buffers that each parameter of a description stands for.
+    """Return the region of the program's buffers that each parameter of a description matches.
 
     The body of a block is matched against that of the description's root block.
 
@@ -51,7 +51,7 @@ class _Matcher:
         self._analyzer = Analyzer()
 
     def region(self, described: Buffer) -> BufferRegion:
-        """Return the region that a parameter of the description stands for."""
+        """Return the region that a parameter of the description matches."""
         buffer = self._buffers.get(described)
         if buffer is None:
             raise Mismatch(f"the description does not use its buffer {described.name}")
@@ -70,7 +70,7 @@ class _Matcher:
         """Match statements."""
         if type(found) is not type(expected):
             raise Mismatch(
-                f"{type(found).__name__} stands where {type(expected).__name__} is described",
+                f"found {type(found).__name__} where the description has {type(expected).__name__}",
                 found,
                 expected,
             )
@@ -134,7 +134,7 @@ class _Matcher:
         if init is not None and described_init is not None:
             self.stmt(init, described_init)
         if found.block.alloc_buffers or found.block.match_buffers:
-            raise Mismatch("the block has buffers of its own", found, expected)
+            raise Mismatch("the block allocates or matches buffers", found, expected)
         self.stmt(found.block.body, expected.block.body)
 
     def _store(self, found: BufferStore, expected: BufferStore) -> None:
@@ -192,7 +192,7 @@ class _Matcher:
             )
         known = self._buffers.setdefault(described, buffer)
         if known is not buffer or sum(b is buffer for b in self._buffers.values()) > 1:
-            raise Mismatch(f"{described.name} would stand for several buffers", found, expected)
+            raise Mismatch(f"{described.name} would match several buffers", found, expected)
         surplus = len(indices) - len(places)
         if surplus < 0:
             raise Mismatch(f"{buffer.name} has too few dimensions", found, expected)
@@ -227,7 +227,7 @@ def _axes(realize: BlockRealize) -> str:
 
 
 def check_layout(region: BufferRegion, parameter: Buffer) -> None:
-    """Raise Mismatch unless a region lies in memory as an implementation's parameter needs it.
+    """Raise Mismatch unless a region has the memory layout that the parameter needs.
 
     A parameter without strides is compact; strides that are variables take any value.
     """

@@ -68,8 +68,8 @@ def copied_nest(loops: Sequence[For], body: BlockRealize, suffix: str = "") -> t
 def dtype_holding(largest: int | None, dtype: DataType) -> DataType:
     """Return the narrowest dtype, from `dtype` on, that holds the largest number of a loop.
 
-    None stands for one that is not constant. Arithmetic on indices of 32 bits or more does not
-    overflow then, as programs that could are refused; in narrower dtypes it would wrap.
+    `largest` is None if it is not constant. Arithmetic on indices of 32 bits or more does not
+    overflow then, because overflowing programs are refused; in narrower dtypes it would wrap.
     """
     if largest is None:
         return dtype if holds_indices(dtype) else INT32

@@ -63,7 +63,7 @@ class ReplaceAxes(BlockRewriter):
         return new
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
-        """Rewrite a store; arithmetic on what is loaded stays as it is written."""
+        """Rewrite a store; arithmetic on loaded values is not simplified."""
         replaced: list[Var] = []
 
         def put(var: Var, _: Rewriter) -> PrimExpr:

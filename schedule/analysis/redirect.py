@@ -17,7 +17,7 @@ from tensorir.rewriting.element_rewriter import ElementRewriter
 class RedirectBuffers(BlockRewriter):
     """Sends the accesses of some blocks (and of what is nested in them) to other buffers.
 
-    None stands for everything in a statement.
+    None means everything in a statement.
     """
 
     def __init__(self, buffers: Mapping[Buffer, Buffer], blocks: Collection[Block] | None) -> None:
@@ -41,7 +41,7 @@ class RedirectBuffers(BlockRewriter):
         return new
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Enter a loop; around the chosen blocks there is nothing else to redirect."""
+        """Enter a loop; statements around the chosen blocks are not redirected."""
         if self._inside:
             return self.generic(node)
         body = self(node.body)
@@ -104,7 +104,7 @@ class RedirectToPart(RedirectElements):
 
 
 class RedirectToPoint(RedirectElements):
-    """Redirects blocks of which every instance touches one element: it is at `places`."""
+    """Redirects blocks whose instances each touch one element, which is at `places`."""
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         """Return the element's place."""

@@ -121,7 +121,7 @@ class Reduction:
     def stored(
         self, values: Sequence[PrimExpr], buffers: Sequence[Buffer], indices: Sequence[PrimExpr]
     ) -> Stmt:
-        """Return the stores of a tuple, all of which is computed before the first store."""
+        """Return the stores of a tuple; all its values are computed before the first store."""
         if len(buffers) == 1:
             return BufferStore(buffers[0], values[0], indices)
         held = [Var(name, value.dtype) for name, value in zip(self.names, values, strict=True)]
@@ -139,7 +139,7 @@ def find_reduction(block: StmtSRef) -> Reduction:
     """
     node = block.block
     if node.init is None:
-        fail(FORM, block, reason="it has no init, so what its steps start from is not known")
+        fail(FORM, block, reason="it has no init, so the start value is not known")
     inits = _stores(block, node.init, "init")
     buffers = [store.buffer for store in inits]
     check(len(set(buffers)) == len(buffers), FORM, block, reason="init stores to a buffer twice")
@@ -184,7 +184,7 @@ def _stored_values(
         return [stores[0].value], []
     held = [s.value for s in stores if isinstance(s.value, Var) and s.value in lets]
     all_held = len(held) == len(stores)
-    check(all_held, FORM, block, reason="a stored value is not one that a let bound")
+    check(all_held, FORM, block, reason="a stored value is not bound by a let")
     check(len(lets) == len(stores), FORM, block, reason="a let is not stored")
     return [lets[var] for var in held], [var.name for var in held]
 
@@ -212,8 +212,8 @@ def _match(
 ) -> Mapping[Var, PrimExpr] | None:
     """Return the expressions in the holes of a template, None if a value is not of its form.
 
-    Operands of what is commutative may come in either order, and so may those of a comparison that
-    is turned around. `found` is what stands in holes already.
+    Operands of a commutative operation may come in either order, and so may the operands of a
+    comparison that is turned around. `found` has the expressions already matched to holes.
     """
     if isinstance(template, Var) and template in holes:
         known = found.get(template)

@@ -1,13 +1,13 @@
-"""The check that loops run each step of a reduction once, and first the one that initialises.
+"""The check that loops run each step of a reduction once, the initialising step first.
 
 An instance of a reduction block is an assignment of values to its axes. The init runs with the
 instances in which all reduction axes have their first values. So loops compute the reduction if,
-whatever the data-parallel axes are, the instances come in passes: each begins with the one that
-initialises, and runs none twice. A pass may be repeated as a whole, since it starts anew.
+for any values of the data-parallel axes, the instances come in passes: each pass begins with the
+initialising instance and runs no instance twice. A pass may be repeated, since it starts anew.
 
 That is a question about the bindings alone. The loops from the outermost that moves a reduction
 axis inwards must run no instance twice, and where several loops count through axes of both kinds
-together, they must do so in the order in which they are nested.
+together, they must count in the order of their nesting.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Instances:
     predicate: PrimExpr = TRUE
 
     def inside(self, realize: BlockRealize) -> Instances:
-        """Return the instances of a block in the one that these are of.
+        """Return the instances of a block that is nested in the block of these instances.
 
         The axes of that one count as far as the block inside uses them.
         """
@@ -51,7 +51,7 @@ class Instances:
         )
 
     def moved_by(self) -> tuple[set[Var], set[Var]]:
-        """Return the variables that move data-parallel axes, and those that move others."""
+        """Return the variables that move data-parallel axes, and those of all other axes."""
         spatial: set[Var] = set()
         reduce: set[Var] = set()
         for axis, value in zip(self.axes, self.values, strict=True):
@@ -118,7 +118,7 @@ class Steps:
         self._counted = _counted(indices)
         self.spatial, self.reduce = instances.moved_by()
         self.late = self._late_start(loops, indices if self._counted else ())
-        """Why the first step may not be the one that initialises, None if it is."""
+        """The reason why the first step may not be the initialising step, None if it is."""
 
     def _late_start(self, loops: Sequence[For], counted: Sequence[IterSumExpr]) -> str | None:
         """Say why; what is `counted` begins with its base."""
@@ -140,8 +140,8 @@ class Steps:
     def problem(self, loops: Sequence[For], once: For | None = None) -> str | None:
         """Return why loops do not run the steps in passes, None if they do.
 
-        They are given in the order in which they are nested, outermost first. Those from `once` on
-        must run no instance twice, so that there is one pass in them at most.
+        The loops are given in the order of their nesting, outermost first. The loops from `once` on
+        must run no instance twice, so that they contain one pass at most.
         """
         spatial, reduce = self.spatial, self.reduce
         inside = False
@@ -239,7 +239,7 @@ def _count_in_order(
 
 
 def _marks(index: IterSumExpr) -> Iterator[IterMark]:
-    """Yield the iterators of an index, and those that these consist of."""
+    """Yield the iterators of an index, and recursively the iterators that they consist of."""
     for piece in index.args:
         yield piece.source
         if isinstance(piece.source.source, IterSumExpr):

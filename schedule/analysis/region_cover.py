@@ -84,8 +84,8 @@ def covers_reads(
 
     With `buffers` only what it reads of these is looked at.
 
-    For each group of producers that meet the consumer at one loop, what they surely write below
-    that loop is compared with all that the consumer may read there.
+    For each group of producers that meet the consumer at one loop, the region that they surely
+    write below that loop is compared with the region that the consumer may read there.
     """
     groups: dict[StmtSRef, dict[Buffer, list[StmtSRef]]] = defaultdict(dict)
     for edge in flow_into(graph, consumer, buffers):
@@ -245,8 +245,8 @@ def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
 def _join(boxes: list[Box], analyzer: Analyzer) -> Box:
     """Return a box that several boxes fill together without a gap.
 
-    Boxes join where they differ in one dimension at most and touch or overlap there; one that
-    cannot be joined is left out.
+    Boxes join if they differ in at most one dimension and touch or overlap there; other boxes are
+    left out.
     """
     joined = boxes[0]
     for box in boxes[1:]:

@@ -1,6 +1,6 @@
 """The check that the steps of a reduction may run in another order.
 
-A reduction axis says that the block updates elements by an operation for which the order does not
+A reduction axis means that the block updates elements by an operation for which order does not
 matter: a sum, a product, an extremum, a bitwise operation, or the choice of the better of two
 tuples. Rounding does not count, nor which of two equally good tuples is taken, and what is called
 is trusted to do what the axes say.

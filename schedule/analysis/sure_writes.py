@@ -1,7 +1,7 @@
 """The regions that a block surely writes, which may be less than it declares.
 
-The declared regions of a block hold everything that it may touch. Whoever copies a buffer back, or
-relies on its contents, needs the opposite: a region of which every element is written.
+The declared regions of a block hold everything that it may touch. A primitive that copies a buffer
+back, or relies on its contents, needs the opposite: a region whose elements are all written.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def may_not_store(
 ) -> bool:
     """Say whether a store or block may not run at all, for lack of an iteration of some loops.
 
-    Loops that move the region are not asked: where they have no iteration, it is empty. Nor are
-    those of a reduction, if its init stores all that it declares: that runs without a step, too.
+    Loops that move the region are not checked: without an iteration the region is empty. Loops of a
+    reduction are not checked either if its init stores the region: it runs without a step, too.
     """
     idle = {
         var
@@ -148,7 +148,7 @@ def may_not_store(
 def first_statement(block: Block) -> Block:
     """Return a block that runs what surely runs of another one: its init, if it has one.
 
-    Where the reduction has no step, there are no values of its axes.
+    Without a step, the reduction axes have no values.
     """
     if block.init is None:
         return block

@@ -33,7 +33,7 @@ from tensorir.rewriting.visit import collect_vars
 GUARDED = Problem(
     "GuardedBlockError",
     "{0} runs only under `{guard}`, a statement around it that would not move with it",
-    "write the condition as T.where of the block; as it is, only loops around it can be changed",
+    "write the condition as T.where of the block; until then only loops around it can be changed",
 )
 BARE = Problem(
     "BareAccessError",
@@ -65,7 +65,7 @@ _GUARDS = (IfThenElse, While, AssertStmt)
 _WORDS = {IfThenElse: "if", While: "while", AssertStmt: "assert"}
 
 Guards = list[tuple[Stmt, str]]
-"""Ifs, whiles and asserts around something, each with the branch in which it is."""
+"""Enclosing ifs, whiles and asserts, each with the branch that is taken."""
 
 
 def guards(low: StmtSRef, high: StmtSRef) -> Guards:
@@ -78,7 +78,7 @@ def guards(low: StmtSRef, high: StmtSRef) -> Guards:
     while current is not high:
         above = current.parent
         assert above is not None
-        # Most loops and blocks are all that the loop around them runs.
+        # Most loops and blocks are the whole body of the loop around them.
         if above.stmt.body is not (current.realize or current.stmt):  # type: ignore[union-attr]
             found += [pair for pair in wrappers(current) if isinstance(pair[0], _GUARDS)]
         current = above
@@ -145,8 +145,8 @@ def check_touched_in_blocks(
 ) -> None:
     """Raise if outside of the blocks in a scope it matters what `block` does with some buffers.
 
-    Those that it reads must not be written there, those that it writes not be touched; with
-    `read_after` they may be read once its loops have ended.
+    Buffers that it reads must not be written there, and buffers that it writes must not be touched;
+    with `read_after` they may be read after its loops.
     """
     bare = _bare_accesses(state, scope.block.body)
     if bare is NO_ACCESSES:
@@ -251,7 +251,7 @@ def check_one_name(graph: BlockScope, block: StmtSRef) -> None:
 def check_only_name(block: StmtSRef, site: StmtSRef, buffer: Buffer) -> None:
     """Raise if below `site` another buffer is declared or used for the memory of one.
 
-    `block` touches the buffer. Views that blocks make of it are no such buffers.
+    `block` touches the buffer. Views of the buffer do not count.
     """
     for node in accessing(site.block):
         if isinstance(node, (BufferLoad, BufferStore, BufferRegion, DeclBuffer)):

@@ -18,7 +18,7 @@ class InlineViews(RedirectElements):
     Before: V = T.match_buffer(A[vi, 0:8], (8,)); V[j] = x
     After:  A[vi, j] = x
 
-    `is_complete` says whether nothing but loads and stores used the views.
+    `is_complete` is True if only loads and stores used the views.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -27,7 +27,7 @@ class InlineViews(RedirectElements):
         self._sources: dict[Buffer, BufferRegion] = {}
         self._extents: dict[Var, PrimExpr] = {}
         self._memory: set[Var] = set()
-        """The pointers, strides and offsets of the views, which are no more."""
+        """The pointers, strides and offsets of the removed views."""
 
     def is_complete(self, stmt: Stmt) -> bool:
         """Say whether a rewritten statement can do without the views."""

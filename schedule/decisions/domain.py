@@ -18,19 +18,19 @@ MOST_LISTED: Final = 1_000_000
 Decision: TypeAlias = int | tuple[int, ...]
 """The decision of a sampling in a trace: an index, a number, the factors of a tile.
 
-A primitive of one's own may decide something else that is hashable and survives JSON, such as text.
+A user-defined primitive may decide any other hashable value that survives JSON, such as text.
 """
 
 
 def plain_decision(value: Any) -> Decision:
-    """Return a decision as it stands in a trace, a JSON list say, in its hashable form."""
+    """Return the hashable form of a decision of a trace, for example of a JSON list."""
     if isinstance(value, (list, tuple)):
         return tuple([plain_decision(part) for part in value])  # type: ignore[misc]
     return value  # type: ignore[no-any-return]
 
 
 class NoDecision(ValueError):  # noqa: N818
-    """There is nothing to choose from, or a decision means nothing; says which argument is why."""
+    """The domain is empty, or a decision is invalid; the message names the argument."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(reason)
@@ -40,11 +40,11 @@ class NoDecision(ValueError):  # noqa: N818
 class DecisionDomain(ABC):
     """The set of alternatives of one sampling instruction.
 
-    A sampling primitive returns it, or declares it with `@primitive(..., domain=...)`. What
-    mutates, crosses, lists and prints decisions knows nothing else about the primitive.
+    A sampling primitive returns it, or declares it with `@primitive(..., domain=...)`. Code that
+    mutates, crosses, lists and prints decisions uses only the domain of a primitive.
 
-    A domain says how to iterate. The rest follows from the list of what comes out, which is made
-    when it is first needed; one that is too large for a list counts and draws in another way.
+    A domain defines its iteration. All other methods use the list of its decisions, which is made
+    at first use; a domain that is too large for a list overrides counting and drawing.
     """
 
     @abstractmethod
@@ -187,7 +187,7 @@ class OptionDomain(DecisionDomain):
         return tuple(values) if all(type(v) in (int, float) for v in values) else ()
 
     def repair(self, decision: Any) -> Decision:
-        """Return the decision; ValueError if it is no index of the candidates."""
+        """Return the decision; ValueError unless it is an index of a candidate."""
         index = plain_decision(decision)
         if index not in self:
             raise ValueError(f"is {decision!r}; it must be an index in [0, {self.size})")

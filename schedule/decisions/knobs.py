@@ -211,7 +211,7 @@ class PermutationDomain(DecisionDomain):
         return self._filled([left.pop(rng.uniform_int(0, len(left))) for _ in range(len(left))])
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
-        """Return the orders in which two that are next to each other change places."""
+        """Return the orders with two adjacent loops swapped."""
         assert isinstance(decision, tuple)
         return [
             (*decision[:k], decision[k + 1], decision[k], *decision[k + 2 :])
@@ -219,7 +219,7 @@ class PermutationDomain(DecisionDomain):
         ]
 
     def repair(self, decision: Any) -> Decision:
-        """Return the order as it is; ValueError unless it has every position once."""
+        """Return the order unchanged; ValueError unless it has every position once."""
         return checked_order(decision, self.count)
 
     def __str__(self) -> str:
@@ -269,7 +269,7 @@ class LoopMarkDomain(DecisionDomain):
         return [MARKS.index(mark) for mark in decision]
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
-        """Return the ways in which one loop is marked differently, else all others."""
+        """Return the choices that mark one loop differently, else all other choices."""
         assert isinstance(decision, tuple)
         others = super().neighbours(decision)
         near = [

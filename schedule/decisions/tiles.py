@@ -26,14 +26,14 @@ _MOST_DRAWS: Final = 10_000
 
 @dataclass(frozen=True)
 class TileDomain(DecisionDomain):
-    """`n` >= 1 factors whose product is `extent` >= 1, of which something more is asked."""
+    """`n` >= 1 factors whose product is `extent` >= 1, under a further condition (`allows`)."""
 
     extent: int
     n: int
 
     @abstractmethod
     def allows(self, tile: Sequence[int]) -> bool:
-        """Say whether factors of the extent have what more is asked of them."""
+        """Return True if factors of the extent satisfy the further condition."""
 
     def __contains__(self, decision: object) -> bool:
         return (
@@ -104,7 +104,7 @@ class TileDomain(DecisionDomain):
         """Return factors of the extent near a stored decision, as many as it has.
 
         From the last part back, a part that does not divide what is left takes all of it; the first
-        part takes the rest. A decision that fits is returned as it is.
+        part takes the rest. A valid decision is returned unchanged.
         """
         tile = [int(part) for part in decision]
         left = self.extent
@@ -206,8 +206,8 @@ class PartitionedTileDomain(TileDomain):
     def repair(self, decision: Any) -> Decision:
         """Return factors of the extent near a stored decision, with the multiple inside.
 
-        A decision whose inner parts are no such multiple gives way to one that has `factor` at
-        `position` and the rest in the first part.
+        A decision whose inner parts are not such a multiple is replaced by a decision with
+        `factor` at `position` and the rest in the first part.
         """
         if self.allows([int(part) for part in decision]):
             tile = super().repair(decision)
@@ -241,17 +241,17 @@ class InferredTileDomain(DecisionDomain):
         return iter((self._tile(self.n),))
 
     def numbers(self, decision: Decision) -> tuple[float, ...]:
-        """Return the factors, of which the first is not known."""
+        """Return the factors; the first is a placeholder, since it is unknown."""
         assert isinstance(decision, tuple)
         return decision
 
     def outputs(self, decision: Decision) -> Any:
-        """Return the factors, with what stands for the first."""
+        """Return the factors, with the symbolic extent of the first."""
         assert isinstance(decision, tuple)
         return [self.first, *decision[1:]]
 
     def decide(self, rng: RandomState, decision: Any) -> Decision:
-        """Return the tile; NoDecision where a known extent could have no such tile."""
+        """Return the tile; NoDecision if a constant extent has no such tile."""
         check_parts(self.n, decision, self.position, self.factor)
         return super().decide(rng, decision)
 
@@ -268,7 +268,7 @@ class InferredTileDomain(DecisionDomain):
 
 
 def check_parts(n: int, decision: Any, position: int = 0, factor: int = 1) -> None:
-    """Raise NoDecision unless there are 1 to 64 parts, of which one is at a position.
+    """Raise NoDecision unless there are 1 to 64 parts and `position` is one of them.
 
     They are those of the decision if there is one; where all are to be a multiple of `factor`
     from the position on, there must be one.

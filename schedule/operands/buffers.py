@@ -87,7 +87,7 @@ class BufferSideOperand(Operand):
 
 @dataclass(frozen=True)
 class BufferIndexOperand(Operand):
-    """The index of a buffer among those that the block reads, or among those that it writes."""
+    """The index of a buffer in the read regions of the block, or in its written regions."""
 
     side: str = ""
     """`read` or `write`."""

@@ -55,7 +55,7 @@ class BlockOperand(HandleOperand):
         return super().accept(call, param, path, value)
 
     def accept_one(self, call: Call, param: Parameter, path: str, value: Any) -> Any:
-        """Return a block; one that is named is looked up."""
+        """Return a block; a name is looked up."""
         if isinstance(value, str):
             return call.schedule.get_block(value)
         return super().accept_one(call, param, path, value)

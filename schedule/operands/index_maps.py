@@ -54,12 +54,12 @@ class IndexMapOperand(Operand):
         if isinstance(value, str):
             return index_map_of(value, known, where)
         if not isinstance(value, IndexMap) and (value is not None or param.required):
-            raise TraceTypeError(f"TypeError: {where}: {value!r} is no index map")
+            raise TraceTypeError(f"TypeError: {where}: {value!r} is not an index map")
         return value
 
 
 class PadValueOperand(IndexMapOperand):
-    """What a buffer has where no element is: a number, or an index map that gives one."""
+    """The value of padding: a number, or an index map that returns one."""
 
     stub = "ExprRV | float | IndexMap | Callable[..., Any] | None"
 
@@ -166,7 +166,7 @@ def _index_dtype(block: Block) -> DataType:
 def _as_element(value: Any, written: PrimExpr, dtype: DataType) -> PrimExpr:
     """Return a Python number in the type of a buffer, where both are integers or both floats.
 
-    What has a type of its own keeps it, and is refused if it is another one.
+    A typed value keeps its type, and is refused if that type differs.
     """
     whole = type(value) is int and dtype.is_integral and not dtype.is_bool
     if whole or (type(value) is bool and dtype.is_bool):

@@ -39,7 +39,7 @@ _BINARY: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
 
 
 def read_index_map(text: str, known: Mapping[str, Any]) -> IndexMap:
-    """Return the index map in a dump; a variable that an instruction gave stands for its value.
+    """Return the index map in a dump; variables from instructions are replaced by their values.
 
     Raises TypeError for a dump that is malformed or holds something else.
     """

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 class Operand:
     """The kind of one parameter of a primitive.
 
-    An annotation has it: `Annotated[StmtSRef, LoopOperand()]`. A kind of one's own says what it
-    accepts (`accept_one`), and, where that is not a handle, a number, text, an index map or a
+    An annotation has it: `Annotated[StmtSRef, LoopOperand()]`. A user-defined kind defines what it
+    accepts (`accept_one`), and, if that is not a handle, a number, text, an index map or a
     sequence of those, how a trace stores it (`stored`, `checked`) and prints it (`text`).
 
-    A user's argument goes through `accept`, one that is read from JSON or text through `taken` and
+    A user's argument goes through `accept`, an argument from JSON or text through `taken` and
     `checked`; both give the recorded form, which `resolve` turns into what the function gets.
     """
 
@@ -49,17 +49,17 @@ class Operand:
     """The printed call leaves an empty sequence out."""
 
     varies: ClassVar[bool] = True
-    """False if the function gets a value as it is recorded, which has no random variables in it."""
+    """False if the function gets the recorded value, which has no random variables in it."""
     width: ClassVar[int] = 1
     """The number of entries that a value has among the inputs or attributes."""
     is_list: ClassVar[bool] = False
     """The value is a list, which is stored as one."""
     what: ClassVar[str] = "value of the kind"
-    """What a value is, in an error of a trace."""
+    """The noun for a value in errors of traces."""
     expected: ClassVar[str] = ""
-    """What is taken, in an error."""
+    """The expected value in errors."""
     expected_list: ClassVar[str] = "a list"
-    """What is taken where there are several, in an error."""
+    """The expected list of values in errors."""
     stub: ClassVar[str] = "Any"
     """The type in the signatures that editors see."""
 
@@ -115,7 +115,7 @@ class Operand:
         return value
 
     def checked(self, param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
-        """Return a value that was read from a trace; raise a TraceError for one that cannot be."""
+        """Return a value that was read from a trace; raise a TraceError for an invalid value."""
         value = plain(value)
         several = self.many or self.is_list or param.variadic
         for item in value if several and isinstance(value, tuple) else (value,):
@@ -134,7 +134,7 @@ class Operand:
         return names.value(value, keep_type=True)
 
     def read(self, node: ast.expr, read: Callable[..., Any]) -> Any:
-        """Return the value of printed Python; `read(node)` knows lists, numbers, handles, maps."""
+        """Return the value of printed Python; `read(node)` reads lists, numbers, handles, maps."""
         return read(node)
 
     def type_text(self, param: Parameter) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from schedule.trace.names import Names
 
 _OF_FLOATS: Final = (float, Sequence[float])
-"""Types of which a whole number is one, so that its text need not show that it is a float."""
+"""Types that accept a whole number, so that its text need not show that it is a float."""
 
 
 class PlainOperand(Operand):
@@ -140,5 +140,5 @@ def type_text(annotation: Any) -> str:
 
 
 def _bare(annotation: Any) -> Any:
-    """Return the type in an annotation without what is said about it besides."""
+    """Return the type in an annotation without its metadata."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

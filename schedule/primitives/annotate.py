@@ -21,7 +21,7 @@ NO_SUCH_KEY = Problem(
 def annotate(
     state: ScheduleState, block_or_loop: BlockOrLoopArg, ann_key: str, ann_val: AnnotationArg
 ) -> None:
-    """Add an annotation to a block or loop; one that is there already is kept.
+    """Add an annotation to a block or loop; an existing annotation of that key is kept.
 
     `ann_val` is a str, an int, a float, a sampled number, or a list or dict of those.
     """

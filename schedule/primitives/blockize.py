@@ -1,4 +1,4 @@
-"""Making a loop nest, or several, the body of a block of its own."""
+"""Making one or several loop nests the body of a new block."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _blockize_blocks(
 
 
 def _place(blocks: Sequence[StmtSRef]) -> StmtSRef:
-    """Return the loop or block whose body the blocks stand in."""
+    """Return the loop or block whose body contains the blocks."""
     if len(set(blocks)) > 1:
         return lowest_common_ancestor(blocks)
     parent = blocks[0].parent

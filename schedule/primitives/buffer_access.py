@@ -31,7 +31,7 @@ BAD_SIDE = Problem(
 )
 BAD_INDEX = Problem(
     "InvalidIndexError",
-    "{indices} are no indices of the {count} {side} region(s) of {0}",
+    "{indices} are not valid indices of the {count} {side} region(s) of {0}",
     "count from 0",
 )
 BAD_RANGES = Problem(

@@ -34,18 +34,18 @@ AXIS_OUT_OF_RANGE = Problem(
 NOT_ALLOCATED = Problem(
     "NonAllocatedBufferError",
     "{buffer} is not allocated by a block, it is a parameter or a view",
-    "cache_write makes one that a block allocates",
+    "cache_write makes a buffer that a block allocates",
 )
 INVALID_ANNOTATION = Problem(
     "StorageAlignInvalidAnnotationError",
-    "the annotation buffer_dim_align of {0} is no list of [buffer, axis, factor, offset]",
+    "the annotation buffer_dim_align of {0} must be a list of [buffer, axis, factor, offset]",
     "unannotate it with the key 'buffer_dim_align' and call storage_align again",
 )
 
 WRONG_SEPARATORS = Problem(
     "InvalidAxisSeparatorError",
-    "{separators} are no ascending positions among the {ndim} dimension(s) of {buffer}",
-    "a separator at position k stands in front of dimension k",
+    "{separators} must be ascending positions among the {ndim} dimension(s) of {buffer}",
+    "a separator at position k comes before dimension k",
 )
 
 _ALIGN_KEY = "buffer_dim_align"

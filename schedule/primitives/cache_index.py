@@ -52,13 +52,13 @@ def cache_index(
     Before: for i, k: C[i] = A[i * 2 + k]
     After:  for i, k: index_var_0[i, k] = i * 2 + k;  for i, k: C[i] = A[index_var_0[i, k]]
 
-    Taken are the largest expressions in the block's stores that occur at least `cse_thresh` times
-    (0: all) and depend on nothing but the axes: indices, conditions, and weights, as an
-    interpolation has them. Integers may be written in different forms. The results are the blocks
+    The tables hold the largest expressions in the block's stores that occur at least `cse_thresh`
+    times (0: all) and depend only on the axes: indices, conditions, and weights of an
+    interpolation. Integers may be written in different forms. The results are the blocks
     that fill the tables, the largest expression first; they stand before the block's loops.
 
-    As in TVM, the block does not declare that it reads the tables. Other primitives know all the
-    same that it depends on the blocks that fill them.
+    As in TVM, the block does not declare that it reads the tables. Other primitives still see that
+    it depends on the blocks that fill them.
 
     Raises ScheduleError: RootBlockError, InvalidStorageScopeError, NegativeThresholdError,
     OutOfScopeError, DependentLoopError.
@@ -81,7 +81,7 @@ def cache_index(
     for k, expr in enumerate(found):
         axes = [axis for axis in collect_vars(expr) if axis in domains]
         shape = [domains[axis].min + domains[axis].extent for axis in axes]
-        # One stride, whatever the rank, is what TVM declares; it marks the buffer as a table.
+        # TVM declares one stride for any rank; it marks the buffer as a table.
         name = f"index_var_{k}"
         table = decl_buffer(shape, expr.dtype, name, strides=[1], scope=storage_scope)
         sweep = Sweep.over([domains[axis] for axis in axes])
@@ -109,7 +109,7 @@ class _Expressions:
             for node in walk(part)
             if isinstance(node, BufferStore)
         ]
-        # What the body defines has no value ahead of it.
+        # Variables that the body defines have no value before the body.
         self._local = {var for node in walk(block) for var in _defined(node) if node is not block}
 
     def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
@@ -151,7 +151,7 @@ class _Expressions:
         return frequent
 
     def _collect(self, node: Node, found: list[list[PrimExpr]]) -> None:
-        """Add the largest expressions in `node`, those that are equal together."""
+        """Add the largest expressions in `node`, equal ones in one list."""
         if isinstance(node, PrimExpr) and self._is_eligible(node):
             for same in found:
                 if self.equal(same[0], node):

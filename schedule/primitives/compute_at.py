@@ -63,7 +63,7 @@ READS_AHEAD = Problem(
     "NotRegionCoverError",
     "{0} cannot move under {1}, because there it would read elements that its producers have not "
     "written yet",
-    "choose a loop further out, one iteration of which produces all that the block reads",
+    "choose a loop further out, one iteration of which produces everything that the block reads",
 )
 CONCURRENT = Problem(
     "WrongBlockIterTypeError",
@@ -305,7 +305,7 @@ def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
 def _check_follows(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
     """Raise if an axis no longer follows a loop that is around a block, here and there.
 
-    The block would run for all values of the axis in each iteration, on what that one computed.
+    The block would run for all values of the axis in each iteration, on the results of that one.
     """
     around = {above.loop for above in loops_above(block)}
     for above in (*loops_above(loop), loop):
@@ -348,7 +348,7 @@ def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
 def _check_all_run(block: StmtSRef, loop: StmtSRef, *, to_consumers: bool) -> None:
     """Raise if a predicate leaves out instances, which would run from the new place.
 
-    Those of which nobody needs the result are left out there, too, but not those of a reduction.
+    Instances with unused results are skipped, too, except the instances of a reduction.
     """
     axes = block.block.iter_vars
     if to_consumers:

@@ -28,7 +28,7 @@ from tensorir.rewriting.visit import substitute, walk
 
 PATTERN = Problem(
     "PaddingPatternMatchError",
-    "{0} is no padding that can be decomposed: {reason}",
+    "{0} is not a padding that can be decomposed: {reason}",
     "the body must be `buffer[...] = T.if_then_else(condition, value, constant)`, with a condition "
     "that bounds axes by constants",
 )
@@ -118,7 +118,7 @@ def _inside(
 ) -> tuple[Stmt, Block, StmtSRef]:
     """Return the block that stores the values, in the loops that run it alone, and their place.
 
-    Of these loops, those that drive one axis directly become shorter. `box` has the values of each
+    Loops that drive one axis directly become shorter. `box` has the values of each
     axis inside; axes start at 0 again.
     """
     realize, old = block.block_realize, block.block
@@ -174,7 +174,7 @@ def _match_body(block: StmtSRef) -> tuple[BufferStore, Call, PrimExpr]:
         fail(PATTERN, block, reason="its body is not a single store")
     value = store.value
     if not isinstance(value, Call) or getattr(value.op, "short_name", "") != "if_then_else":
-        fail(PATTERN, block, reason="the value that it stores is no if_then_else")
+        fail(PATTERN, block, reason="the stored value is not an if_then_else")
     padding = value.args[2]
     known = isinstance(padding, (IntImm, FloatImm))
     check(known, PATTERN, block, reason="the value that it stores outside is not constant")

@@ -62,7 +62,7 @@ REPEATED = Problem(
 
 @primitive("DecomposeReduction")
 def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) -> NewBlock:
-    """Move a reduction's init into a block of its own, right before `loop`; return that block.
+    """Move a reduction's init into a new block right before `loop`; return the new block.
 
     Before: for i, k in T.grid(n, m): C[i] = 0 if k == 0; C[i] = C[i] + A[i, k]
     After:  for i in range(n): C[i] = 0; for k in range(m): C[i] = C[i] + A[i, k]   # loop k

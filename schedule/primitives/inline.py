@@ -64,7 +64,7 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     Before: B[i] = f(A[i]);  C[i] = g(B[i])
     After:  C[i] = g(f(A[i]))
 
-    An integer that is computed from indices alone, and on which arithmetic of a consumer may wrap,
+    An integer that is computed from indices alone, if arithmetic of a consumer on it may wrap,
     is inlined as `T.reinterpret` of its own type, which keeps it a value.
 
     Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
@@ -103,7 +103,7 @@ def check_compute_inline(
     check_uses_no_loop(block)
     store = written_out(node.body)
     if not isinstance(store, BufferStore):
-        fail(BODY, block, reason="it is no single store")
+        fail(BODY, block, reason="it is not a single store")
     places, inverse = _inverse_of_store(block, store)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
     check_no_opaque(scope, buffer)
@@ -132,7 +132,7 @@ def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], d
         return places, {**direct, **rest}
     result = detect_iter_map(store.indices, ranges, TRUE, IterMapLevel.BIJECTIVE, True, analyzer)
     if not result.indices:
-        fail(BODY, block, reason=f"its indices are no bijective affine map: {result.errors[0]}")
+        fail(BODY, block, reason=f"its indices are not a bijective affine map: {result.errors[0]}")
     solved = inverse_affine_iter_map(result.indices, places, analyzer.linearizer)
     for place, extent in zip(places, store.buffer.shape, strict=True):
         analyzer.bind(place, Range(extent))
@@ -143,8 +143,8 @@ def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], d
 class Inliner(BlockRewriter):
     """Replaces loads of a buffer by the value that is stored there.
 
-    The value may have `places` in it, which stand for the indices of a load. Blocks that touched
-    the buffer declare what they touch now of the `visible` buffers and their own.
+    The variables `places` in the value are replaced by the indices of a load. Blocks that touched
+    the buffer declare their new accesses to the `visible` buffers and their own buffers.
     """
 
     def __init__(

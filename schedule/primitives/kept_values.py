@@ -35,9 +35,9 @@ def check_same_each_time(
 ) -> None:
     """Raise unless an element of a buffer holds the same whichever iteration computes it.
 
-    `graph` are the dependencies of the scope that the block is in.
-    The iterations are those of the loops from the one of `var` in to `place`. All that they may
-    decide is which elements are computed, in what is read on the way as well.
+    `graph` has the dependencies of the scope of the block.
+    The iterations are those of the loops from the loop of `var` in to `place`. They may only
+    decide which elements are computed, also for the values that are read on the way.
     """
     if not state.enable_check:
         return
@@ -63,7 +63,7 @@ def _influence(block: StmtSRef, buffer: Buffer, moving: Collection[Var]) -> str 
     """Return how loops decide the value that a block stores to an element, None if they do not."""
     node = block.block
     if reads_old_values(node, buffer):
-        return f"the value stored in {buffer.name} depends on the one that was there before"
+        return f"the value stored in {buffer.name} depends on the previous one"
     fixed = _axes_of_elements(node, buffer)
     for axis, value in zip(node.iter_vars, block.block_realize.iter_values, strict=True):
         if axis.var not in fixed and uses_var(value, moving.__contains__):
@@ -73,7 +73,7 @@ def _influence(block: StmtSRef, buffer: Buffer, moving: Collection[Var]) -> str 
 
 
 def _axes_of_elements(block: Block, buffer: Buffer) -> set[Var]:
-    """Return the axes whose values follow from which element of a buffer is written."""
+    """Return the axes whose values are determined by the written element of a buffer."""
     indices = [d.min for r in block.writes if r.buffer is buffer for d in r.region]
     # A buffer that rolls already holds one of the elements that share a place.
     plain = {i.a if isinstance(i, FloorMod) else i for i in indices}

@@ -95,7 +95,7 @@ class LayoutPadding:
     # ------------------------------------------------------------------------------ the three ways
 
     def _sweep(self) -> Sweep:
-        """Return loops over the new shape, whose variables the analyzer knows from now on."""
+        """Return loops over the new shape, and bind their variables in the analyzer."""
         sweep = Sweep.over([Range(n) for n in self._new.shape], loop="axis", axis="v_axis")
         for (var, values), place in zip(sweep.loops, sweep.places, strict=True):
             self._analyzer.bind(var, values)
@@ -117,7 +117,7 @@ class LayoutPadding:
         return self._nest(sweep, f"buffer_{self._old.name}_padding", body)
 
     def _nest(self, sweep: Sweep, name: str, body: Stmt) -> Stmt:
-        """Return a nest around a body, which declares what that touches of the buffer."""
+        """Return a nest around a body, with the accesses of the body to the buffer declared."""
         plain = sweep.running(body, (), (), name).block
         reads, writes = get_block_read_write_region(plain, {self._new.data: self._new})
         return sweep.running(body, reads, writes, name).nest

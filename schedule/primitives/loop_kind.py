@@ -31,7 +31,7 @@ REPEATED_UPDATE = Problem(
     'the "{kind}" cannot be fulfilled with regard to {0} because no axis of {1} is bound to it, so '
     "that all its iterations update the same elements of {buffer}",
     "bind the loop to an axis of the block, or move all uses of {buffer} below the loop, so that "
-    "each iteration has elements of its own",
+    "each iteration has its own elements",
 )
 
 TOO_LONG = Problem(

@@ -26,7 +26,7 @@ from tensorir.rewriting.visit import uses_var
 
 SYMBOLIC = Problem(
     "SymbolicShapeError",
-    "{0} has dynamic shape: it runs from {start} for {extent} iterations, which are no constants",
+    "{0} has dynamic shape: it runs from {start} for {extent} iterations, which are not constant",
     "split it by a factor first and partition the inner loop",
 )
 WRONG_SUM = Problem(
@@ -43,7 +43,7 @@ NO_BLOCK = Problem(
 def loop_partition(
     state: ScheduleState, loop: LoopArg, factors: FactorsArg, preserve_unit_iters: bool = True
 ) -> NewLoops:
-    """Cut the range of a loop into pieces of the given lengths, each a loop of its own.
+    """Cut the range of a loop into pieces of the given lengths, each with its own loop.
 
     Before: for i in range(n): S(i)
     After:  for i0 in range(0, f0): S0(i0);  for i1 in range(f0, n): S1(i1)
@@ -55,8 +55,8 @@ def loop_partition(
     `preserve_unit_iters` is recorded for compatibility and has no effect.
 
     Pieces of a reduction's steps that cannot hold the first one go on with what those before them
-    have accumulated, without its init. (In TVM each piece starts anew.) Where the loop holds a
-    single block, what it is said to touch becomes all that its axes lead to in the piece.
+    have accumulated, without its init. (In TVM each piece starts anew.) If the loop holds a
+    single block, its declared regions become the regions that its axes reach in the piece.
 
     Raises ScheduleError: SymbolicShapeError, NotSingleInferFactorError, NonPositiveFactorError,
     WrongFactorError, HasAnnotationOrThreadBindingError, NoBlockError, EmptyReductionError.
@@ -119,7 +119,7 @@ class _Piece(FreshCopy):
         *,
         widen: bool,
     ) -> None:
-        """Take the loops around, with the piece of the `whole` loop, which an analyzer knows."""
+        """Take the loops around, the piece in place of the `whole` loop, and bind them."""
         piece = loops[-1]
         super().__init__({piece.loop_var: new})
         self._whole = whole
@@ -170,8 +170,8 @@ class _Piece(FreshCopy):
         """Say whether the init of a reduction belongs to this piece.
 
         It runs in its first step, or alone where there is none. A loop that drives data-parallel
-        axes divides the instances, each of which is whole. Else the first piece holds what is
-        initialised without a step, and a later one must not start anew.
+        axes divides the instances, and each instance is whole. Otherwise the first piece
+        initialises the elements without a step, and a later piece must not start anew.
         """
         spatial, reduce = instances.moved_by()
         if self._is_first or self._old_var in spatial or self._old_var not in reduce:
@@ -206,7 +206,7 @@ class _Piece(FreshCopy):
 
 
 def _widened(block: Block, domains: Mapping[Var, Range]) -> Block:
-    """Return a block that declares all that its axes lead to in buffers that they index."""
+    """Return a block that declares the regions which its axes reach in the buffers they index."""
     declared = {r.buffer.data: r.buffer for r in (*block.reads, *block.writes)}
     reads, writes, opaque = get_block_access_region(block, declared)
     kept = {region.buffer for region in opaque}

@@ -10,7 +10,7 @@ from schedule.state import ScheduleState
 def enter_postproc(state: ScheduleState) -> None:
     """Mark that what follows is postprocessing, which mutation drops and redoes.
 
-    The program as it is at the first mark is kept as `state.before_postproc`.
+    The program at the first mark is kept as `state.before_postproc`.
     """
     if state.before_postproc is None:
         state.before_postproc = state.mod

@@ -27,7 +27,7 @@ from tensorir.rewriting.visit import substitute
 NOT_SIBLINGS = Problem(
     "LoopsNotSiblingsError",
     "{0} and {1} are not in separate statements directly below their common ancestor",
-    "give one loop of each nest, none around another and none below a condition of its own",
+    "give one loop of each nest, none around another and none below its own condition",
 )
 OTHER_SCOPE = Problem(
     "NotInSameScopeError",

@@ -54,10 +54,10 @@ def offset_factor(
             for j, k: C_offset[j] = 0 if k == 0; C_offset[j] += 128 * Cast(B[k, j])
             for i, j, k: C[i, j] = 0 - C_offset[j] if k == 0; C[i, j] += Cast(A_offset[i, k]) * ...
 
-    All numbers of the factor move by the distance between the smallest of both types, 128 from int8
-    to uint8 and -128 back, and what that adds to the sums is taken off where they begin. The result
-    is the same in every bit, since sums of integers wrap. Returned are the block that moves the
-    factor, `<buffer>_offset`, and the one that computes what is taken off.
+    All numbers of the factor move by the distance between the minima of both types, 128 from int8
+    to uint8 and -128 back. The sums start at minus the amount that this adds, so the result is
+    the same in every bit, since sums of integers wrap. Returns the block that moves the factor,
+    `<buffer>_offset`, and the block that computes the start values.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, NotSumOfProductsError,
     NotStagePipelineError, NotReductionBlockError, ArgumentError (a ValueError) for a type that is
@@ -165,7 +165,7 @@ def _product(state: ScheduleState, block: StmtSRef, buffer: Buffer, kind: DataTy
     loops = loops_above(block)
     alone = bool(loops) and state.child_blocks(loops[0]) == [block]
     if not alone or not is_trivial_binding(block):
-        refuse("an axis has no loop of its own")
+        refuse("an axis lacks its own loop")
     if not is_const_int(block.block_realize.predicate, 1):
         refuse("its predicate leaves some steps out")
     if not all(is_const_int(sref.loop.min, 0) for sref in loops):
@@ -192,7 +192,7 @@ def _product(state: ScheduleState, block: StmtSRef, buffer: Buffer, kind: DataTy
 
 
 def _other_sign(dtype: DataType, text: str) -> DataType:
-    """Return the type that a factor gets; ArgumentError for one that differs in more than sign."""
+    """Return the new type of a factor; ArgumentError if it differs in more than its sign."""
     sign = "uint" if dtype.is_int else "int"
     wanted = f"{sign}{dtype.bits}"
     if not dtype.is_integral or dtype.is_bool or text != wanted:
@@ -202,6 +202,6 @@ def _other_sign(dtype: DataType, text: str) -> DataType:
 
 
 def _fresh(buffer: Buffer, name: str, dtype: DataType, shape: Sequence[PrimExpr]) -> Buffer:
-    """Return a compact buffer of its own memory."""
+    """Return a compact buffer with new memory."""
     made = stage_buffer(buffer, name, "global", list(shape))
     return made.with_(dtype=dtype, data=Var(name, PointerType(PrimType(dtype), "global")))

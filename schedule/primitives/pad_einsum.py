@@ -36,7 +36,7 @@ BAD_PADDING = Problem(
 )
 NO_EINSUM = Problem(
     "NonEinsumError",
-    "{0} is no Einstein summation that can be padded: {reason}",
+    "{0} is not an Einstein summation that can be padded: {reason}",
     "every index must be an axis or a constant, and zeros in the inputs must add nothing",
 )
 
@@ -173,7 +173,7 @@ def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
         for index in indices:
             simple = isinstance(index, IntImm) or index in axes
             if not simple:
-                reason = f"the index `{index}` of {buffer.name} is no axis"
+                reason = f"the index `{index}` of {buffer.name} is not an axis"
                 fail(NO_EINSUM, block, reason=reason)
         used = [index for index in indices if isinstance(index, Var)]
         once = len(used) == len(set(used))
@@ -215,8 +215,8 @@ def _added_steps(
     steps = keep_neutral(block, extents, reducing)
     if steps is None:
         reason = (
-            f"`{store.value}` is no sum, product, maximum or minimum of what it stores and "
-            f"something else, which steps of axis {reducing[0].name} could leave alone"
+            f"`{store.value}` is not a sum, product, maximum or minimum of the stored element and "
+            f"a term for which added steps of axis {reducing[0].name} are neutral"
         )
         fail(NO_EINSUM, block, reason=reason)
     return steps

@@ -23,7 +23,7 @@ SHARED = Problem(
 )
 NOT_PLAIN = Problem(
     "NonEinsumError",
-    "{0} is no Einstein summation that can be padded: there is a condition or a binding in its "
+    "{0} is not an Einstein summation that can be padded: there is a condition or a binding in its "
     "loop nest",
     "write the condition as T.where of the block and the binding into its value",
 )
@@ -56,8 +56,8 @@ class PaddedNest:
     def exchanges(self, buffer: Buffer, stored: bool, is_whole: Callable[[], bool]) -> bool:
         """Say whether the block and others in the nest pass values to each other in a buffer.
 
-        `stored` says whether the block stores to it, `is_whole` whether all of it is padded. Raises
-        ScheduleError if others touch it in a way that no other buffer could take.
+        `stored` is True if the block stores to it, `is_whole` if all of it is padded. Raises
+        ScheduleError if other accesses to the buffer cannot be redirected.
         """
         touching = touching_blocks(self.others, buffer)
         if not stored and not touching_blocks(touching, buffer, write=True):
@@ -134,21 +134,21 @@ class Enlarge(RedirectBuffers):
         return BlockRealize(new.iter_values, all_of([inside, new.predicate]), new.block)
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Rewrite a loop; those that drive the axes become longer."""
+        """Rewrite a loop; loops that drive the axes become longer."""
         extent = self._nest.loops.get(node.loop_var)
         return super().rewrite_For(node if extent is None else node.with_(extent=extent))
 
     def rewrite_IterVar(self, node: IterVar) -> IterVar:  # noqa: N802
-        """Rewrite an axis; those that are padded become longer."""
+        """Rewrite an axis; padded axes become longer."""
         extent = self._axes.get(node.var)
         if extent is None:
             return super().rewrite_IterVar(node)
         return IterVar(Range(extent), node.var, node.iter_type, node.thread_tag)
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
-        """Rewrite a store; the update is one that added steps leave alone."""
+        """Rewrite a store; added steps do not change the result of the new update."""
         return self.generic(self._update if node is self._block.body else node)
 
     def rewrite_LetStmt(self, node: LetStmt) -> Stmt:  # noqa: N802
-        """Rewrite a let; the update of a tuple is one that added steps leave alone."""
+        """Rewrite a let; added steps do not change the result of the new update of a tuple."""
         return self.generic(self._update if node is self._block.body else node)

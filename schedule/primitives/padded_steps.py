@@ -122,7 +122,7 @@ _NEUTRAL: Final[dict[type[PrimExpr], Callable[[DataType], PrimExpr]]] = {
     Max: _lowest,
     Min: _highest,
 }
-"""The neutral constant of each operation: it leaves the other operand as it is."""
+"""The neutral constant of each operation."""
 
 
 def _keeps(block: StmtSRef, step: PrimExpr, value: PrimExpr | None) -> bool:

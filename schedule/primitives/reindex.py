@@ -56,7 +56,7 @@ BAD_ACCESS = Problem(
 NOT_A_CHAIN = Problem(
     "NotSingleChildChainError",
     "{0} is not alone in its loops, down from the scope {1}",
-    "the copy stands beside the whole loop nest, which may hold nothing but the block",
+    "the copy is made next to the whole loop nest, which may hold only the block",
 )
 NOT_A_POINT = Problem(
     "NotSinglePointAccess",
@@ -82,13 +82,13 @@ BELOW_ZERO = Problem(
 
 @primitive("ReIndex")
 def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBlock:
-    """Copy a buffer to one that is indexed by the axes of a block, and let the block use that.
+    """Copy a buffer to a new buffer that is indexed by the axes of a block, for the block to use.
 
     Before: for i, j: C[i] = f(A[i + j])                    # reindex(C, ("read", 0))
     After:  for i, j: A_reindex[i, j] = A[i + j];  for i, j: C[i] = f(A_reindex[i, j])
 
     The new buffer has a dimension for each axis that the block's indices use, in the order of the
-    axes. A buffer that is read is copied before the block's loops, one that is written after them.
+    axes. A read buffer is copied before the block's loops, a written buffer after them.
 
     What is written is copied back for the values that the loops give the axes. If the block may
     leave out some of it, or relies on what the buffer held before, the copy is filled first.
@@ -263,8 +263,8 @@ class _OwnLoops(_Points):
         bindings = [bound[axis.var] for axis in self.axes]
         predicate = realize.predicate
         if realize.block.init is not None:
-            # Where conditions exclude each step, the init stores all the same; what is copied step
-            # by step is what those that run touch.
+            # Where conditions exclude each step, the init still stores; copies step by step
+            # touch only the elements of the steps that run.
             own = own_loops(instances_of(block), loops_around(block))
             stepped = {v for value in bindings for v in collect_vars(value)}
             predicate = without_variables(predicate, {lp.loop_var for lp in own} - stepped)
@@ -319,7 +319,7 @@ def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
             check(same, BAD_ACCESS, block, buffer=buffer.name, reason="the indices differ")
             found = node.indices
     if found is None:
-        fail(BAD_ACCESS, block, buffer=buffer.name, reason="there is no access")
+        fail(BAD_ACCESS, block, buffer=buffer.name, reason="the block does not access it")
     axes = {axis.var for axis in block.block.iter_vars}
     own = all(v in axes for index in found for v in collect_vars(index))
     check(own, BAD_ACCESS, block, buffer=buffer.name, reason="the indices use more than its axes")

@@ -128,8 +128,8 @@ def reorder_by(state: ScheduleState, loops: LoopsArg, positions: FactorsArg) -> 
 def _check_axes(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) -> None:
     """Raise if instances that are not known to be independent would run in another order.
 
-    Those that differ in an axis which may be ordered, or in a reduction axis, keep their order as
-    long as the loops that drive these axes keep theirs.
+    Instances that differ in an ordered axis, or in a reduction axis, keep their order as long as
+    the loops that drive these axes keep theirs.
     """
     dependent = dependent_axes(block.block)
     if not dependent and steps_commute(block.block):

@@ -65,8 +65,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     Before: B[i] = f(A[i]);  C[i] = g(B[i])
     After:  C[i] = g(f(A[i])), in the place of the producer
 
-    Where not all instances of the consumer run, the producer gets a predicate that says which do.
-    What is said of integers at `compute_inline` holds here as well.
+    If not all instances of the consumer run, the producer gets the same predicate.
+    Integers are inlined as in `compute_inline`.
 
     Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
     IncompleteBlockError, NonSingleProducerError, NonSingleConsumerError, OutputBlockError,
@@ -120,7 +120,7 @@ class _ReversePlan:
             fail(BODY, block, reason="its predicate cannot be written in terms of its axes")
         self._runs = runs
         if not isinstance(bound_values(block.block.body)[1], BufferStore):
-            fail(BODY, block, reason="it is no single store")
+            fail(BODY, block, reason="it is not a single store")
         self._body = block.block.body
         self._producer_store, self._condition = self._store_of_producer()
         self._axes = self._solve_axes()
@@ -152,7 +152,7 @@ class _ReversePlan:
             condition, body = body.condition, body.then_case
         body = written_out(body)
         if not isinstance(body, BufferStore) or body.buffer is not self._buffer:
-            fail(BODY, self._producer, reason="it is no single store to the buffer that is read")
+            fail(BODY, self._producer, reason="it is not a single store to the buffer that is read")
         return body, condition
 
     def _solve_axes(self) -> dict[Var, PrimExpr]:

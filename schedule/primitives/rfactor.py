@@ -42,7 +42,7 @@ LOOPS = Problem(
     "LoopPropertyError",
     "{0} cannot be factored over {1}: {reason}",
     "call rfactor before compute_at, reverse_compute_at, fuse and reorder, on a loop from 0 that "
-    "drives nothing but a reduction axis",
+    "drives only a reduction axis",
 )
 AXIS_RANGE = Problem(
     "FactorAxisOutOfRangeError",
@@ -149,9 +149,7 @@ def _check_loops(
         if name in reduce or sref is loop:
             require(is_const_int(sref.loop.min, 0), f"loop {name.name} does not start at 0")
     problem = steps.problem(around)
-    passes = (
-        f"its steps do not run once, beginning with the one that initialises, because {problem}"
-    )
+    passes = f"its steps do not run once, the initialising step first, because {problem}"
     require(problem is None, passes)
 
 

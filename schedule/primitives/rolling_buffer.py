@@ -31,7 +31,7 @@ DEPENDENCY = Problem(
 )
 NO_LOOP = Problem(
     "RollingBufferInsertionError",
-    "{0} and its consumers have no loop in common, so there is no window that slides",
+    "{0} and its consumers have no common loop along which a window slides",
     "move the block to its consumer with compute_at first",
 )
 NO_MATCH = Problem(
@@ -50,7 +50,7 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     After:  for i: { for k in range(3) if i < 1 or 2 <= k: B[(i + k) % 3] = f(i + k)
                      C[i] = B[i % 3] + B[(i + 2) % 3] }
 
-    The block must stand in a loop with its consumers. The outermost dimension that slides by less
+    The block must share a loop with its consumers. The outermost dimension that slides by less
     than its extent shrinks to that extent, and is indexed modulo it. Others that do so along loops
     further in keep their extent, but what they overlap in is not computed again either. What is
     kept from iteration to iteration binds their order, so the axes that index these dimensions, and
@@ -117,7 +117,7 @@ class _Window:
 
 
 def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> list[_Window]:
-    """Return the outermost dimension that slides, and those that do so in loops further in.
+    """Return the outermost sliding dimension, and the sliding dimensions of loops further in.
 
     Raises ScheduleError if there is none.
     """
@@ -150,7 +150,7 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
         elif not isinstance(extent, IntImm):
             reason = f"its extent along {var.name} is not constant"
         elif extent.value <= stride:
-            reason = f"the windows of two iterations of {var.name} have no element in common"
+            reason = f"the windows of two iterations of {var.name} do not overlap"
         elif any(
             uses_var(bound_end, lambda v, var=var: v is var)  # type: ignore[misc]
             for other, ends in enumerate(written)
@@ -168,7 +168,7 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
     if not windows:
         text = ", ".join(f"{low} to {high}" for low, high in written)
         fail(NO_MATCH, block, buffer=region.buffer.name, region=text, reason=reason)
-    # One that slides in a loop around the window's would find that gone which has rolled since.
+    # A dimension that slides in a loop around the window's would miss overwritten elements.
     depth = {sref.loop.loop_var: k for k, sref in enumerate(shared)}
     outer = depth[windows[0].var]
     return [windows[0], *(w for w in windows[1:] if depth[w.var] > outer)]
@@ -256,7 +256,7 @@ class _Roll(RedirectEverywhere):
 
 
 def _in_order(block: Block, ordered: Collection[Var]) -> Block:
-    """Return a block of which some data-parallel axes are opaque."""
+    """Return a block with some data-parallel axes made opaque."""
     axes = [
         IterVar(axis.dom, axis.var, IterVar.OPAQUE, axis.thread_tag)
         if axis.var in ordered and axis.iter_type == IterVar.DATA_PAR

@@ -45,7 +45,7 @@ class CategoricalDomain(DecisionDomain):
         return others[rng.categorical(weights)] if others else None
 
     def repair(self, decision: Any) -> Decision:
-        """Return the decision; NoDecision if it is no index of the candidates."""
+        """Return the decision; NoDecision unless it is an index of a candidate."""
         index = int(decision)
         if not 0 <= index < len(self.candidates):
             raise NoDecision(
@@ -105,7 +105,7 @@ def sample_categorical(
 
 
 _ROUNDING: Final = 1e-6
-"""How far from 1 the sum of probabilities that were computed in float32 may be."""
+"""The tolerance of the sum of probabilities, which may have been computed in float32."""
 
 
 @lru_cache(256)
@@ -123,7 +123,7 @@ def sample_perfect_tile(
     """Choose `n` factors whose product is the extent of `loop`.
 
     The last factor is at most `max_innermost_factor` (-1: no limit). The decision is the list of
-    factors; one that does not fit the extent is repaired, innermost factor first. For an extent
+    factors; a list that does not fit the extent is repaired, innermost factor first. For an extent
     that is not constant the first factor is None, meaning "infer", and the others are 1.
     Raises ArgumentError unless there are 1 to 64 parts (those of the decision, if there is one) and
     the limit is -1, or at least 1 with several parts; also for a loop without iterations.
@@ -148,8 +148,8 @@ def sample_partitioned_tile(
     """Choose `n` factors of a loop's extent, the inner ones a multiple of `innerpart_factor`.
 
     The product of the factors from `partition_pos` on is that multiple. The decision is the list of
-    factors; one that does not fit is repaired. For an extent that is not constant, or no multiple
-    of `innerpart_factor`, the first factor is -1 and the others are 1.
+    factors; a list that does not fit is repaired. For an extent that is not constant, or not a
+    multiple of `innerpart_factor`, the first factor is -1 and the others are 1.
 
     Raises ArgumentError unless there are 1 to 64 parts (those of the decision, if there is one) and
     the position and the factor can be; also for a loop without iterations.

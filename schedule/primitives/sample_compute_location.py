@@ -158,9 +158,9 @@ def consumer_loops(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
 def open_places(kinds: Sequence[int], runs: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return below which loops a block may be computed, for several extents of the loops.
 
-    `runs` [loops, cases] says which loops have more than one iteration, `kinds` what axes they
-    drive. Possible are loops that run, of which those that drive no spatial axis are the last, and
-    stand before the last spatial one.
+    `runs` [loops, cases] is True for loops with more than one iteration, `kinds` has the kinds of
+    the axes that they drive. Possible are loops with several iterations up to the last spatial
+    one, and of the loops without spatial axes only the last.
     """
     found = np.zeros(runs.shape, bool)
     last_spatial = max((k for k, kind in enumerate(kinds) if kind == IterVar.DATA_PAR), default=-1)
@@ -190,7 +190,7 @@ def sample_compute_location(
 
     The choice is uniform over the loops at which the block can be computed, staying at the root,
     and inlining where that is possible. The decision is -2 for inlining, -1 for the root, else the
-    position of the loop; one that is not possible becomes the nearest smaller one.
+    position of the loop; an impossible position becomes the nearest smaller possible one.
 
     Raises ScheduleError: RootBlockError.
     """

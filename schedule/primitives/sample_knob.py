@@ -1,7 +1,7 @@
 """Knobs: named decisions of a template, that the search may take differently.
 
-What a knob offers stands in the instruction, so that a trace tells it without the template. The
-instructions are not pure: a trace keeps each knob, also one that changes nothing.
+The instruction records the candidates of a knob, so that a trace can be read without the template.
+The instructions are not pure: a trace keeps every knob, also if it changes nothing.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def sample_knob_option(
 
     The number is the candidate where all are whole numbers of int32, else its index. The decision
     is the index.
-    Raises ArgumentError without candidates, for one that JSON cannot hold, and for a decision that
-    is no index.
+    Raises ArgumentError without candidates, for a candidate that JSON cannot hold, and for a
+    decision that is not an index.
     """
     if not candidates:
         raise NoDecision("candidates", "is empty; give at least one")

@@ -49,14 +49,14 @@ NOT_AN_AXIS = Problem(
 )
 NO_INIT = Problem(
     "NotReductionBlockError",
-    "{0} has no init, so what its steps start from is not known",
+    "{0} has no init, so the start value is not known",
     "skip the terms before decompose_reduction",
 )
 NO_PERIOD = Problem(
     "NoPeriodError",
     "no condition leaves terms of {0} out at a period of reduction axis {axis}",
-    "the value that is combined, or a factor of one that is summed up, must be an if_then_else of "
-    "a condition such as `(i + {axis}) % 2 == 0` whose other side is the neutral element",
+    "the combined value, or a factor of a summed value, must be an if_then_else with "
+    "a condition such as `(i + {axis}) % 2 == 0` and the neutral element as the other side",
 )
 VIEW = Problem(
     "MatchBufferError",
@@ -76,7 +76,7 @@ def skip_neutral_terms(state: ScheduleState, loop: LoopArg) -> None:
 
     One of the conditions that must hold for a term of the sum to be anything but zero (of the
     maximum: anything but the lowest value, and so on) is `(a * r + rest) % m == c` with constants
-    `a` and `m` that have no common divisor. Then `r % m` follows from the other axes, and the loop
+    `a` and `m` without a common divisor. Then `r % m` follows from the other axes, and the loop
     runs over `r // m`. Where `m` does not divide the extent, the last step gets a condition. The
     terms that remain keep their order. Conditions that are tested before it guard its solution
     where that loads or divides; they may not depend on `r` then.
@@ -195,7 +195,7 @@ def _needed(
 ) -> Iterator[tuple[PrimExpr, Conditions]]:
     """Yield conditions that hold wherever a term is not neutral.
 
-    Beside each stand the conditions that are tested before it: it may rely on them.
+    Each comes with the conditions that are tested before it and that it may rely on.
     """
     choice = choice_of(term)
     if choice is not None:
@@ -216,8 +216,8 @@ def _needed(
 def _solved(axis: Var, condition: PrimExpr, guards: Conditions) -> Period | None:
     """Solve `(scale * axis + rest) % modulus == value` for the remainder of the axis.
 
-    The remainder is computed where no guard is: one that may not run there brings its guards along.
-    Where one of them does not hold all terms are neutral, and any remainder is right.
+    The remainder is computed without a guard, so a remainder that needs guards keeps them: where
+    one of them does not hold, all terms are neutral, and any remainder is right.
     """
     if not (isinstance(condition, EQ) and isinstance(condition.a, FloorMod)):
         return None

@@ -37,8 +37,8 @@ WRONG_ARITY = Problem(
 )
 DEPENDENT = Problem(
     "DependentLoopError",
-    "the range of {0} depends on a loop around it, so there are no ranges for loops over new axes",
-    "give the loop the most iterations that it has, and the block a T.where for those it skips",
+    "the range of {0} depends on a loop around it, so new axes would have no constant ranges",
+    "give the loop the maximum number of iterations, and the block a T.where for the skipped ones",
 )
 MIXED = Problem(
     "OpaqueNewIterTypeError",
@@ -47,7 +47,7 @@ MIXED = Problem(
 )
 NOT_BIJECTIVE = Problem(
     "NotBijectiveAffineIndexMapError",
-    "the index map {index_map} is no bijective affine map of the axes of {0}: {reason}",
+    "the index map {index_map} is not a bijective affine map of the axes of {0}: {reason}",
     "use sums of products, quotients and remainders that give each instance of the block one "
     "place, without gaps",
 )
@@ -55,7 +55,7 @@ NOT_BIJECTIVE = Problem(
 
 @primitive("TransformBlockLayout")
 def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: IndexMapAttr) -> None:
-    """Give a block the axes that an index map makes of its own, and loops over those.
+    """Replace the axes of a block by the results of an index map, with new loops over them.
 
     Before: for i in range(4 * n): S(i)      # transform_block_layout(S, lambda i: (i // 4, i % 4))
     After:  for ax0, ax1 in T.grid(n, 4): S(ax0 * 4 + ax1)

@@ -79,8 +79,8 @@ def transform_layout(
 
     Every access is rewritten, and what goes through views by match_buffer goes to the buffer
     itself, unless the map leaves all elements where they are. A parameter changes its shape, so
-    callers must pass it in the new layout. Where `IndexMap.AXIS_SEPARATOR` stands in the map, a
-    physical dimension begins (`set_axis_separator`). A map under which the new shape has places
+    callers must pass it in the new layout. `IndexMap.AXIS_SEPARATOR` in the map starts a new
+    physical dimension (`set_axis_separator`). A map under which the new shape has places
     that hold no element needs `pad_value` for these: a number, or a function of the new indices.
     The padding of a buffer that nothing writes is assumed to hold it; otherwise it is stored, by
     the block that fills the buffer in order, element by element or reducing to each, or by a block
@@ -127,7 +127,7 @@ def transform_layout(
     # Rewrite.
     if direct is not site.block:
         state.replace(site, direct, views.reuse)
-    # The mark by which a table of `cache_index` is known stays.
+    # A table of `cache_index` keeps its mark.
     new = old.with_(shape=layout.shape, strides=(), axis_separators=())
     if is_table(old):
         new = new.with_(strides=new.all_strides())

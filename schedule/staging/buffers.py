@@ -1,4 +1,4 @@
-"""The buffer that a primitive is called for, and the one that stands for it."""
+"""The buffer that a primitive is called for, and the new buffer that replaces it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorir.nodes.ops import const
 
 INVALID_SCOPE = Problem(
     "InvalidStorageScopeError",
-    "{storage_scope!r} is no storage scope",
+    "unknown storage scope {storage_scope!r}",
     "the scopes are global, shared, local, warp and their tagged forms such as shared.dyn",
 )
 INDEX_OUT_OF_RANGE = Problem(

@@ -1,4 +1,4 @@
-"""Loop nests around one block, such as those that fill a copy of a buffer or empty it."""
+"""Loop nests around one block, for example to fill a copy of a buffer or to empty it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What blocks read of a buffer before they have stored it, and what they surely store."""
+"""The parts of a buffer that blocks read before storing them, and the parts they surely store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tensorir.rewriting.visit import walk
 def reads_old_values(block: Block, buffer: Buffer) -> bool:
     """Say whether a block may read what a buffer that it writes held before.
 
-    All that says where it stores runs first, then its init, then the statements of its body.
+    Its indices and conditions run first, then its init, then the statements of its body.
     """
     declared = [r for r in block.reads if r.buffer is buffer]
     init, body = block.init, block.body
@@ -115,7 +115,7 @@ def stores_surely(block: Block, buffer: Buffer) -> bool:
 def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
     """Return the box of values that the loops around a block in its scope surely give its axes.
 
-    None if they are not known to be a box. A domain that is run through is returned as it is.
+    None if they are not known to be a box. A domain that is run through is returned unchanged.
     """
     realize = block.block_realize
     domains, values = axis_domain(realize.block.iter_vars), axis_values(realize)

@@ -1,4 +1,4 @@
-"""Where in a scope a copy of a buffer is made, and which blocks may use it.
+"""The place in a scope where a copy of a buffer is made, and the blocks that may use it.
 
 A copy holds what the buffer holds when it is made. So a block may read the copy in place of the
 buffer if nothing overwrites the buffer in between, also not in an earlier iteration of a loop

@@ -62,7 +62,7 @@ class StagingPlan:
     location: StmtSRef
     """The innermost loop around the copy, or the scope."""
     cursor: StmtCursor
-    """The statements that use the copy; the gap in which it is made, if it is only read."""
+    """The statements that use the copy; the gap where it is made, if it is only read."""
     block: StmtSRef
     """The user that errors are about."""
     buffer: Buffer
@@ -85,7 +85,7 @@ class StagingPlan:
 
     @cached_property
     def known(self) -> Analyzer:
-        """What is known of all that a part of the buffer may depend on at the place."""
+        """The known ranges of the variables that parts of the buffer may depend on at the place."""
         above = loops_above(self.location)
         around = above if self.location.is_block else [*above, self.location]
         loops = loop_domain([*loops_seen_through(self.scope), *around])
@@ -138,8 +138,8 @@ class StagingPlan:
     def must_be_filled(self, stores_all: bool) -> bool:
         """Say whether the copy must hold what the buffer does before its users run.
 
-        `stores_all` says if the users surely store all that is copied back. What they leave out is
-        copied back as it was: raise if others may write it at the same time.
+        `stores_all` is True if the users surely store all elements that are copied back. Elements
+        that they skip are copied back unchanged: raise if others may write them at the same time.
         """
         if not self.state.enable_check:
             return False
@@ -167,8 +167,8 @@ class StagingPlan:
     def surely_runs(self, block: StmtSRef) -> bool:
         """Say whether a block runs wherever the copy is made.
 
-        No condition leaves it out then, nor does a loop, other than those that say which elements
-        it writes: where they have no iteration, nothing is copied.
+        No condition and no loop skips it then, except the loops that select the written elements:
+        without an iteration of them, nothing is copied.
         """
         own = guards(block, self.scope)
         if own and not all(guard in guards_of_place(self.cursor) for guard in own):
@@ -241,7 +241,7 @@ class StagingPlan:
 
 
 class Layout(Protocol):
-    """The way in which elements of a buffer lie in a copy of it."""
+    """The arrangement of the elements of a buffer in its copy."""
 
     copy: Buffer
 
@@ -264,7 +264,7 @@ def add_stages(
 ) -> None:
     """Put nests before and after a place in a scope, and rewrite what uses them.
 
-    The scope allocates `buffers`, and no longer those that are `unused` then.
+    The scope allocates `buffers`, and stops allocating buffers in `unused`.
     """
     nests = [[staged.nest for staged in side] for side in (before, after)]
     body = redirect(cursor.replace(*nests[0], *cursor.stmts, *nests[1]))

@@ -3,7 +3,7 @@
 Random variables are their names. A string constant among the inputs is wrapped in an extra pair of
 quotes; arithmetic on sampled numbers and index maps are script text, which is parsed, never
 executed. The flags of a primitive are 0 and 1; other truth values are `true` and `false`. Every
-output has a name of its own.
+output has its own name.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
         if name in known:
             raise TraceError(
                 f"ValueError: {where}: the output {name!r} has the name of another; give each "
-                "output of the trace a name of its own"
+                "output of the trace its own name"
             )
         outputs.append(define_output(kind, name, known))
     return Instruction(kind, typed, outputs)

@@ -93,7 +93,7 @@ class Names:
         return text
 
     def _named(self, value: Any) -> Any:
-        """Return an expression or index map in which random variables are called by their names."""
+        """Return an expression or index map with random variables shown by their names."""
         own = [v for v in variables_of(value) if v in self._names]
         return substituted(value, {v: Var(self._names[v], v.dtype) for v in own})
 

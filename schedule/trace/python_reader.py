@@ -1,8 +1,8 @@
 """Traces read from their Python text, which is parsed and never executed.
 
 The text is what `Trace.script` prints, here or in TVM: calls of the methods of one schedule, whose
-outputs have names. Nothing but those names, the registry of primitives and the expressions of the
-script dialect has a meaning in it.
+outputs have names. Only those names, the registry of primitives and the expressions of the
+script dialect have a meaning in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MARKS: Final[dict[str, Callable[[], LoopRV]]] = {
 
 
 def from_python(text: str) -> tuple[list[Instruction], dict[Instruction, Any]]:
-    """Return the instructions and decisions that a text stands for.
+    """Return the instructions and decisions of a text.
 
     The text is one function of a schedule, or its body alone with the schedule called `sch`;
     imports are skipped. Raises DiagnosticError.

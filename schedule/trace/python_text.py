@@ -39,7 +39,7 @@ def _imports(names: Names) -> list[str]:
 
 
 def instruction_text(inst: Instruction) -> str:
-    """Return an instruction as a call in which every random variable is `_`."""
+    """Return an instruction as a call with `_` for every random variable."""
     return _line(inst, None, Anonymous("tensorir"))
 
 

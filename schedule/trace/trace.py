@@ -31,7 +31,7 @@ _POSTPROC = "EnterPostproc"
 
 
 class Trace:
-    """Instructions in order, and the decisions of those that sampled something.
+    """Instructions in order, and the decisions of the sampling instructions.
 
     `decisions` maps an instruction (by identity) to what it decided: the index of a candidate, the
     factors of a tile, the index of a loop.
@@ -80,9 +80,9 @@ class Trace:
         return Trace(kept, {**decisions, inst: decision})
 
     def simplified(self, remove_postproc: bool) -> Trace:
-        """Return a trace without the instructions that have no effect.
+        """Return a trace without its dead instructions.
 
-        Dropped are those that leave the program as it is and whose outputs nothing uses.
+        Dropped are pure instructions whose outputs are unused.
         """
         used: set[Any] = set()
         kept: list[Instruction] = []
@@ -117,8 +117,8 @@ class Trace:
         Blocks are found by name, loops by asking again; decisions are repaired where they do not
         fit. `decision_provider(inst, inputs, attrs, decision)` is called for every instruction and
         may replace a decision, None makes the instruction sample anew. An instruction that fails
-        raises its `ScheduleError`, one that does not fit the program or the ones before it
-        `TraceError`; the ones before it stay applied.
+        raises its `ScheduleError`, an instruction that does not fit the program or earlier ones a
+        `TraceError`; the earlier instructions stay applied.
         """
         self.apply_part(sch, 0, len(self.instructions(remove_postproc)), {}, decision_provider)
 
@@ -190,7 +190,7 @@ class Trace:
     def as_python(
         self, remove_postproc: bool = False, *, dialect: Dialect = "tensorir"
     ) -> list[str]:
-        """Return the calls that the trace stands for, one line each."""
+        """Return the calls of the trace, one line each."""
         return python_lines(self.instructions(remove_postproc), self.decisions, dialect)
 
     def script(self, *, dialect: Dialect = "tensorir") -> str:
@@ -205,7 +205,7 @@ class Trace:
         """Return the trace that `script` or `as_python` printed, here or by TVM.
 
         The text is parsed, never executed. Raises DiagnosticError, which shows the place, for text
-        that is no trace: for an unknown primitive, an undefined variable, a wrong argument.
+        that is not a trace: for an unknown primitive, an undefined variable, a wrong argument.
         """
         return Trace(*from_python(text))
 
@@ -255,7 +255,7 @@ class Trace:
 
 
 def translate(value: Any, made: Mapping[Any, Any]) -> Any:
-    """Return a recorded argument with its random variables replaced by those that `made` gives.
+    """Return a recorded argument with its random variables replaced as `made` maps them.
 
     Raises TraceError for a random variable that no instruction before produced.
     """

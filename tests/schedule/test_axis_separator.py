@@ -46,7 +46,7 @@ def test_impossible_positions_are_refused(separators):
         BEFORE,
         lambda s: s.set_axis_separator("B", "B", separators),
         "InvalidAxisSeparatorError",
-        "no ascending positions",
+        "must be ascending positions",
     )
 
 

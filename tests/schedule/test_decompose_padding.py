@@ -578,10 +578,10 @@ def test_refused(before, call, code, words, marked):
             with_body("if 3 <= vi:", "    P[vi] = A[vi - 3]"),
             "its body is not a single store",
         ),
-        (with_body("P[vi] = A[T.min(vi, 11)]"), "the value that it stores is no if_then_else"),
+        (with_body("P[vi] = A[T.min(vi, 11)]"), "the stored value is not an if_then_else"),
         (
             with_body("P[vi] = T.Select(vi < 12, T.float32(1), T.float32(0))"),
-            "the value that it stores is no if_then_else",
+            "the stored value is not an if_then_else",
         ),
         (line(constant="A[0]"), "the value that it stores outside is not constant"),
         (
@@ -609,7 +609,7 @@ def test_refused(before, call, code, words, marked):
     ],
 )
 def test_what_is_no_padding(before, reason):
-    words = f'block "P" is no padding that can be decomposed: {reason}'
+    words = f'block "P" is not a padding that can be decomposed: {reason}'
     refused(before, at(0), "PaddingPatternMatchError", words, ["block P"])
     sch = Schedule(parse(before))
     assert not sch.can_decompose_padding("P", sch.get_loops(sch.get_block("P"))[0])

@@ -143,7 +143,7 @@ def test_truncated_trace_file_names_file_and_line(matmul, tmp_path):
     ("text", "words"),
     [
         ("[]", "instructions and its decisions"),
-        ('[[["Nothing", [], [], []]], []]', "no instruction kind 'Nothing'"),
+        ('[[["Nothing", [], [], []]], []]', "unknown instruction kind 'Nothing'"),
         ('[[["GetLoops", ["b0"], [], ["l1"]]], []]', "b0 is not defined"),
         ('[[["GetBlock", [], ["C", "main"], ["b0"]]], [[0, 1]]]', "takes no decision"),
         ('[[["GetBlock", [], ["C", "main"], ["b0"]]], [[7, 1]]]', "decision for instruction 7"),

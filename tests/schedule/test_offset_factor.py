@@ -139,7 +139,7 @@ def test_loops_that_are_divided_already():
         sch.split(loops[2], [2, 4])
         sch.offset_factor("C", 0, "uint8")
 
-    refused(PRODUCT, divided, "NotSumOfProductsError", "an axis has no loop of its own")
+    refused(PRODUCT, divided, "NotSumOfProductsError", "an axis lacks its own loop")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "float32", "byte"])

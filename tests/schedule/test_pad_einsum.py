@@ -965,15 +965,15 @@ def test_refused(before, call, code, words, marked):
         (
             summed("C[vi] = C[vi] + A[vi, 8 - vk]"),
             (4, 4),
-            "the index `8 - vk` of A is no axis",
+            "the index `8 - vk` of A is not an axis",
         ),
         (summed("C[vi] = C[vi] + A[vi, vi]"), (4, 4), "an axis occurs twice in A"),
-        (summed("C[vi] = A[vi, vk] - C[vi]"), (1, 4), "`A[vi, vk] - C[vi]` is no sum, product"),
+        (summed("C[vi] = A[vi, vk] - C[vi]"), (1, 4), "`A[vi, vk] - C[vi]` is not a sum, product"),
         (
             summed("C[vi] = C[vi] + A[vi, vk] + T.float32(1)"),
             (1, 4),
-            "`C[vi] + A[vi, vk] + T.float32(1.0)` is no sum, product, maximum or minimum of what it "
-            "stores and something else, which steps of axis vk could leave alone",
+            "`C[vi] + A[vi, vk] + T.float32(1.0)` is not a sum, product, maximum or minimum of the "
+            "stored element and a term for which added steps of axis vk are neutral",
         ),
         (
             summed(axes="vi = T.axis.spatial(6, i)\n            vk = T.axis.reduce(9, 8 - k)"),
@@ -997,7 +997,7 @@ def test_refused(before, call, code, words, marked):
     ],
 )  # fmt: skip
 def test_what_is_no_einsum(before, padding, reason):
-    words = f'block "C" is no Einstein summation that can be padded: {reason}'
+    words = f'block "C" is not an Einstein summation that can be padded: {reason}'
     refused(before, pad(*padding), "NonEinsumError", words, ["block C"])
 
 

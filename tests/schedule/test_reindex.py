@@ -204,7 +204,7 @@ def main(A: T.Buffer((8, 6)), C: T.Buffer((6, 8))):
             ),
             "A",
             "InvalidBufferAccessError",
-            "no access",
+            "the block does not access it",
         ),
         (
             CONV.replace(

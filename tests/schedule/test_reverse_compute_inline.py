@@ -644,8 +644,8 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
             'block "D" reads it as well as block "C"',
             ["block C", "block D"],
         ),
-        (LOOP_IN_THE_CONSUMER, inline("C"), "BodyAnalysisError", "no single store", ["block C"]),
-        (LOOP_IN_THE_PRODUCER, inline("C"), "BodyAnalysisError", "no single store", ["block B"]),
+        (LOOP_IN_THE_CONSUMER, inline("C"), "BodyAnalysisError", "not a single store", ["block C"]),
+        (LOOP_IN_THE_PRODUCER, inline("C"), "BodyAnalysisError", "not a single store", ["block B"]),
         (
             COPY.replace("C[vx] = B[vx]", "C[vx] = B[vx] + B[15 - vx]"),
             inline("C"),

@@ -149,7 +149,7 @@ def test_trace():
     [
         (STAGES, "B", (1, "shared"), "BufferIndexOutOfRangeError", "is 1, but"),
         (STAGES, "B", (-1, "shared"), "BufferIndexOutOfRangeError", "has 1 write region(s)"),
-        (STAGES, "B", (0, "cloud"), "InvalidStorageScopeError", "'cloud' is no storage scope"),
+        (STAGES, "B", (0, "cloud"), "InvalidStorageScopeError", "unknown storage scope 'cloud'"),
         (STAGES, "C", (0, "shared"), "NonAllocatedBufferError", "C is not allocated by a block"),
         (VIEW, "inner", (0, "shared"), "NonAllocatedBufferError", "row is not allocated"),
     ],

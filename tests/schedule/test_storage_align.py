@@ -133,5 +133,5 @@ def test_refused(before, block, args, code, words):
     "present", ["1", '"x"', "[1]", "[[0, 0, 16]]", '[[0, 0, 16, "x"]]', "[[0, 0, 16, 0], 2]"]
 )
 def test_an_annotation_of_another_form(present):
-    code, words = "StorageAlignInvalidAnnotationError", "is no list of [buffer, axis, factor,"
+    code, words = "StorageAlignInvalidAnnotationError", "must be a list of [buffer, axis, factor,"
     refused(with_requests(present), align("B", 0, 0, 16, 0), code, words, ["block B"])

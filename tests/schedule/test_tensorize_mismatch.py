@@ -146,9 +146,9 @@ PLACE = "Z[vi, vj * 4 + vl]"
             "plain_4",
             "the kinds or annotations of loops differ",
         ),
-        (NESTED, "plain_4", "BlockRealize stands where BufferStore is described"),
-        (FLAT, "product_4", "BufferStore stands where BlockRealize is described"),
-        (FLAT, "twice_4", "For stands where SeqStmt is described"),
+        (NESTED, "plain_4", "found BlockRealize where the description has BufferStore"),
+        (FLAT, "product_4", "found BufferStore where the description has BlockRealize"),
+        (FLAT, "twice_4", "found For where the description has SeqStmt"),
         (
             FLAT + FLAT[FLAT.index("            for l") :] * 2,
             "twice_4",
@@ -190,7 +190,7 @@ PLACE = "Z[vi, vj * 4 + vl]"
         (
             nested(f"{PLACE} =", f"t = T.alloc_buffer((1,))\n                    {PLACE} ="),
             "product_4",
-            "the block has buffers of its own",
+            "the block allocates or matches buffers",
         ),
         (
             nested(f"{PLACE} = {VALUE}", "Z.vstore([vi, T.ramp(0, 1, 4)], "
@@ -213,9 +213,9 @@ PLACE = "Z[vi, vj * 4 + vl]"
         (
             nested("* Y[vj * 4 + vl]", "* X[vi, vj * 4 + vl]"),
             "product_4",
-            "B would stand for several buffers",
+            "B would match several buffers",
         ),
-        (NESTED, "square_4", "A would stand for several buffers"),
+        (NESTED, "square_4", "A would match several buffers"),
         (
             flat("* Y[vj * 4 + l]", "").replace("X[vi, vj * 4 + l]", "Y[vj * 4 + l]"),
             "matrix_4",

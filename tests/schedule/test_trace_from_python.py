@@ -124,7 +124,7 @@ LOOPS = f"{BLOCK}l1, l2 = sch.get_loops(block=b0)\n"
 @pytest.mark.parametrize(
     ("text", "marked", "words"),
     [
-        ("b0 = sch.get_blok(name='B')", "sch.get_blok", "no primitive get_blok; do you mean get_block"),
+        ("b0 = sch.get_blok(name='B')", "sch.get_blok", "unknown primitive get_blok; do you mean get_block"),
         (f"{LOOPS}sch.unroll(loop=l3)", "l3", "random variable l3 is not defined; do you mean l"),
         (f"{LOOPS}sch.unroll(lop=l1)", "sch.unroll(lop=l1)", "'lop'; do you mean 'loop'?"),
         (f"{LOOPS}sch.unroll()", "sch.unroll()", "missing the argument 'loop'"),
