@@ -4,7 +4,7 @@
     lib["main"](a, b, c)
     lib.time_evaluator("main", codegen.cpu(), number=10)(a, b, c).mean    # seconds
 
-LLVM loads on the first build, the machine that runs models when it is asked for.
+LLVM loads on the first build, the virtual machine on its first use.
 
 The rooms, in the order of a build: `target` (what is compiled for), `lower` (blocks to flat loops,
 pass by pass), `emit` (flat loops to LLVM IR) with `vector_math` (functions of a real variable as

@@ -42,12 +42,12 @@ def library_symbol(name: str) -> str:
 
 
 def local_symbol(name: str) -> str:
-    """Return the symbol of a constant or helper that only one object knows."""
+    """Return the symbol of a constant or helper that is private to one object."""
     return f"tensorir.local.{name}"
 
 
 def status_of(message: str) -> int:
-    """Return the status that stands for a failed assertion with this message.
+    """Return the status of a failed assertion with this message.
 
     It follows from the message alone, so that the code of a function does not depend on others
     that have messages too.

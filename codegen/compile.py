@@ -152,7 +152,7 @@ def functions_of(program: Compilable) -> dict[str, PrimFunc]:
             compiled[name] = func
         elif isinstance(func, BaseFunc):
             raise CodegenError(
-                f'function "{name}" is a graph function, which has no machine code of its own; '
+                f'function "{name}" is a graph function, which has no separate machine code; '
                 "build modules with graph functions by codegen.vm_build"
             )
         else:

@@ -1,8 +1,8 @@
 """The schedules that are known already of the functions of a build.
 
 Inside of the `with` of a `KnownSchedules`, such as a database of the search, `codegen.build` asks
-it for the scheduled form of each function that nobody has scheduled. `compile_object` compiles what
-it is given.
+it for the scheduled form of each unscheduled function. `compile_object` compiles its argument
+unchanged.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ IS_SCHEDULED: Final = "tir.is_scheduled"
 """The attribute of a function whose schedule is final."""
 
 _SMALL: Final = 4096
-"""A function of fewer iterations takes some microseconds as it is, and a tenth of a second to be
-scheduled."""
+"""A function with fewer iterations runs in some microseconds unscheduled, while scheduling it
+takes a tenth of a second."""
 
 _entered: Final[ContextVar[tuple[KnownSchedules, ...]]] = ContextVar("entered", default=())
 _consulted: Final[ContextVar[bool]] = ContextVar("consulted", default=True)
 
 
 class KnownSchedules(ABC):
-    """What builds ask for schedules inside of its `with`, unless another is entered there."""
+    """A source of schedules for the builds inside of its `with`; the innermost one counts."""
 
     @abstractmethod
     def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -96,14 +96,14 @@ def with_history(program: Compilable, target: Target) -> Compilable:
 
 
 def can_be_scheduled(func: PrimFunc) -> bool:
-    """Say whether a function has blocks to schedule, and nobody has called its schedule final."""
+    """Return True if a function has blocks to schedule and its schedule is not marked as final."""
     if func.attrs.get(IS_SCHEDULED) or not isinstance(func.body, BlockRealize):
         return False
     return any(isinstance(node, Block) for node in walk(func.body.block.body))
 
 
 def is_small(func: PrimFunc) -> bool:
-    """Say whether a function takes some microseconds as it is; not if its sizes are not known."""
+    """Return True if a function runs in some microseconds unscheduled; False for unknown sizes."""
     return _iterations(func.body) < _SMALL
 
 

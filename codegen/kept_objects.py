@@ -3,9 +3,9 @@
     codegen.keep_objects()                  # for builds of this process from now on
     TENSORIR_KEEP_OBJECTS=1 python ...      # for those of a process
 
-A file is named by a digest of all that its object is made from, and begins with a digest of its
-content: one that was cut short or changed counts as none. Whoever may write to the folder decides
-what code runs, so only its owner may. Files that were read longest ago go first.
+The name of a file is a digest of everything that its object is made from, and the file begins with
+a digest of its content: a truncated or changed file is ignored. Anyone who may write to the folder
+decides which code runs, so only its owner may. The least recently read files are removed first.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def keep_objects(folder: str | Path | None = None, *, limit_bytes: int = _LIMIT)
     """Keep the objects of builds in a folder, and take them from there: for later processes.
 
     It is `objects` in the cache directory of the user (`~/.cache/tensorir`) by default. The oldest
-    ones are removed beyond `limit_bytes`; 0 keeps nothing. Raises CodegenError if there is no such
+    files are removed beyond `limit_bytes`; 0 keeps nothing. Raises CodegenError without a cache
     directory.
     """
     global _kept, _is_configured

@@ -3,9 +3,9 @@
 What a kernel becomes depends on its program and its target, never on what else is in a module: it
 is optimised and emitted alone, and the object is linked, byte for byte, into whatever holds the
 kernel: a candidate that is measured, a module, a model, a library. Objects are kept in memory, by a
-digest of all that they are made from: the LLVM IR, the target and whether loops are left to LLVM;
+digest of their inputs: the LLVM IR, the target and whether loops are left to LLVM;
 if one likes on the disk, too (`codegen.kept_objects`). The entry of a kernel, which unpacks
-arguments, is an object of its own, the same one for all kernels of a name and of types of
+arguments, is a separate object, shared by all kernels with the same name and types of
 arguments: a search makes it once.
 """
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from tensorir.nodes.dtype import DataType
 
 Extent: TypeAlias = int | None
-"""None for one that comes in a slot."""
+"""None for an extent that is passed in a slot."""
 
 
 @dataclass(frozen=True, slots=True)

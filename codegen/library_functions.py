@@ -49,7 +49,7 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
             raise IRTypeError(f"register_func takes a name or a function, got {name!r}")
         own_name = getattr(name, "__name__", "")
         if not own_name:
-            raise IRTypeError(f"{name!r} has no name of its own; pass one to register_func")
+            raise IRTypeError(f"{name!r} has no __name__; pass a name to register_func")
         return _register(own_name, name, override)
     if f is not None:
         return _register(name, f, override)
@@ -88,7 +88,7 @@ def get_global_func(name: str, allow_missing: bool) -> LibraryFunction | None: .
 def get_global_func(name: str, allow_missing: bool = False) -> LibraryFunction | None:
     """Return a registered function.
 
-    Raises IRValueError for a name that nobody registered; with `allow_missing` returns None.
+    Raises IRValueError for an unregistered name; with `allow_missing` returns None.
     """
     found = _functions.get(name) or _of_operator(name)
     if found is None and not allow_missing:
@@ -154,7 +154,7 @@ def call_interpreted(name: str, args: Sequence[Any]) -> Any:
 def library_error(
     name: str, args: Sequence[Any], problem: BaseException, binding: str = ""
 ) -> LibraryFunctionError:
-    """Return the error that says what `problem` a library function had with its arguments."""
+    """Return the error of a library function that failed with `problem`."""
     called_by = f", called for {binding}," if binding else ""
     arguments = ", ".join(_describe(arg) for arg in args)
     reason = f"{type(problem).__name__}: {problem}"

@@ -1,8 +1,8 @@
-"""LLVM in a process of its own: units in, objects out.
+"""LLVM in a separate process: units in, objects out.
 
 LLVM's Python binding lets one thread at a time into LLVM, so several cores take several processes.
 One is a fresh interpreter rather than a fork, which LLVM's and OpenMP's threads would not survive.
-It is told and answers by pickled messages over pipes, and ends when its input ends.
+It receives and sends pickled messages over pipes, and ends when its input ends.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def serve() -> None:
 
 
 def _private_output() -> BinaryIO:
-    """Return the standard output, which then is no longer what prints end up in."""
+    """Return the standard output, and redirect later prints to standard error."""
     told: Any = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return told  # type: ignore[no-any-return]

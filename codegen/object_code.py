@@ -33,7 +33,7 @@ def read_object_code(data: bytes) -> tuple[ModuleInfo, dict[str, bytes]]:
     description = members.pop(_DESCRIPTION, None)
     if description is None:
         raise LinkError(
-            "the data is no archive that codegen.compile_object of this release wrote: it has no "
+            "the data is not an archive of codegen.compile_object of this release: it has no "
             "description; compile the program again"
         )
     return ModuleInfo.from_json(description.decode()), members
@@ -50,7 +50,7 @@ def _archive(members: Mapping[str, bytes]) -> bytes:
 
 
 def _members_of(data: bytes) -> dict[str, bytes] | None:
-    """Return the members that `_archive` wrote, None for data that is no whole archive."""
+    """Return the members that `_archive` wrote, None for data that is not a complete archive."""
     if not data.startswith(_MAGIC):
         return None
     members = {}

@@ -26,7 +26,7 @@ from tensorir.relax.struct_info import StructInfo, TensorStructInfo, TupleStruct
 from tensorir.transform import LegalizeOps
 
 TARGET = "llvm -opt-level=1"
-"""What models are compiled for: each is run a few times at most."""
+"""The target of models: fast compilation, since each runs a few times only."""
 
 
 class Prepared:

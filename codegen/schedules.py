@@ -22,7 +22,7 @@ logger = logging.getLogger("tensorir.codegen")
 
 @runtime_checkable
 class Schedules(Protocol):
-    """Something that knows schedules of functions, or makes them."""
+    """A source of schedules of functions, which looks them up or makes them."""
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target

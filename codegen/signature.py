@@ -1,6 +1,6 @@
 """The arguments that a compiled function expects, as data that travels with the machine code.
 
-The form is JSON beside the machine code, so that a library is callable, with all checks, without
+The form is JSON next to the machine code, so that a library is callable, with all checks, without
 the program it came from.
 """
 

@@ -34,7 +34,7 @@ class ModuleEmitter:
     functions: Mapping[str, PrimFunc]
     """The functions of the IRModule by name, for calls from one to another."""
     signatures: Mapping[str, Signature]
-    """The interfaces of those that are known."""
+    """The interfaces of the functions with a known interface."""
     text: ModuleText = field(default_factory=ModuleText)
     messages: dict[str, None] = field(default_factory=dict)
     """Texts of assertions; `status_of` one is the status that the function returns for it."""
@@ -46,7 +46,7 @@ class ModuleEmitter:
     """True if some innermost loop works on scalars, so that LLVM's vectoriser may help."""
 
     def message(self, text: str) -> int:
-        """Return the status that stands for the assertion message `text`."""
+        """Return the status of the assertion message `text`."""
         self.messages[text] = None
         return status_of(text)
 
@@ -60,7 +60,7 @@ class FunctionEmitter(FunctionText):
         self.name = name
         """The name of the function, for errors and for the names of what is derived from it."""
         self.values: dict[Var, str] = {}
-        """Variables as operands of their own type."""
+        """Variables as operands of their declared type."""
         self.wide: dict[Var, str] = {}
         """Integer variables as 64-bit operands, for index arithmetic."""
         self.ranges: dict[Var, Interval] = {}
@@ -128,7 +128,7 @@ class FunctionEmitter(FunctionText):
         self.loaded.clear()
 
     def load(self, text: str, data: Var) -> str:
-        """Return the value of a load through `data`, written once while the memory stays as it is.
+        """Return the value of a load through `data`, emitted once until the memory is stored to.
 
         LLVM finds equal loads too, after it has read, copied and analysed each of them many times.
         """

@@ -1,7 +1,7 @@
 """Conversions between dtypes, 16-bit floats included.
 
 Every conversion to a float rounds once, to nearest even. A float becomes an integer by truncation;
-one that does not fit gives the nearest integer that does, and NaN gives 0. A number becomes a bool
+a value out of range gives the nearest integer in range, and NaN gives 0. A number becomes a bool
 by comparison with 0. Conversions that the processor lacks (bfloat16; float16 without F16C; doubles
 to 16 bits) are spelled out in integer arithmetic, because LLVM would call a support library that
 is not there.
@@ -78,7 +78,7 @@ def _to_half(f: FunctionEmitter, value: str, source: DataType, target: DataType)
 def _with_sticky_bit(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     """Fold the low bits of a large 64-bit integer into one, so that a double holds it exactly.
 
-    The result lies on the same side of every bfloat16 and of every middle between two.
+    The result is on the same side of every bfloat16 and of every midpoint between two.
     """
     w = Formula(f, 64, dtype.lanes)
     n = magnitude = w.value(value, "i")

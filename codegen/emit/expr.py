@@ -184,7 +184,7 @@ def _may_need_more_bits(f: FunctionEmitter, node: e.BinaryOp) -> bool:
 
 
 def _is_exact(f: FunctionEmitter, node: e.CmpOp) -> bool:
-    """Say whether nothing that is compared wraps around; beside a value, indices do."""
+    """Return True if no compared operand wraps around; next to a value, indices do."""
     return is_index_arithmetic(node, f.value_variables) or all(
         exact_interval(side, f.ranges) is not None for side in (node.a, node.b)
     )
@@ -247,7 +247,7 @@ def _let(f: FunctionEmitter, node: e.Let) -> str:
 
 
 def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
-    """Let `var` stand for `value` in what is written from here on."""
+    """Use `value` for `var` in the code that is emitted from here on."""
     if var in f.values:
         # Another copy of the expression that binds it: what was computed from it is another value.
         f.index_values.clear()

@@ -1,16 +1,16 @@
-"""Whole functions, each an LLVM module of its own.
+"""Whole functions, each in its own LLVM module.
 
 A function `f` of the program becomes a C function
 
     int f(A*, B*, ..., scalars by value, int64/int32 symbolic extents, result*)
 
-that returns 0, a number that stands for a failed assertion, -1 when memory ran out, or -2
+that returns 0, the number of a failed assertion, -1 when memory ran out, or -2
 when a library function raised. The data pointers of
 a function with `tir.noalias` are `noalias`. They are assumed aligned to their elements only:
 measured on AVX2 and AVX-512, code for pointers known to be 64-byte aligned is no faster, because
 what costs is an access that really crosses a cache line. Arrays the toolkit allocates are aligned.
 
-Beside it stands, in an object of its own, an entry `int(int64*)`, which takes the same arguments
+A separate object has an entry `int(int64*)`, which takes the same arguments
 from an array of 8-byte slots; Python calls that one, whatever the signature. `codegen.abi` has the
 symbols of both.
 """

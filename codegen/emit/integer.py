@@ -82,7 +82,7 @@ def _truncated_quotient(w: Formula, dtype: DataType, x: Lane, y: Lane) -> Lane:
     """Divide; vectors of up to 32 bits through doubles, since no CPU divides integer vectors.
 
     A double holds the operands exactly and its quotient errs by less than 2**-53 of itself, while a
-    quotient that is no integer is at least 2**-32 of itself away from one, so truncating is right.
+    quotient that is not an integer is at least 2**-32 of itself away from one: truncating is right.
     """
     sign = "s" if dtype.is_int else "u"
     if w.lanes == 1 or w.bits > 32 or y.text[0] != "%":

@@ -69,7 +69,7 @@ def counted_loop(
 
 
 def define_counter(f: FunctionEmitter, var: Var, counter: str, interval: Interval | None) -> None:
-    """Let `var` stand for the 64-bit `counter`."""
+    """Use the 64-bit `counter` for `var`."""
     f.wide[var] = counter
     if interval is not None:
         f.ranges[var] = interval

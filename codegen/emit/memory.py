@@ -61,7 +61,7 @@ def element_address(
         if rest[0] == "%":
             is_inside = f.inside.get(rest)
             if is_inside is None:
-                # What lies in front of the buffer is not to be promised to be in it.
+                # Addresses before the buffer must not be declared to be in it.
                 values = exact_interval(index.a, f.ranges)
                 is_inside = f.inside[rest] = values is not None and values[0] >= 0
             inbounds = "inbounds " if is_inside else ""
@@ -201,7 +201,7 @@ def _mask(dtype: DataType, mask: str) -> Typed:
 
 
 def _masked_name(names: tuple[str, str], place: Typed, dtype: DataType) -> str:
-    """Return the intrinsic for lanes side by side or each at an address of its own."""
+    """Return the intrinsic for contiguous lanes, or for lanes that each have an address."""
     stored = DataType("int8").with_lanes(dtype.lanes) if dtype.is_bool else dtype
     is_one = place[0] == "ptr"
     places = "p0" if is_one else f"v{place[0][1:].split()[0]}p0"

@@ -1,8 +1,8 @@
 """From LLVM IR to machine code.
 
 Every candidate of a search passes through here, so the pipeline is LLVM's function simplification
-pipeline, not a whole module one: it unrolls what is marked, turns accumulator tiles into SSA values
-(SROA), keeps those that stay in memory in registers over the reduction loop (LICM) and removes
+pipeline, not a module pipeline: it unrolls marked loops, turns accumulator tiles into SSA values
+(SROA), keeps the remaining tiles in registers over the reduction loop (LICM) and removes
 redundant address arithmetic (GVN), in about 10 ms for a tiled matmul. Only a function with loops
 over scalars gets LLVM's loop vectoriser, which costs as much again.
 """

@@ -98,7 +98,7 @@ def _write_body(
     f.vector_ops += body.vector_ops
     f.loops += body.loops
     header = ", ".join([*parameters, "i64 noundef %low", "i64 noundef %end"])
-    # Not inlined: as parameters of a function of their own the pointers keep `noalias`.
+    # Not inlined: as parameters of a separate function the pointers keep `noalias`.
     f.module.text.functions.append(
         body.finish(f"define internal i32 {name}.body({header}) noinline #0")
     )

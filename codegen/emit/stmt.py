@@ -18,11 +18,11 @@ from tensorir.nodes.intrin import Op
 from tensorir.nodes.packed_call import CALL_PACKED
 
 MIN_VECTOR_TRIP: Final = 8
-"""Trips from which a loop over scalars is worth LLVM's own vectoriser."""
+"""The minimum number of iterations for which LLVM's vectoriser pays off on a scalar loop."""
 LEFT_TO_LLVM: Final = "left to LLVM"
 """The remark on a loop over scalars that LLVM's vectoriser is to look at."""
 _LONG_BODY: Final = 32
-"""More statements than this in a loop are what unrolling made: there is nothing left to gain."""
+"""A loop with more statements than this was unrolled: LLVM's vectoriser gains nothing."""
 
 
 @emits_stmt(s.SeqStmt)
@@ -40,7 +40,7 @@ def _let(f: FunctionEmitter, node: s.LetStmt) -> None:
 @emits_stmt(s.AttrStmt)
 def _attribute(f: FunctionEmitter, node: s.AttrStmt) -> None:
     if node.attr_key in ("thread_extent", "virtual_thread"):
-        f.fail(f"attribute {node.attr_key} binds a thread, which a CPU has no use for")
+        f.fail(f"attribute {node.attr_key} binds a thread, which CPU targets do not support")
     f.stmt(node.body)
 
 

@@ -45,7 +45,7 @@ def remains(loop: s.For) -> bool:
 
 
 def constant_extent(loop: s.For) -> int | None:
-    """Return the iterations of a loop, None where only the caller knows."""
+    """Return the number of iterations of a loop, None if it depends on the arguments."""
     return loop.extent.value if isinstance(loop.extent, IntImm) else None
 
 
@@ -102,7 +102,7 @@ class MemoryReader:
     ordered: set[Var] = field(default_factory=set)
     """Variables of the loops that sum scalar floats, which keeps them from being vectors."""
     _accesses: Counter[tuple[s.For | None, Access]] = field(default_factory=Counter)
-    """How many times there is each access in an iteration of the innermost loop around it."""
+    """The number of equal accesses in an iteration of the innermost loop around them."""
     _counts: dict[s.For, _Count] = field(default_factory=dict)
     _allocated: dict[Var, int] = field(default_factory=dict)
     """The number of loops around the allocation of each pointer."""

@@ -53,7 +53,7 @@ class Table:
 class Explanation:
     """The facts about a lowered program, in lists; printed, or shown in a notebook, as tables.
 
-    Facts of all functions of a module stand in one list each, in program order.
+    Each list has the facts of all functions of a module, in program order.
     """
 
     target: Target
@@ -108,10 +108,10 @@ def explain(
 
         print(codegen.explain(sch.mod, target="llvm"))
 
-    This is what the lowered program and the remarks of passes and emission say. LLVM is asked about
-    one thing, whether it made vectors of the innermost loops over scalars, which are left to it.
-    Beside that it writes out short loops, moves out of a loop what does not change in it, and
-    spills where there are too few registers: none of it shows here. Columns of the table of
+    The facts come from the lowered program and from the remarks of passes and emission. LLVM
+    reports only whether it vectorised the innermost scalar loops, which are left to it. LLVM also
+    unrolls short loops, hoists loop invariants, and spills if there are too few registers: none of
+    it shows here. Columns of the table of
     accesses: so many `times` different ones `per` iteration of a loop, of `lanes` elements each,
     which move by `step` elements from one iteration to the next.
 

@@ -19,7 +19,7 @@ class Loop:
     depth: int
     """The number of loops around it."""
     extent: int | None
-    """Its iterations; None where only the caller knows."""
+    """Its number of iterations; None if it depends on the arguments."""
     mark: str
     """The kind that the schedule asked for: "serial", "parallel", "vectorized" or "unrolled"."""
     blocks: tuple[str, ...]
@@ -79,11 +79,11 @@ class Access:
     "irregular" (a gather or scatter). "broadcast": one element for all lanes of a vector statement;
     "element": one for a scalar statement."""
     stride: int | str | None
-    """Elements from lane to lane, as an expression where only the caller knows; None for elements
+    """Elements from lane to lane, an expression if they depend on the arguments; None for scalars
     and irregular vectors."""
     step: int | str | None
-    """Elements from one iteration of `loop` to the next, as an expression where only the caller
-    knows; 0 where the access does not depend on it, None where the distance changes."""
+    """Elements from one iteration of `loop` to the next, an expression if they depend on the
+    arguments; 0 where the access does not depend on it, None where the distance changes."""
     masked: bool
     """True if some lanes may be switched off."""
     guarded: bool
@@ -103,6 +103,6 @@ class InnerLoop:
     updates: int
     """Updates (multiply-adds in a matmul), scalar or vector, in one iteration."""
     loads: int
-    """Loads from memory in one iteration, without those that give the same in every one."""
+    """Loads from memory in one iteration, without loop-invariant loads."""
     stores: int
     """Stores to memory in one iteration."""

@@ -114,7 +114,7 @@ def lower(
     passes = _with_added(added) if added else PASSES
     names = [name for name, _ in passes]
     if until is not None and until not in names:
-        raise IRValueError(f"there is no pass {until!r}; the passes are {', '.join(names)}")
+        raise IRValueError(f"unknown pass {until!r}; the passes are {', '.join(names)}")
     verify = VERIFY if verify is None else verify
     verify_well_formed(func)
     looks_on = context.looks_on
@@ -141,7 +141,7 @@ class _Lowering(PrimFuncPass):
         return self._step(func)
 
     def verify(self, before: IRModule, after: IRModule) -> None:
-        """Leave the check to `lower`, which knows the passes before."""
+        """Leave the check to `lower`, which has the list of earlier passes."""
 
 
 def _run(name: str, step: Step | Pass, func: PrimFunc, context: PassContext) -> PrimFunc:

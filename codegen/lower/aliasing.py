@@ -18,8 +18,8 @@ from tensorir.semantics.purity import has_effects
 class Aliasing:
     """The knowledge about the memory that the pointers of a function lead to.
 
-    Allocations are memory of their own. Buffer parameters share none with one another if the
-    function is marked `tir.noalias`. Of any other pointer nothing is known.
+    Allocations never alias. Buffer parameters do not alias one another if the function is marked
+    `tir.noalias`. Any other pointer may alias.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -55,7 +55,7 @@ class Reordering:
     def may_permute(self, first: int, last: int) -> bool:
         """Say whether the stores from `first` to `last` give the same in every order.
 
-        They do if they load from no memory that one of them stores to, have no other effects, and
+        They do if none loads from memory that another stores to, they have no other effects, and
         no two of them store to the same element.
         """
         if self._all is None:

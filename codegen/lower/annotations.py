@@ -10,7 +10,7 @@
 | `REPEATED_LOADS` of a loop | `repeat_loads` | emission |
 
 Nothing else passes between them but the program: no pass relies on two nodes being one object.
-`unroll` drops the annotations of loops that came before it, for nobody reads them any more.
+`unroll` drops the annotations that earlier passes have consumed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The loops that carry values of a buffer from one iteration to a later one.
 
 A loop carries none if what an iteration reads it has surely written itself before: then every
-iteration may have memory of its own. This is array privatisation (Tu and Padua, "Automatic Array
+iteration may have private memory. This is array privatisation (Tu and Padua, "Automatic Array
 Privatization", 1993), decided read by read from the regions of the stores before it.
 """
 

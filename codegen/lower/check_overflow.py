@@ -5,11 +5,11 @@ do not overflow: every pass reasons about them as integers without bounds, and e
 scalars in 64 bits. This pass makes that true where ranges are known:
 
 - An expression of 32 bits with an intermediate value beyond them is written in 64 bits.
-- What a variable of 32 bits stands for must fit into it, and what 64 bits hold must fit into them;
-  a program where it does not is refused.
+- The value of a 32-bit variable must fit into 32 bits, and every 64-bit value into 64 bits; a
+  program that violates this is refused.
 
 Of symbolic extents it is assumed that every index computed from them fits into 64 bits, which holds
-for whatever lies in memory.
+for every array in memory.
 """
 
 from __future__ import annotations

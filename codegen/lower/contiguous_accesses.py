@@ -131,7 +131,7 @@ def _lanes_of_ramp(ramp: Ramp) -> _Lanes | None:
 
 
 def _irregular_lanes(access: BufferLoad | s.BufferStore) -> _Lanes | None:
-    """Return the lanes of an access's index that is no ramp, if their distances are constant."""
+    """Return the lanes of an irregular index, if the distances between them are constant."""
     (index,) = access.indices
     dtype = index.dtype
     if dtype.lanes == 1 or access.buffer.dtype.lanes > 1 or not dtype.is_int or dtype.bits < 32:
@@ -187,7 +187,7 @@ def _each_once(load: BufferLoad, lanes: _Lanes) -> PrimExpr:
 
 
 def _in_runs(store: s.BufferStore, lanes: _Lanes) -> s.Stmt:
-    """Return a store as one for each run of neighbours, if lanes lie in runs of a few each."""
+    """Return a store as one store for each run of adjacent lanes, if the runs are long enough."""
     order = sorted(range(len(lanes.offsets)), key=lanes.offsets.__getitem__)
     runs: list[list[int]] = []
     for lane in order:

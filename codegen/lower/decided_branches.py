@@ -19,14 +19,14 @@ NOTHING: Final = s.sequence([])
 
 
 class BranchDecider(Rewriter):
-    """A rewriter that takes branches that are decided, and drops what has nothing left to do."""
+    """A rewriter that takes decided branches, and drops statements without an effect."""
 
     def condition(self, node: PrimExpr) -> PrimExpr:
         """Return a condition rewritten."""
         return self(node)
 
     def given(self, condition: PrimExpr) -> AbstractContextManager[object]:
-        """Know that a condition holds, for a `with` statement."""
+        """Assume a condition inside a `with` statement."""
         return nullcontext()
 
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802

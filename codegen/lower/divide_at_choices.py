@@ -28,7 +28,7 @@ MOST: Final = 64
 
 
 def divide_at_choices(func: PrimFunc) -> PrimFunc:
-    """Run a loop in pieces, in each of which the same values are chosen.
+    """Split a loop into pieces that each take the same side of its selects.
 
     Before: for i in 96: C[i] = T.if_then_else(i >= 64, B[i - 64], A[i])
     After:  for i in 64: C[i] = A[i]
@@ -81,7 +81,7 @@ class _Divider(StatementRewriter):
         return s.sequence(pieces)
 
     def _borders(self, loop: s.For, first: int, end: int) -> set[int]:
-        """Return the iterations from which on other values are chosen, nothing if it is to stay."""
+        """Return the iterations where a select changes its side; empty if the loop stays whole."""
         if loop.kind is not s.ForKind.SERIAL or loop.annotations or not _only_copies(loop.body):
             return set()
         borders = set()
@@ -102,7 +102,7 @@ class _Divider(StatementRewriter):
 
 
 class _Copy(FreshCopy):
-    """Copies a loop, to stand behind the original."""
+    """Copies a loop, to run after the original."""
 
     def define(self, var: Var) -> Var:
         new: Var = super().define(var)

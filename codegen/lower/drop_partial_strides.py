@@ -11,8 +11,8 @@ from tensorir.rewriting.visit import substitute_buffers, walk
 def drop_partial_strides(func: PrimFunc) -> PrimFunc:
     """Take the strides away from allocated buffers that have fewer of them than dimensions.
 
-    The tables that `cache_index` allocates have a single stride whatever their rank, which is what
-    TVM declares; they are compact.
+    The tables that `cache_index` allocates have a single stride for any rank, as in TVM; they are
+    compact.
     """
     compact: dict[Buffer, Buffer] = {
         buffer: buffer.with_(strides=())

@@ -31,8 +31,8 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     Before: B: (16, 8); B[i * 4 + a, b]
     After:  B: (128);   B[i * 32 + a * 8 + b]
 
-    The terms of an index stand in the order in which the loops they depend on are nested, outermost
-    first: what the copies of an unrolled body have in common is then a common first part. Axis
+    The terms of an index are in the nesting order of the loops they depend on, outermost first: the
+    copies of an unrolled body then share a common first part. Axis
     separators, which group dimensions for other memories, do not matter in row-major memory. An
     index into 2**31 elements or more, or an unknown number, is int64. Parameters keep their shape
     in `buffer_map`, where the runtime checks arguments by it.

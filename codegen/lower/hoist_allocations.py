@@ -11,8 +11,8 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 
 MAX_REGISTER_BYTES: Final = 4096
-"""The most bytes that vector registers of a machine have: what is no larger may become registers,
-which it does the better the fewer iterations know it."""
+"""The maximum size of a machine's vector registers in bytes: a buffer up to this size may become
+registers, more easily if it is live in few iterations."""
 
 
 def hoist_allocations(func: PrimFunc) -> PrimFunc:
@@ -34,7 +34,7 @@ class _Hoist(StatementRewriter):
     def __init__(self, runs_alone: bool) -> None:
         self._runs_alone = runs_alone
         self._hoisted: list[s.Allocate] | None = None
-        """What goes in front of the loop around; None outside of loops."""
+        """The allocations to place before the enclosing loop; None outside of loops."""
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         if node.kind is not s.ForKind.PARALLEL or self._runs_alone:

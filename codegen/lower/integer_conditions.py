@@ -38,7 +38,7 @@ class Inequality:
     dtype: DataType
     """That of the numbers compared."""
     parts: Mapping[Any, PrimExpr]
-    """The terms that are no variables, by their keys."""
+    """The terms other than variables, by their keys."""
     used: frozenset[Var]
     """The variables in all its terms."""
     wrapping: Any
@@ -133,7 +133,7 @@ class Facts:
 
     @contextmanager
     def within(self, terms: Terms, low: int, high: int) -> Iterator[None]:
-        """Know inside a `with` statement that a sum is in `[low, high]`."""
+        """Assume inside a `with` statement that a sum is in `[low, high]`."""
         self._sums.append((terms, (low, high)))
         try:
             yield
@@ -197,7 +197,7 @@ class Facts:
 
 
 def _times(terms: Terms, known: Terms) -> int | None:
-    """Return by which factor `known` is a part of `terms`, None if it is no part."""
+    """Return the factor by which `known` is contained in `terms`, None if it is not."""
     times: int | None = None
     for term, factor in known.items():
         quotient, rest = divmod(terms.get(term, 0), factor)

@@ -177,7 +177,7 @@ class LiveRegions(ScopedRewriter):
     def _relaxed(self, index: PrimExpr, depth: int) -> Extent | None:
         """Return the range that `index` covers while everything defined from `depth` on varies.
 
-        None where that has no limit, or one that memory holds.
+        None without a limit, and for a limit that is loaded from memory.
         """
         span = Span(self._linear, lambda var: self._ends(var, depth), known=True)
         low, high = span(self._linear(index))

@@ -122,7 +122,7 @@ class Accesses:
         self.is_fixed = True
         """False if an index moves."""
         self.has_one_mask = True
-        """False if accesses to one place have different masks, or one that moves."""
+        """False if accesses to one place have different masks, or a mask that the loop changes."""
         self.has_one_guard = True
         """False if accesses to one place stand under different conditions."""
         self.is_stored = False
@@ -158,7 +158,7 @@ class Collector:
         self.visit(body, certain=True)
 
     def visit(self, node: s.Stmt, certain: bool) -> None:
-        """Visit a statement; `certain` says that it runs whenever its guard holds."""
+        """Visit a statement; `certain` is True if it runs whenever its guard holds."""
         if isinstance(node, s.BufferStore):
             self._store(node, certain)
             return

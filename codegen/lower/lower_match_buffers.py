@@ -76,7 +76,7 @@ class _LowerViews(ElementRewriter):
             self._starts[view.data] = start
 
     def _is_dense(self, view: Buffer, strides: Sequence[PrimExpr]) -> bool:
-        """Say whether the source lies in memory as the view without strides promises.
+        """Return True if the memory layout of the source is that of the compact view.
 
         The distance between elements of a dimension of extent 1 does not matter.
         """

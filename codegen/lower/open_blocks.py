@@ -19,7 +19,7 @@ def open_blocks(func: PrimFunc) -> PrimFunc:
     Before: for i, j: with block: vi = i * 4 + j; where(i * 4 + j < 30); B[vi] = A[vi]
     After:  for i, j: with block: where(i * 4 + j < 30); B[i * 4 + j] = A[i * 4 + j]
 
-    What a block declares to read and write has no reader after this, and is dropped, except where
+    The declared regions of a block are not used after this pass, and are dropped, except where
     an annotation refers to it (`explicit_read_region`, `explicit_write_region`,
     `buffer_dim_align`). Other annotations of blocks are hints to earlier stages and go as well.
     """

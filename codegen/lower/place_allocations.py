@@ -26,7 +26,7 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
     A buffer moves into a loop only if each iteration surely writes what it reads of it before
     reading it (`carrying_loops`). It stays outside vectorized loops (one copy a lane is an index,
     not an allocation), and where it is if its address is taken. A buffer without uses is dropped.
-    The new place inside a loop is a block without axes. Runs when blocks have no axes any more.
+    The new place inside a loop is a block without axes. Runs after the axes of blocks are inlined.
     """
     finder = _Finder(func)
     finder(func.body)

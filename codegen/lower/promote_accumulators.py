@@ -45,8 +45,8 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
     assertion, a call that fails, memory that the heap has not) leaves what was stored before. A
     parameter is reached by others of the function's buffers unless it is marked `tir.noalias`.
     Allocations that are accessed as a whole by constant indices only are left alone, because LLVM
-    keeps them in registers as they are. A tile over which a loop runs that nobody asked to unroll
-    moves, and stays in memory.
+    keeps them in registers already. A tile that is indexed by a loop which is not unrolled moves,
+    and stays in memory.
 
     A place may be accessed under a condition or with a mask that the loop does not change, as at
     the tail of a tile that does not divide its buffer: the same for all accesses to the place. It
@@ -185,7 +185,7 @@ class _Promote(StatementRewriter):
 
 
 class _Tile:
-    """The local memory that stands in for places of a buffer."""
+    """The local memory that replaces places of a buffer."""
 
     def __init__(self, accesses: Accesses) -> None:
         self.buffer = accesses.buffer

@@ -1,7 +1,7 @@
 """Remarks of passes and emission about their decisions: the fate of a loop, and why not more.
 
-They call `done` and `missed`, and `stands_for` where a variable of theirs takes the place of one of
-the program's; loops get a `name_in_llvm`. Nothing is kept unless somebody collects, which is how
+They call `done` and `missed`, and `stands_for` where a new variable replaces a variable of the
+program; loops get a `name_in_llvm`. Remarks are kept only while they are collected, which is how
 `codegen.explain` learns what cannot be seen in the lowered program:
 
     with collected() as remarks:
@@ -53,7 +53,7 @@ class Remarks:
     _origins: dict[Var, Var] = field(default_factory=dict)
 
     def origin(self, var: Var) -> Var:
-        """Return the variable of the program that `var` stands for, itself if for none."""
+        """Return the variable of the program that `var` replaces, or `var` itself."""
         while var in self._origins:
             var = self._origins[var]
         return var
@@ -78,14 +78,14 @@ def collected() -> Iterator[Remarks]:
 
 
 def stands_for(new: Var, old: Var) -> None:
-    """Say that a loop variable or data pointer takes the place of an older one."""
+    """Record that a loop variable or data pointer replaces an older one."""
     remarks = _current.get()
     if remarks is not None:
         remarks._origins[new] = old
 
 
 def name_in_llvm(loop: Var) -> str | None:
-    """Return a name by which LLVM IR can tell a loop that is written; None if nobody collects."""
+    """Return a name that identifies an emitted loop in LLVM IR; None without a collector."""
     remarks = _current.get()
     if remarks is None:
         return None

@@ -1,4 +1,4 @@
-"""Which loads a loop repeats although they give the same in every iteration.
+"""Loop-invariant loads that a loop repeats in every iteration on purpose.
 
 LLVM loads before a loop what the loop does not change, however much that is. What then has no
 register is copied to the stack: before each short loop around an unrolled tile of a product, a
@@ -30,7 +30,7 @@ from tensorir.nodes.expr import (
 from tensorir.rewriting.visit import children, defined, uses_var
 
 MOST_ITERATIONS: Final = 16
-"""Iterations of a loop from which copying what it loads costs little beside the loop."""
+"""The minimum number of iterations for which copying the loaded values costs little."""
 _TEMPORARIES: Final = 2
 """Registers for what an iteration computes on the way."""
 
@@ -115,7 +115,7 @@ class _Loads:
                 self._value(part, not isinstance(node, s.LetStmt))  # type: ignore[arg-type]
 
     def _value(self, node: PrimExpr, is_operand: bool) -> None:
-        """Visit a value; `is_operand` says that nothing is done to it but arithmetic."""
+        """Visit a value; `is_operand` is True if it is used only in arithmetic."""
         if node in self._seen:
             return
         self._seen.add(node)

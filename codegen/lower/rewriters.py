@@ -11,11 +11,11 @@ class StatementRewriter(Rewriter):
     """A rewriter that leaves expressions, stores and what is evaluated as they are."""
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        """Return an expression as it is."""
+        """Return an expression unchanged."""
         return node
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        """Return a store as it is."""
+        """Return a store unchanged."""
         return node
 
 
@@ -36,12 +36,12 @@ class SharedRewriter(Rewriter):
         return known
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        """Return what takes the place of a load, once."""
+        """Return the replacement of a load, computed once."""
         known = self._memo.get(node)
         if known is None:
             known = self._memo[node] = self.load(node)
         return known
 
     def load(self, node: BufferLoad) -> PrimExpr:
-        """Return what takes the place of a load."""
+        """Return the replacement of a load."""
         return self.generic(node)

@@ -25,12 +25,12 @@ _NOTHING_KNOWN: Final[Scope] = nullcontext()
 
 
 def analyzer_for(func: PrimFunc) -> Analyzer:
-    """Return an analyzer that knows which variables of a function hold values that may wrap."""
+    """Return an analyzer with the variables of a function that hold wrapping values marked."""
     return Analyzer(values=value_variables(func))
 
 
 def inside_loop(analyzer: Analyzer, loop: s.For) -> Scope:
-    """Know the range of a loop's variable, for a `with` statement.
+    """Bind the range of a loop's variable inside a `with` statement.
 
     Bounds that read memory say nothing lasting, for the loop may overwrite what was read.
     """
@@ -40,7 +40,7 @@ def inside_loop(analyzer: Analyzer, loop: s.For) -> Scope:
 
 
 def inside_let(analyzer: Analyzer, let: s.LetStmt) -> Scope:
-    """Know that a variable stands for integer arithmetic, for a `with` statement."""
+    """Bind a variable to its integer arithmetic inside a `with` statement."""
     value = let.value
     if not value.dtype.is_int or value.dtype.lanes > 1 or not is_pure(value):
         return _NOTHING_KNOWN
@@ -49,24 +49,24 @@ def inside_let(analyzer: Analyzer, let: s.LetStmt) -> Scope:
 
 
 def given(analyzer: Analyzer, condition: PrimExpr) -> Scope:
-    """Know what a scalar condition says but of memory, for a `with` statement."""
+    """Assume the parts of a scalar condition that do not read memory inside a `with` statement."""
     if type(condition) is IntImm:
         return _NOTHING_KNOWN
     return analyzer.constraint_scope(condition)
 
 
 class ScopedRewriter(Rewriter):
-    """A rewriter whose `analyzer` knows what holds at the node that is being rewritten.
+    """A rewriter whose `analyzer` has the facts that hold at the rewritten node.
 
     An overriding method that descends into a body itself does so inside `inside_loop`, `inside_let`
-    or `given`. One that only looks returns what it is given, and is a visitor.
+    or `given`. A subclass that returns each node unchanged is a visitor.
     """
 
     def __init__(self, func: PrimFunc) -> None:
         self.analyzer = analyzer_for(func)
 
     def within(self, node: Node, field: str) -> Scope:
-        """Know what holds in a body of a node, for a `with` statement."""
+        """Assume the facts that hold in a body of a node inside a `with` statement."""
         if isinstance(node, s.For):
             return inside_loop(self.analyzer, node)
         if isinstance(node, s.LetStmt):

@@ -86,7 +86,7 @@ class _Group:
     """The least sum for which one holds somewhere in the tile."""
     has_tile: bool
     repeats: bool
-    """True if one without a tile stands in an innermost loop, and is tested again and again."""
+    """True if a condition without a tile is in an innermost loop, and is tested repeatedly."""
 
     @property
     def variables(self) -> set[Var]:
@@ -103,7 +103,7 @@ class _Group:
 
 
 class _Copy(FreshCopy):
-    """Copies a loop or a version of statements, to stand beside the original."""
+    """Copies a loop or a version of statements, in addition to the original."""
 
     def define(self, var: Var) -> Var:
         new: Var = super().define(var)
@@ -192,7 +192,7 @@ class _SplitTails(BranchDecider):
     # ------------------------------------------------------------------------------------ versions
 
     def versions(self, stmt: s.Stmt, loop: s.For | None) -> s.Stmt:
-        """Return what stands in a loop, or in the function, split by what decides there."""
+        """Return the body of a loop, or of the function, split by the deciding conditions."""
         if loop is None or loop.kind is not ForKind.UNROLLED:
             for group in self._groups(stmt, loop):
                 if self._is_worth_a_test(group) and _sees(stmt, group.variables):
@@ -390,7 +390,7 @@ def _is_written_out(loop: s.For) -> bool:
 
 
 def _is_in_innermost_loop(found: _Found) -> bool:
-    """Say whether the loop around a condition has no other loop in it that stays one."""
+    """Return True if the loop around a condition contains only unrolled loops."""
     loops = [loop for loop in found.inner if loop.kind is not ForKind.UNROLLED]
     return bool(loops) and not _has_loop(loops[-1].body)
 

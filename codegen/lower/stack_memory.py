@@ -1,4 +1,4 @@
-"""Which memory of a function's own lies in the stack frame; the rest comes from the heap."""
+"""The local memory of a function that is in the stack frame; the rest comes from the heap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorir.nodes.stmt import Allocate
 MOST_BYTES: Final = 1 << 62
 """Bytes that no allocation exceeds."""
 STACK_LIMIT: Final = 32 << 10
-"""Bytes up to which one allocation goes on the stack; threads may have small stacks."""
+"""The maximum size of one allocation on the stack in bytes; threads may have small stacks."""
 STACK_TOTAL: Final = 256 << 10
 """Bytes up to which all allocations of a function together go on the stack."""
 
@@ -25,7 +25,7 @@ def constant_bytes(node: Allocate) -> int | None:
 
 
 def stack_bytes(node: Allocate, used: int) -> int | None:
-    """Return what an allocation takes of a stack of which `used` bytes are taken, None for heap."""
+    """Return the bytes of an allocation on a stack with `used` bytes taken, None for the heap."""
     nbytes = constant_bytes(node)
     if nbytes is None or nbytes > STACK_LIMIT or used + nbytes > STACK_TOTAL:
         return None

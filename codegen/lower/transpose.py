@@ -1,4 +1,4 @@
-"""Transposing small matrices that lie in vectors, by shuffles of two vectors.
+"""Transposing small matrices in vector registers, by shuffles of two vectors.
 
 Eklundh, "A Fast Computer Method for Matrix Transposing", 1972: halves are exchanged between vectors
 at ever smaller distances. Within 128 bits, where processors interleave two vectors in one

@@ -57,7 +57,7 @@ def transpose_tiles(func: PrimFunc) -> PrimFunc:
 
 @dataclass(eq=False, slots=True)
 class _Tile:
-    """A matrix that is loaded by rows: the bindings that do it, and what stands for each column."""
+    """A matrix that is loaded by rows: the bindings of the rows, and the value of each column."""
 
     bindings: list[tuple[Var, PrimExpr]] = field(default_factory=list)
     columns: dict[BufferLoad, PrimExpr] = field(default_factory=dict)
@@ -218,7 +218,7 @@ def _column(
 
 
 def _matrices(offsets: list[int], most: int) -> Iterator[list[int]]:
-    """Yield the columns of each matrix: beside one another, a power of two of them up to `most`."""
+    """Yield the columns of each matrix: adjacent, and a power of two of them up to `most`."""
     for run in _consecutive(offsets):
         while len(run) > 1:
             width = min(most, 1 << (len(run).bit_length() - 1))
@@ -246,7 +246,7 @@ def _run_from(first: PrimExpr, length: int) -> PrimExpr:
 def _together(
     stores: list[s.BufferStore], written: list[_Column | None], reordering: Reordering
 ) -> list[list[int]]:
-    """Return the stores in order, those that make a matrix in the place of the last of them."""
+    """Return the stores in order, with the stores of a matrix grouped at the last of them."""
     groups: dict[Any, dict[int, list[int]]] = {}
     for k, column in enumerate(written):
         if column is not None:

@@ -1,4 +1,4 @@
-"""Accumulators of a tail as whole vectors: lanes that nobody looks at need no mask."""
+"""Accumulators of a tail as whole vectors: unused lanes need no mask."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Unmask(SharedRewriter):
 
 
 def _needs_no_mask(allocation: s.Allocate) -> bool:
-    """Say whether allocated memory is accessed through masks, all of which may go."""
+    """Return True if allocated memory is accessed through masks that may all be dropped."""
     pointer = allocation.buffer_var
     collector = Collector(allocation.body, ())
     accesses = collector.accesses.get(pointer)

@@ -30,8 +30,8 @@ def unroll(func: PrimFunc) -> PrimFunc:
     After:  C[i * 8] = A[0]; C[i * 8 + 1] = A[1]
 
     Index constants are folded. Loops, lets and allocations inside are new in every copy. A loop of
-    unknown extent, one that would give too many statements and one marked for the backend keep
-    their kind: LLVM decides. Annotations of loops have been used by now, and go.
+    unknown extent, with too many statements after unrolling, or marked for the backend keeps
+    its kind: LLVM decides. Annotations of loops have been used by now, and are dropped.
     """
     return func.with_body(_Unroll()(func.body))
 

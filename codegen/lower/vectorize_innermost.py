@@ -1,4 +1,4 @@
-"""Innermost loops that run as vectors though nobody said so."""
+"""Innermost loops that are vectorised without an annotation."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _has_shape(loop: s.For) -> bool:
 
 
 def _stores(body: s.Stmt) -> list[s.BufferStore]:
-    """Return the stores of a body that has nothing else; nothing for any other body."""
+    """Return the stores of a body of stores only; an empty list for any other body."""
     parts = body.seq if isinstance(body, s.SeqStmt) else (body,)
     stores = [part for part in parts if isinstance(part, s.BufferStore)]
     return stores if len(stores) == len(parts) else []
@@ -107,7 +107,7 @@ def _steps(indices: tuple[PrimExpr, ...], var: Var, allowed: tuple[int, ...]) ->
 
 
 def _is_plain(part: object, var: Var) -> bool:
-    """Say whether a part of a value has no effect and is no choice that differs between lanes."""
+    """Return True if a part of a value has no effect and does not select differently by lane."""
     if isinstance(part, Select):
         return not uses_var(part.condition, var)
     if not isinstance(part, Call):

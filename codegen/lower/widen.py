@@ -20,7 +20,7 @@ _ELEMENTWISE: Final = frozenset(Op.get(name) for name in ("isnan", "reinterpret"
 
 
 class CannotWiden(Exception):  # noqa: N818 - not an error: the statement takes another form
-    """An expression has no vector form; the message says which."""
+    """An expression has no vector form; the message names it."""
 
 
 class Widener:
@@ -44,7 +44,7 @@ class Widener:
         self._bound: dict[Var, Var] = {}
 
     def bind(self, var: Var, value: PrimExpr) -> Var:
-        """Return a variable for the lanes of `value`, which takes the place of a scalar one."""
+        """Return a variable for the lanes of `value`, which replaces a scalar variable."""
         wide = self._bound[var] = Var(var.name, value.dtype)
         return wide
 
@@ -207,7 +207,7 @@ class Widener:
 
 
 def _called(node: Call) -> str:
-    """Return the name by which a reader knows a call: the C function, or the intrinsic."""
+    """Return the readable name of a call: the C function, or the intrinsic."""
     first = node.args[0] if node.args else None
     if isinstance(first, StringImm):
         return first.value
@@ -217,7 +217,7 @@ def _called(node: Call) -> str:
 def bound_mask(mask: PrimExpr, use: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
     """Return what `use` makes of a mask, which is computed once if it depends on memory.
 
-    It stands in every load under it, those of the masks further inside among them.
+    Every load under it gets it, also loads with further masks.
     """
     if not may_load(mask):
         return use(mask)

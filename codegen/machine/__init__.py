@@ -1,4 +1,4 @@
-"""How fast this machine is: measured once, kept, and shown.
+"""The speed of this machine: measured once, cached, and shown.
 
 `machine_speed` is for everybody who states shares of a peak or of a bandwidth. The search goes by
 `known_speed` where candidates run on this machine, and by the table of `codegen.target.cpu_cores`
@@ -30,7 +30,7 @@ __all__ = [
 logger = logging.getLogger("tensorir.codegen")
 
 _known: Final[dict[str, MachineSpeed | None]] = {}
-"""What this process knows, by target; None where there is nothing to be known."""
+"""The cached speeds, by target; None for targets of other machines."""
 
 
 def machine_speed(
@@ -101,7 +101,7 @@ def known_speed(target: Target) -> MachineSpeed | None:
 
 
 def learn_speed(target: Target) -> None:
-    """See to it that `known_speed` knows this machine, if the target is that.
+    """Measure this machine for `known_speed`, if the target is this machine.
 
     What cannot be measured, a warning says; the figures of the CPU model serve then.
     """

@@ -1,7 +1,7 @@
-"""What was measured of a machine, kept in the user's cache directory.
+"""Measured figures of a machine, kept in the user's cache directory.
 
-Each file is JSON: what was measured, and of which machine. It is replaced as a whole, so that
-processes need no lock; one that cannot be read, or is of another machine, counts as none.
+Each file is JSON: the figures and the machine. It is replaced as a whole, so that processes need no
+lock; an unreadable file, or a file of another machine, is ignored.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ STREAM: Final = 16
 """Vectors that an iteration of `stream` loads."""
 PAGE: Final = 4096
 PAGE_STEP: Final = PAGE + 64
-"""Bytes between loads of `pages`: they lie in different pages, and in different sets of a cache."""
+"""Bytes between loads of `pages`: they are in different pages and different sets of a cache."""
 _PAGES: Final = 4
 """Loads in one iteration of `pages`."""
 NAMES: Final = ("clock", "latency", "peak", "forward", "stream", "pages", "fork")
@@ -38,7 +38,7 @@ def multiply_adds(target: Target) -> int:
 
 
 def _accumulators(target: Target) -> int:
-    """Return as many as registers hold beside factors."""
+    """Return the number of accumulators that fit into registers together with the factors."""
     return target.vector_registers - 4
 
 
@@ -119,7 +119,7 @@ def _latency(update: _Update) -> _Body:
 
 
 def _peak(update: _Update, count: int) -> _Body:
-    """Updates none of which waits for another; without multiply-adds, half of them are products."""
+    """Independent updates; without multiply-adds, half of them are products."""
     lines = []
     for k in range(count):
         if k % 2 and not update.has_fma:
@@ -130,7 +130,7 @@ def _peak(update: _Update, count: int) -> _Body:
 
 
 def _forward(update: _Update) -> _Body:
-    """A sum that lies in memory: each addition loads what the one before has stored."""
+    """A sum in memory: each addition loads the value that the previous one stored."""
     lines = []
     for k in range(SUMS):
         lines.append(f"  %l{k} = load volatile {update.vector}, ptr %data, align 4")

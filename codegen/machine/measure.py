@@ -44,9 +44,9 @@ _CYCLES: Final = 200_000
 _FORKS: Final = 50
 """The parallel loops one after the other: before the first the threads may be asleep."""
 _FEW_PAGES: Final = 8
-"""Pages whose addresses every processor knows at once."""
+"""A number of pages that the first TLB of every processor holds."""
 _MOST_BYTES: Final = 256 << 20
-"""The most memory that is read; caches beyond are taken for a part of it."""
+"""The maximum size of the memory that is read; larger caches are treated as this size."""
 _LEAST_BYTES: Final = 16 << 10
 _AT_ONCE: Final = 4 << 20
 """The bytes of memory that are read at a time."""
@@ -54,7 +54,7 @@ _LEAST_ROUNDS: Final = 3
 _MOST_READ: Final = 1 << 30
 """The bytes after which a bandwidth is known, however few rounds that are."""
 _LONGER: Final = 25
-"""How much longer a loop is where several cores run it: they begin within tens of microseconds."""
+"""The factor of a loop's length on several cores, which start within tens of microseconds."""
 
 
 class Loops(Protocol):
@@ -122,7 +122,7 @@ class _Probe:
 
     @staticmethod
     def of_pages(pages: int) -> _Probe:
-        """Loading from so many pages in turn, several times."""
+        """Loads from a number of pages, one after another, several times."""
         count = max(2, _CYCLES // 4 // pages)
         return _Probe("pages", count, pages * PAGE_STEP, count * pages)
 
@@ -245,8 +245,8 @@ def read_bandwidth(
 ) -> float:
     """Return the bytes a second that cores read again and again in `size` bytes, in order.
 
-    Of several cores each reads a part of its own. Raises CodegenError if code for the target
-    cannot run here.
+    Each of several cores reads its own part. Raises CodegenError if code for the target cannot run
+    here.
     """
     _check(target)
     step = STREAM * target.vector_bits // 8
@@ -281,7 +281,7 @@ def _between(inner: int, outer: int) -> int:
 
 
 def _read_memory(loops: Loops, size: int) -> float:
-    """Return the bytes a second that are read from memory: parts in turn, so that none is cached.
+    """Return the bytes a second that are read from memory, in parts that are not cached.
 
     A part that was not in any cache is read in the first pass only.
     """

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 _SLACK: Final = 1.2
-"""How much faster a larger memory may seem than a smaller one, on a machine with other work."""
+"""The tolerated factor by which a larger memory may seem faster, on a busy machine."""
 _MOST_FORK: Final = 1e-3
 _LIMITS: Final = {
     "clock": (2e8, 1e10),
@@ -20,7 +20,7 @@ _LIMITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MachineSpeed:
-    """What one core of this machine does with the vectors of a target, measured.
+    """The measured speed of one core of this machine with the vectors of a target.
 
     `print` shows it as a table.
     """
@@ -33,19 +33,19 @@ class MachineSpeed:
     fma_seconds: float
     """From one update of an accumulator to the next."""
     forward_seconds: float
-    """From one update of a sum that lies in memory to the next."""
+    """Seconds from one update of a sum in memory to the next."""
     read: tuple[float, float, float, float]
     """Bytes a second that are read in order from each of three caches and from memory."""
     page_seconds: tuple[float, float]
-    """What a load from another page costs more, where more pages are in use than the first, or the
-    second table of their addresses holds."""
+    """The additional seconds of a load from another page that misses the first TLB, and that misses
+    the second TLB."""
     fork_seconds: float
-    """What an empty parallel loop takes on all cores of this machine, once its threads run; 0 where
-    there is one core only, or no OpenMP runtime."""
+    """The seconds of an empty parallel loop on all cores of this machine with running threads; 0 on
+    a single core, or without an OpenMP runtime."""
 
     @property
     def peak_flops(self) -> float:
-        """Operations on float32 a second, where nothing but multiply-adds counts."""
+        """The peak float32 operations a second, by multiply-adds."""
         return 2 * self.fma_rate * self.vector_bits / 32
 
     @property
@@ -65,7 +65,7 @@ class MachineSpeed:
 
     @property
     def forward_cycles(self) -> float:
-        """The cycles from one update of a sum that lies in memory to the next."""
+        """Cycles from one update of a sum in memory to the next."""
         return self.forward_seconds * self.clock
 
     @property

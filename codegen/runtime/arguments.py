@@ -26,7 +26,7 @@ from tensorir.semantics import rounding, to_bits
 from tensorir.semantics.storage import stored
 
 NUMBER: Final = (int, float, np.integer, np.floating)
-"""The classes of what is taken for a number."""
+"""The classes that are accepted as a number."""
 
 
 @dataclass(slots=True)
@@ -223,7 +223,7 @@ class ArgumentChecker:
         strides = view.strides if view.strides is not None else _compact_strides(shape, itemsize)
         for axis, (dim, stride) in enumerate(zip(parameter.strides, strides, strict=True)):
             if stride % itemsize:
-                self._fail_value(parameter, f"stride {axis} is no multiple of the element size")
+                self._fail_value(parameter, f"stride {axis} is not a multiple of the element size")
             is_used = shape[axis] != 1 and 0 not in shape
             if is_used or (isinstance(dim, str) and dim not in values):
                 self._match(parameter, f"stride {axis}", dim, stride // itemsize, values, shape)
@@ -280,7 +280,7 @@ class ArgumentChecker:
             if value is None:
                 raise IRValueError(
                     f"{self.signature.name}: the arguments do not determine the symbolic extent "
-                    f"{name}; declare it as a dimension of its own or pass it as an argument"
+                    f"{name}; declare it as a separate dimension or pass it as an argument"
                 )
             low, high = integer_limits(dtype)
             if not low <= value <= high:

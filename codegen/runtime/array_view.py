@@ -47,7 +47,7 @@ class ArrayView:
     """The object that keeps the memory alive."""
 
     def extent_bytes(self) -> tuple[int, int]:
-        """Return the half-open range of addresses that the elements lie in."""
+        """Return the half-open range of addresses of the elements."""
         if 0 in self.shape:
             return self.address, self.address
         low = high = self.address
@@ -64,7 +64,7 @@ class ArrayView:
 
 
 def view_of(value: Any) -> ArrayView | None:
-    """Return `value` as an ArrayView, None if it is no array.
+    """Return `value` as an ArrayView, None if it is not an array.
 
     Raises IRTypeError for an array that compiled code cannot use: of a foreign byte order, on
     another device, of a dtype without an equivalent, with a negation that torch has put off.
@@ -163,7 +163,7 @@ def _capsule_of(value: Any) -> Any:
         value = value.detach()  # the same memory; torch shares none of what it differentiates
     try:
         return value.__dlpack__(max_version=(1, 0))
-    except TypeError:  # of a release that knows no versions
+    except TypeError:  # of a release without max_version
         return value.__dlpack__()
 
 
@@ -204,7 +204,7 @@ def _from_dlpack(value: Any) -> ArrayView:
 
 
 def tensor_in(capsule: Any) -> Any:
-    """Return the structure of a capsule that nobody has taken yet, which may be changed."""
+    """Return the mutable structure of a capsule that was not consumed yet."""
     return _content(capsule)[0]
 
 

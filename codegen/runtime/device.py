@@ -1,4 +1,4 @@
-"""Devices, of which there is one kind: the CPU."""
+"""Devices; the only kind is the CPU."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Device:
 
 
 def check_device(device: object) -> None:
-    """Refuse anything but a device of this machine; None stands for the CPU.
+    """Check that `device` is a device of this machine; None means the CPU.
 
-    Raises IRTypeError for what is no device at all, IRValueError for one that is not there.
+    Raises IRTypeError for other objects, IRValueError for a missing device.
     """
     if device is None:
         return
@@ -35,7 +35,7 @@ def check_device(device: object) -> None:
             f"a device is codegen.cpu(), got {device!r} of type {type(device).__name__}"
         )
     if not device.exist:
-        raise IRValueError(f"there is no device {device}; there is codegen.cpu()")
+        raise IRValueError(f"unknown device {device}; the only device is codegen.cpu()")
 
 
 def cpu(index: int = 0) -> Device:

@@ -97,7 +97,7 @@ def link_library(
 
 
 def _interface(info: ModuleInfo, target: Target, text: str) -> bytes:
-    """Return an object with the functions as C knows them, and what is LLVM IR in `text`."""
+    """Return an object with the functions under their C names, and the LLVM IR in `text`."""
     callable_from_c: dict[str, str] = {}
     for signature in info.public:
         c_name = c_name_of(signature)
@@ -127,7 +127,7 @@ def _included(embedded: Mapping[str, Parts], folder: Path) -> str:
 
 
 def _named_for_c(signature: Signature, name: str) -> str:
-    """Return LLVM IR of the function `name`, which goes on in the kernel."""
+    """Return LLVM IR of the function `name`, which jumps to the kernel."""
     kernel = global_name(kernel_symbol(signature.name))
     passed = signature.passed
     arguments = ", ".join(f"{parameter_type(dtype)} %p{k}" for k, dtype in enumerate(passed))
@@ -202,7 +202,7 @@ def load_library(path: Path) -> LoadedCode:
         text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, INFO_SYMBOL)))
     except (OSError, ValueError) as problem:
         raise LinkError(
-            f"{path} is no library of Module.export_library of this release: {problem}"
+            f"{path} is not a library of Module.export_library of this release: {problem}"
         ) from problem
     info = ModuleInfo.from_json(text.decode())
     names = [s.name for s in info.public]
@@ -222,7 +222,7 @@ def _why_not_opened(path: Path) -> str | None:
     """Return why the dynamic loader must not get a file, None if it may have it.
 
     The loader believes the head of a file: it maps parts that a file which was cut short does not
-    have, and the process dies of SIGBUS when it touches them. Files that are no 64-bit ELF are left
+    have, and the process dies of SIGBUS when it touches them. Files other than 64-bit ELF are left
     to the loader, which refuses them itself.
     """
     with path.open("rb") as file:
@@ -259,7 +259,7 @@ def _needed_bytes(file: BinaryIO, head: bytes) -> tuple[int, int]:
 def embedded_program(code: LoadedCode) -> tuple[str, int] | None:
     """Return the programs of the graph functions in a library, and where their constants are.
 
-    None for code that has no graph functions.
+    None for code without graph functions.
     """
     library = code.owner
     if not isinstance(library, ctypes.CDLL) or not hasattr(library, PROGRAM_SYMBOL):

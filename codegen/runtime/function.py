@@ -114,7 +114,7 @@ class Function:
         return _decoded(self.signature.result, bound.result.value)
 
     def fail(self, status: int) -> None:
-        """Raise the error that a status other than 0 stands for."""
+        """Raise the error of a status other than 0."""
         if status == OUT_OF_MEMORY:
             raise ExecutionError(
                 f"{self.name}: memory for a temporary buffer could not be allocated"

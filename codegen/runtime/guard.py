@@ -1,6 +1,6 @@
 """Running a function with memory that faults where an argument ends.
 
-For fuzzing: each array is copied into pages of its own, once right behind a page without access and
+For fuzzing: each array is copied into separate pages, once right after a page without access and
 once right before one, so that a compiled function that reads or writes a byte outside stops the
 process with SIGSEGV instead of passing unseen. Run it in a process that may die.
 """

@@ -39,7 +39,7 @@ class LoadedCode:
     library: LibraryCalls | None = None
     """The callbacks through which the code calls library functions, None if it calls none."""
     refusal: str | None = None
-    """The reason why the code cannot run in this process, if so: it then has no addresses."""
+    """The reason why the code cannot run in this process, and so has no addresses; else None."""
 
 
 @cache

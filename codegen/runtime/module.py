@@ -112,7 +112,7 @@ class Module(TimedFunctions[Function]):
     def get_source(self, fmt: str = "ll") -> str:
         """Return the LLVM IR (`"ll"`) or assembly (`"asm"`, `"s"`)."""
         if fmt not in ("ll", "asm", "s"):
-            raise CodegenError(f"there is no source in format {fmt!r}; formats are 'll' and 'asm'")
+            raise CodegenError(f"unknown source format {fmt!r}; the formats are 'll' and 'asm'")
         return self.inspect_llvm() if fmt == "ll" else self.inspect_asm()
 
     def _need_source(self) -> Source:
@@ -170,8 +170,8 @@ def build(
 ) -> Module:
     """Compile a module or function; `target` defaults to the current one, else this machine.
 
-    Inside of `with database:` of `search`, functions that nobody has scheduled get the best
-    schedule that the database has of them.
+    Inside of `with database:` of `search`, unscheduled functions get the best schedule that the
+    database has of them.
 
     With `guard_pages` every call runs on copies of its arrays that end where memory without access
     begins, so that an access out of bounds stops the process; outputs are copied back.

@@ -30,7 +30,7 @@ quarter of a microsecond, while a buffer made for each array costs twice as much
 
 
 class NDArray(np.ndarray[Any, np.dtype[Any]]):
-    """A NumPy array with the methods that TVM's users know.
+    """A NumPy array with the methods of TVM's NDArray.
 
     Slices and reshaped views are NDArrays as well, which need not be aligned. What arithmetic gives
     is new memory of NumPy's and so a plain array. bfloat16 and fp8 are held as their bits.
@@ -51,7 +51,7 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         """Return memory at an address as an array, which keeps `owner` alive; nothing is copied.
 
         `strides` are in bytes, None for compact row-major. Raises IRValueError for elements at a
-        null pointer; that there is such an array at `address` is the caller's promise.
+        null pointer; the caller guarantees that there is such an array at `address`.
         """
         if address >= FIRST_ADDRESS:
             found = _new(cls, shape, dtype, MEMORY, address - FIRST_ADDRESS, strides)
@@ -77,7 +77,7 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         return _CPU
 
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return a copy as a plain array, which stays as it is whatever is written here later.
+        """Return a copy as a plain array, which later writes to this array do not change.
 
         `numpy.asarray(x)` gives a plain array over the same memory.
         """

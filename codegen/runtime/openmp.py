@@ -1,7 +1,7 @@
 """Finding an OpenMP runtime on this machine.
 
 A runtime that the process has loaded already is taken first, since two of them would fight over the
-cores; then the system's; then one that came with a Python package.
+cores; then the system's; then a runtime that a Python package brought.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one core of a CPU model does in a cycle, and what its caches hold.
+"""The operations of one core of a CPU model in a cycle, and the sizes of its caches.
 
 The figures are public: A. Fog, "Instruction tables" and "The microarchitecture of Intel, AMD and
 VIA CPUs"; the optimisation guides of AMD, Arm and Intel. What varies within a model (the last
@@ -33,17 +33,17 @@ class Core:
     load_bits: int
     caches: CacheSizes
     fetch_cycles: tuple[float, float, float]
-    """What a line of 64 bytes that a loop in order reads costs more from the second cache than from
-    the first, from the third than from the second, and from memory than from the third."""
+    """The additional cycles of a 64-byte line that a loop reads in order: from the second cache
+    over the first, from the third over the second, and from memory over the third."""
     tlb: tuple[int, int]
-    """The pages whose addresses are known at once, and those that are known a little later."""
+    """The numbers of pages in the first and in the second TLB."""
     issue: int = 4
     """Instructions that start each cycle."""
     page_cycles: tuple[float, float] = (1.0, 8.0)
-    """What a load from a page that is not among the first costs more, and from one that is not
-    among the second costs more again, among many such loads."""
+    """The additional cycles of a load that misses the first TLB, and of a load that misses the
+    second TLB, among many such loads."""
     forward_cycles: int = 11
-    """From one update of a sum that lies in memory to the next."""
+    """Cycles from one update of a sum in memory to the next."""
 
     def units(self, vector_bits: int) -> float:
         """Return the multiply-adds of vectors of so many bits that start each cycle."""
@@ -55,7 +55,7 @@ class Core:
 
 
 def _caches(l1: int, l2: int, l3: int) -> CacheSizes:
-    """Return sizes of which the first two are given in KiB, the last one in MiB."""
+    """Return cache sizes in bytes; `l1` and `l2` are in KiB, `l3` is in MiB."""
     return CacheSizes(l1 * _KIB, l2 * _KIB, l3 * _MIB)
 
 

@@ -1,14 +1,14 @@
 """Facts about the machine that this process runs on, without loading LLVM.
 
-Linux tells all of it in /proc and /sys; elsewhere the fallbacks are conservative and LLVM is asked
-for the name and features of the CPU.
+Linux has all of it in /proc and /sys; elsewhere the fallbacks are conservative and LLVM gives the
+name and features of the CPU.
 
 The environment variable `TENSORIR_HOST` makes up another machine, for trying out what a smaller one
 would do: `mcpu=znver3,l1=32768,l2=524288,l3=33554432,cores=1` (sizes in bytes, of one core's data
-caches). `mcpu` is a model of `codegen.target.presets`; what is left out is as it is here. The speed
-of a made-up machine is not measured, it stands in the table of `codegen.target.cpu_cores`;
-`measured=no` asks for nothing but that. Processes that are started inherit it. Code for a made-up
-CPU runs only where the true one can run it.
+caches). `mcpu` is a model of `codegen.target.presets`; missing fields are those of this machine.
+The speed of a simulated machine is not measured but read from the table of
+`codegen.target.cpu_cores`; `measured=no` does only that. Child processes inherit it. Code for a
+simulated CPU runs only if the real CPU can run it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _IDENTITY: Final = (
     "CPU part",
     "CPU revision",
 )
-"""What /proc/cpuinfo says of a CPU model on x86 and on Arm."""
+"""The fields of /proc/cpuinfo that describe a CPU model on x86 and on Arm."""
 _KERNEL_TO_LLVM: Final = {
     "pni": "sse3",
     "sse4_1": "sse4.1",
@@ -73,7 +73,7 @@ class CacheSizes:
 
 @dataclass(frozen=True, slots=True)
 class _MadeUp:
-    """A machine that the environment describes; None and 0 leave a part as it is here."""
+    """A simulated machine that the environment describes; None and 0 keep this machine's value."""
 
     mcpu: str | None = None
     l1: int = 0
@@ -111,7 +111,7 @@ def is_made_up() -> bool:
 
 @cache
 def cpu_identity() -> str:
-    """Return what the system says that tells CPU models apart; microcode does not count."""
+    """Return the system's description that distinguishes CPU models, without microcode."""
     text = system_text(_CPU_INFO)
     if not text:
         return f"{platform.machine()} {platform.processor()}"

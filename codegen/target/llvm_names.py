@@ -1,8 +1,8 @@
-"""The names of CPUs and features that LLVM knows.
+"""The names of CPUs and features that LLVM supports.
 
-LLVM ends the process where it is to compile for a CPU that it does not know or that lacks what the
-architecture needs, and it writes its lists to the standard error output, once a process. So a child
-process is asked, and only about names that `codegen.target.presets` does not have.
+LLVM ends the process if it compiles for an unknown CPU, or for a CPU without required features, and
+it writes its lists to the standard error output, once a process. So a child process checks names,
+and only names that `codegen.target.presets` does not have.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class _Instruction:
     result: str
     operands: tuple[str, ...]
     features: tuple[tuple[str, ...], ...]
-    """Sets of features by LLVM's names, any of which is enough."""
+    """Alternative sets of features by LLVM's names; any one is enough."""
 
 
 def _dot(sums: str, a: str, b: str, *features: tuple[str, ...]) -> _Instruction:
@@ -86,7 +86,7 @@ _INSTRUCTIONS: Final[dict[str, _Instruction]] = {
 }
 
 FEATURES: Final = {name: known.features for name, known in _INSTRUCTIONS.items()}
-"""The sets of features, by LLVM's names, any of which is enough for each instruction."""
+"""The alternative sets of features of each instruction, by LLVM's names."""
 
 
 def refusal(name: str, target: Target) -> str | None:

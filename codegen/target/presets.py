@@ -1,4 +1,4 @@
-"""Target descriptions by name, and the abilities of the CPU models that LLVM knows."""
+"""Target descriptions by name, and the features of the CPU models of LLVM."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Target:
     def mcpu(self) -> str:
         """The CPU model by LLVM's name.
 
-        If none was named, LLVM is asked about this machine; one of another architecture is generic.
+        Without a name, LLVM detects this machine's CPU; a CPU of another architecture is generic.
         """
         named: str | None = self._options.get("mcpu")
         if named is not None:
@@ -169,7 +169,7 @@ class Target:
 
     @cached_property
     def core(self) -> Core:
-        """What one core does in a cycle, by the CPU model; what is common for one without figures.
+        """The operations of one core in a cycle, by CPU model; common figures for unknown models.
 
         It does not depend on the machine that code is made on, nor on how fast that one is.
         """

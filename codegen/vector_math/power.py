@@ -89,7 +89,7 @@ def _special_cases(w: Formula, x: Lane, y: Lane, size: Lane, core: Lane) -> Lane
     is_zero = size.equals(0.0)
     vanishes = is_zero ^ (y < 0.0)
     result = w.select(is_zero | infinite, w.select(vanishes, 0.0, math.inf), result)
-    # A negative base: the sign of odd powers, NaN for powers that are no integers.
+    # A negative base: the sign of odd powers, NaN for non-integer powers.
     whole = w.intrinsic("trunc", y).equals(y)
     half = y * 0.5
     odd = whole & ~w.intrinsic("trunc", half).equals(half)

@@ -83,7 +83,7 @@ def compile_lowered(
     guard_pages: bool = False,
     one_by_one: bool = False,
 ) -> Executable:
-    """Compile a module as it is after lowering; `one_by_one` makes each call a run of its own."""
+    """Compile a lowered module; `one_by_one` gives each call a separate run of machine code."""
     constants = ConstantPool()
     programs: dict[str, p.Program] = {}
     translations: list[Translation] = []

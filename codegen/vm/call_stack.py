@@ -1,4 +1,4 @@
-"""Calls of graph functions from graph functions, and branches, on a stack of their own.
+"""Calls of graph functions from graph functions, and branches, on an explicit stack.
 
 Python's stack would end a loop that is written as a function calling itself after some hundred
 rounds; this one is as deep as `MAX_DEPTH` says.
@@ -24,7 +24,7 @@ Runner: TypeAlias = Callable[[Frame], object]
 
 @dataclass(frozen=True, slots=True)
 class FrameCall:
-    """A call of a graph function that has a frame of its own."""
+    """A call of a graph function with a separate frame."""
 
     functions: Mapping[str, GraphFunction]
     name: str

@@ -21,7 +21,7 @@ from tensorir.relax.deferred_array import DeferredArray
 from tensorir.relax.expr import Constant
 
 LARGE: Final = 4096
-"""Bytes from which on a constant has an array of its own."""
+"""The minimum size in bytes of a constant with a separate array."""
 DISTANCE: Final = np.dtype("<i8")
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]

@@ -50,7 +50,7 @@ class Executable:
         if self._mod is None:
             raise CodegenError(
                 "the executable was loaded from machine code, its module is gone; "
-                "keep the one that vm_build returned"
+                "keep the executable that vm_build returned"
             )
         return self._mod
 

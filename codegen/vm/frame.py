@@ -88,7 +88,7 @@ class Frame:
         self.lent: list[NDArray | np.ndarray[Any, Any]] = []
         """Arrays over memory of the frame, which library functions may be given."""
         self._references: list[int] = []
-        """The number of references to each of them as long as nobody keeps one."""
+        """The number of references to each array that the frame itself holds."""
 
     def prepare(self, program: p.Program, sizes: dict[str, int], allocate: Allocator) -> None:
         """Make the parts that depend on the sizes of the parameters: temporaries, views, shapes."""
@@ -168,7 +168,7 @@ class Frame:
 
 
 def copied(value: Any) -> Any:
-    """Return a value whose arrays have memory of their own."""
+    """Return a value with its arrays copied."""
     if isinstance(value, tuple):
         return tuple(copied(part) for part in value)
     if isinstance(value, np.ndarray):

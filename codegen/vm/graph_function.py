@@ -33,7 +33,7 @@ class GraphFunction:
     has put off, is copied, unless the function writes to it: that is an error. The result is fresh
     memory: an `NDArray`, a `BFloat16Array` for bfloat16, or nested tuples of them. Any number of
     threads may call it, and library functions that it calls may call it again: each call has a
-    frame of its own, which later calls use again.
+    separate frame, which later calls reuse.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class GraphFunction:
         return frame
 
     def _enter_outputs(self, frame: Frame, outputs: Sequence[NDArray]) -> None:
-        """Have the result computed in arrays, as far as it is computed in memory that is given."""
+        """Let results that are placed in given memory be computed in given arrays."""
         for array, output in zip(self._leaves, outputs, strict=True):
             if array is None:
                 continue
@@ -270,7 +270,7 @@ class GraphFunction:
         return self._for_reader(copied(frame.evaluate(self.program.result, frame.sizes)))
 
     def _for_reader(self, value: Any) -> Any:
-        """Return the result of a call from outside, in which the VM's bits are bfloat16."""
+        """Return the result of a call from outside, with bits of bfloat16 as bfloat16 arrays."""
         kinds = self.program.bfloat16
         return value if kinds is False else _as_bfloat16(value, kinds)
 
@@ -312,7 +312,7 @@ class PreparedRun:
         if entry is not None:
             batch = time_calls(entry, frame.slots, number, limit_seconds)
             if batch.status:
-                function.run(frame)  # raises what the status stands for
+                function.run(frame)  # raises the error of the status
             return batch
         start = time.perf_counter()
         runs, seconds = 0, 0.0

@@ -20,7 +20,7 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A tensor at an address that machine code knows."""
+    """A tensor at an address that is known to machine code."""
 
     address: Address
     info: si.TensorStructInfo
@@ -54,14 +54,14 @@ Value: TypeAlias = "Place | Held | Known | Storage | tuple[Value, ...]"
 
 
 def places_of(value: Value) -> list[Place]:
-    """Return the tensors of a value that machine code knows."""
+    """Return the tensors of a value with an address that is known to machine code."""
     if isinstance(value, tuple):
         return [place for part in value for place in places_of(part)]
     return [value] if isinstance(value, Place) else []
 
 
 def fields_of(info: si.StructInfo, path: Path = ()) -> Iterator[tuple[Path, si.StructInfo]]:
-    """Yield the struct infos of the parts of a value that are no tuples, with their paths."""
+    """Yield the struct infos of the leaves of a value, with their paths."""
     if isinstance(info, si.TupleStructInfo):
         for k, part in enumerate(info.elements):
             yield from fields_of(part, (*path, k))
@@ -175,7 +175,7 @@ class FrameLayout:
         return all(var in given for extent in info.shape for var in collect_vars(extent))
 
     def expect(self, name: str, info: si.StructInfo) -> tuple[p.Pattern, Value]:
-        """Return the pattern for a value of which `info` is known, and the value.
+        """Return the pattern for a value of struct info `info`, and the value.
 
         Sizes that `info` mentions for the first time are defined by it.
         """

@@ -25,7 +25,7 @@ class GraphModule(TimedFunctions[GraphFunction]):
 
     def _unknown(self, name: str) -> str:
         return (
-            f"there is no graph function {name!r}; there are {sorted(self._functions)} "
+            f"unknown graph function {name!r}; the module has {sorted(self._functions)} "
             "(tensor functions are called through codegen.build)"
         )
 
@@ -77,7 +77,7 @@ class VirtualMachine:
         """Run a function once unmeasured and once measured, call by call; return the times.
 
         Machine code that runs several kernels is compiled again with a run for each. Raises
-        CodegenError for a machine that was loaded from a library: it has no program left.
+        CodegenError for a machine that was loaded from a library, which contains no program.
         """
         self.module[func_name]  # raises for an unknown name
         return profile(self.executable, func_name, args)

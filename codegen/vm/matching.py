@@ -34,14 +34,14 @@ from tensorir.semantics.storage import stored
 
 @dataclass(slots=True)
 class Matcher:
-    """Values on their way into slots and registers; `sizes` gains those that shapes define."""
+    """Moves values into slots and registers; sizes that shapes define are added to `sizes`."""
 
     place: str
     slots: Any
     registers: list[Any]
     sizes: dict[str, int]
     copies: list[NDArray]
-    """Gains the arrays that are made of values which are no arrays, or of another layout."""
+    """Gets the arrays that are made of other values, and of arrays with another layout."""
     _waiting: list[tuple[str, str, Dim, int, str]] = field(default_factory=list)
 
     def match(self, pattern: p.Pattern, value: Any) -> None:
@@ -207,7 +207,7 @@ def _how_to_make(value: Any, dtype: str | None) -> str:
 
 
 def as_array(value: Any) -> NDArray | None:
-    """Return an array-like as an NDArray over the same memory; None for what is no array.
+    """Return an array-like as an NDArray over the same memory; None for other values.
 
     What NumPy lacks is held as its bits.
     """
@@ -236,7 +236,7 @@ def _typed_array(value: Any) -> tuple[NDArray, DataType | None] | None:
 
 
 def as_value(value: Any) -> Any:
-    """Return an array as an NDArray, tuples and lists with their arrays so, the rest as it is."""
+    """Return an array as an NDArray, also inside tuples and lists; other values unchanged."""
     if isinstance(value, (tuple, list)):
         return tuple(as_value(part) for part in value)
     if isinstance(value, np.generic):

@@ -32,7 +32,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class CopyOf:
-    """The value of a register, its arrays copied to memory of their own."""
+    """The value of a register with its arrays copied."""
 
     number: int
 
@@ -93,8 +93,8 @@ Operand: TypeAlias = Register | CopyOf | View | Literal | Shape | Size | Pack
 class TensorPattern:
     """An array; `shape` and `dtype` are None where any will do, `ndim` then is -1 for any.
 
-    Its address goes to `slot`, the array itself to `register`. A size that has no value yet gets
-    it from the shape. It has to be writable if it is `written`.
+    Its address goes to `slot`, the array itself to `register`. A size without a value gets it from
+    the shape. It has to be writable if it is `written`.
     """
 
     name: str
@@ -152,7 +152,7 @@ Pattern: TypeAlias = Leaf | TuplePattern
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """An array in memory of its own, made for each call: its slot, its register, what it holds.
+    """A new array for each call: its slot, its register, its struct info.
 
     `name` is that of the value, for messages.
     """
@@ -193,7 +193,7 @@ class CallLibrary:
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """A graph function that has a frame of its own.
+    """A graph function with a separate frame.
 
     Its result has to match `result`; where that is None, it is written to the arrays in registers
     `outputs`.
@@ -246,7 +246,7 @@ Step: TypeAlias = Run | CallLibrary | CallGraph | Branch | Match | Allocate | As
 class Program:
     """A graph function, ready to run.
 
-    `is_native` says that it is one run of machine code over tensors of fixed shapes. `prepared`
+    `is_native` is True if it is one run of machine code over tensors of fixed shapes. `prepared`
     are registers that depend on the frame and the sizes of the parameters only, `temporaries`
     arrays of the frame whose extents are known once the parameters are.
     """
@@ -267,7 +267,7 @@ class Program:
     constants_slot: int
     is_native: bool
     bfloat16: Kinds = False
-    """Which parts of the result are of bfloat16."""
+    """The parts of the result that are of bfloat16."""
 
     def all_steps(self) -> Iterator[Step]:
         """Yield the steps, also those of branches."""
@@ -290,7 +290,7 @@ def as_written(pattern: Pattern) -> Pattern:
 
 
 def parts_of(operand: Operand) -> list[Operand]:
-    """Return an operand, or those that a tuple packs."""
+    """Return an operand, or the operands that a tuple packs."""
     if isinstance(operand, Pack):
         return [leaf for part in operand.elements for leaf in parts_of(part)]
     return [operand]

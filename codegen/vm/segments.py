@@ -33,7 +33,7 @@ _CALL_EXTERN: Final = Op.get("call_extern")
 
 @dataclass(eq=False, slots=True)
 class Root:
-    """A pointer; `info` says what is there, None for memory that tensors share.
+    """A pointer; `info` is the struct info there, None for memory that tensors share.
 
     Of shared memory whose bytes depend on sizes, `nbytes` are the bytes.
     """
@@ -108,7 +108,7 @@ def sizes_of(
 ) -> dict[Var, PrimExpr] | list[str]:
     """Return the sizes that a kernel takes behind its parameters, from its arguments' shapes.
 
-    `shapes` has None for scalars. Returns the names of those that the arguments leave open, if any.
+    `shapes` has None for scalars. Returns the names of sizes that the arguments do not determine.
     """
     wanted = symbolic_vars(callee)
     values: dict[Var, PrimExpr] = {}

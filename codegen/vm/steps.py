@@ -31,7 +31,7 @@ class MachineCode:
         self._fail = function.fail
 
     def __call__(self, frame: Frame) -> None:
-        """Run; raise what a status other than 0 stands for."""
+        """Run; raise the error of a status other than 0."""
         status = self._call(frame.address)
         if status:
             self._fail(status)

@@ -27,7 +27,7 @@ class Suite:
 class SuiteWriter:
     """Writes a graph function; the suite that is open belongs to it or to a branch.
 
-    With `one_by_one` every call is a run of its own.
+    With `one_by_one` every call is a separate run.
     """
 
     def __init__(self, name: str, one_by_one: bool) -> None:
@@ -73,7 +73,7 @@ class SuiteWriter:
     # -------------------------------------------------------------------------------------- memory
 
     def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
-        """Return memory for a tensor that is no part of the arena's plan."""
+        """Return memory for a tensor outside of the arena's plan."""
         nbytes = info.static_bytes
         if nbytes is not None:
             offset = self._arena_bytes

@@ -1,7 +1,7 @@
 """From a graph function with explicit memory to its program.
 
-Bindings are taken in order. What needs no Python goes to the run of machine code that is open;
-anything else closes the run and becomes a step. A function of which nothing else is left is one run
+Bindings are translated in order. A binding that needs no Python joins the open run of machine code;
+any other binding closes the run and becomes a step. A function without other steps is one run
 of machine code, which other functions call without Python.
 """
 
@@ -45,8 +45,8 @@ from tensorir.transform.aliases import Aliases, HandedOn, memories
 class Translation(SuiteWriter):
     """The translation of one graph function.
 
-    `programs` are those of the graph functions that were translated already; a function that is
-    not among them is called by way of Python. With `one_by_one` every call is a run of its own.
+    `programs` has the graph functions that were translated already; any other function is called
+    through Python. With `one_by_one` every call is a separate run.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class Translation(SuiteWriter):
                 if called.outputs is not None:
                     return self._graph_call_into(name, callee, called.args, called.outputs)
                 return self._graph_call(name, call)
-            self._fail(f"it calls {name}, which is no function of the module")
+            self._fail(f"it calls {name}, which the module does not have")
         self._fail(
             f"a call of {call.op.name if hasattr(call.op, 'name') else call.op} has no compiled "
             f"form; it is left over by lowering"
@@ -348,7 +348,7 @@ class Translation(SuiteWriter):
         if isinstance(sizes, list):
             self._fail(
                 f"its arguments do not determine the extents {sizes} of {name}; declare each of "
-                f"them as a dimension of its own"
+                f"them as a separate dimension"
             )
         for k, (arg_name, place) in places.items():
             buffer = callee.buffer_map.get(callee.params[k])

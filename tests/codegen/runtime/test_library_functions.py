@@ -72,7 +72,7 @@ def test_only_functions_are_registered() -> None:
         codegen.register_func("test.number", 3)  # type: ignore[type-var]
     with pytest.raises(IRTypeError, match="takes a name or a function, got 3"):
         codegen.register_func(3)  # type: ignore[type-var]
-    with pytest.raises(IRTypeError, match=r"partial.* has no name of its own; pass one"):
+    with pytest.raises(IRTypeError, match=r"partial.* has no __name__; pass a name"):
         codegen.register_func(functools.partial(double, 1))
     with pytest.raises(IRValueError, match="needs a name"):
         codegen.register_func("", double)

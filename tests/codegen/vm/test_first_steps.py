@@ -80,7 +80,7 @@ def test_what_is_no_device_is_refused_by_name(
     for call in takers:
         with pytest.raises(IRTypeError, match=r"a device is codegen.cpu\(\), got "):
             call()
-    with pytest.raises(IRValueError, match=r"there is no device cuda\(0\)"):
+    with pytest.raises(IRValueError, match=r"unknown device cuda\(0\)"):
         codegen.VirtualMachine(vm.executable, codegen.Device("cuda"))
 
 
