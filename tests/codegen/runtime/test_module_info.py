@@ -34,5 +34,5 @@ def test_a_description_of_another_format_is_refused() -> None:
 @pytest.mark.parametrize("cut", [0, 5, 100, -1])
 def test_what_is_no_compiled_module_is_refused(cut: int) -> None:
     data = codegen.compile_object(parse(COPY))
-    with pytest.raises(LinkError, match=r"no archive .*compile the program again"):
+    with pytest.raises(LinkError, match=r"not an archive .*compile the program again"):
         codegen.Module.from_object(data[:cut])

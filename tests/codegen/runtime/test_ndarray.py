@@ -53,7 +53,9 @@ def test_what_is_no_array_goes_through_numpy() -> None:
 def test_devices() -> None:
     assert codegen.array([1], codegen.cpu()).device == codegen.cpu(0)
     assert codegen.empty((1,), "int8", codegen.cpu()).device == codegen.cpu(0)
-    with pytest.raises(IRValueError, match=r"unknown device gpu\(0\); the only device is codegen.cpu"):
+    with pytest.raises(
+        IRValueError, match=r"unknown device gpu\(0\); the only device is codegen.cpu"
+    ):
         codegen.array([1], codegen.Device("gpu"))
 
 
