@@ -1,4 +1,4 @@
-"""The spellings in which programs and traces are printed."""
+"""The spellings of printed programs and traces."""
 
 from __future__ import annotations
 

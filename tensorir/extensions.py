@@ -1,4 +1,4 @@
-"""What the packages above this one offer to it, named in their metadata.
+"""Extensions that the packages above this one offer, named in their metadata.
 
 An extension point is a group of entry points; a package that has something for it says so when it
 is installed, and is imported when the point is first used. A package that runs from its sources

@@ -46,7 +46,7 @@ class BaseFunc(Node):
 class PrimFunc(BaseFunc):
     """A function over buffers and scalars.
 
-    `params` are variables in call order, `buffer_map` says which of them are buffers. Standard
+    `params` are variables in call order, `buffer_map` maps handles among them to buffers. Standard
     attributes: `global_symbol` (absent for a private function), `tir.noalias`, `target`,
     `layout_free_buffers`, `tir.no_contraction` (every product and sum of floats is rounded).
     """
@@ -62,7 +62,7 @@ class PrimFunc(BaseFunc):
         buffer_map: Mapping[Var, Buffer] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Build a function; a `Buffer` among `params` stands for a handle bound to it.
+        """Build a function; a `Buffer` among `params` is replaced by a handle bound to it.
 
         Without `ret_type` the result has the type of what the body returns. Raises IRTypeError
         where it returns values of several types.
@@ -97,10 +97,10 @@ class PrimFunc(BaseFunc):
         """Return a function with symbolic parameters or shapes fixed.
 
         A key is a parameter, or a variable in the layout of a buffer parameter; the value is the
-        scalar it stands for, an address in the place of a pointer, or the buffer that takes the
-        place of the one it is bound to, whose layout gives the variables there. Scalars and
-        pointers with a value are no parameters of the result. Raises IRValueError for a key that is
-        neither and for layouts that differ, IRTypeError where types do.
+        scalar value, the address for a pointer, or the buffer that replaces the bound buffer and
+        whose layout determines the variables there. Scalars and pointers with a value are removed
+        from the parameters of the result. Raises IRValueError for other keys and for layouts that
+        differ, IRTypeError for types that differ.
         """
         return smart["specialize"](self, values)  # type: ignore[no-any-return]
 
@@ -195,7 +195,7 @@ class IRModule(Node):
         return {n: f for n, f in self.functions.items() if isinstance(f, PrimFunc)}
 
     def graph_funcs(self) -> dict[str, BaseFunc]:
-        """Return the functions that are no tensor functions by name."""
+        """Return the functions other than tensor functions by name."""
         return {n: f for n, f in self.functions.items() if not isinstance(f, PrimFunc)}
 
     def prim_func(self, name: str | GlobalVar) -> PrimFunc:

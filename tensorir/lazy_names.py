@@ -25,8 +25,7 @@ from tensorir.syntax_trees import syntax_tree
 def names_on_use(package: str) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package: it imports what stands under `if TYPE_CHECKING:`.
 
-    Modules of the package are loaded as well when they are asked for. AttributeError for a name
-    that is neither.
+    Modules of the package are loaded at first access, too. AttributeError for other names.
     """
 
     @cache

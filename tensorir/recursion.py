@@ -1,4 +1,4 @@
-"""Programs of any depth: recursion that goes on where Python's own stack ends.
+"""Programs of any depth: recursion that continues beyond Python's own stack.
 
 Passes, printers and analyses walk programs by recursion, which Python stops after 1000 calls: a sum
 of 300 terms has that. Entry points that are marked with `any_depth` run a second time where that
@@ -29,7 +29,7 @@ _STACK_BYTES: Final = 1 << 29
 _CALLS: Final = 100_000
 """Calls inside one another, for each of which the stack has 5 KiB."""
 _SHALLOW: Final = 50
-"""Levels of nesting that every recursion over a program can do with the stack that there is."""
+"""Levels of nesting that every recursion over a program can handle on the current stack."""
 
 
 class NestingError(IRValueError):
@@ -54,8 +54,8 @@ def may_go_deeper() -> bool:
 def any_depth(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function work on programs of any depth.
 
-    It runs again where Python's stack does not suffice, so it must have no effects before that but
-    on what it returns. Raises NestingError naming what is nested where even more does not suffice.
+    It runs again on a larger stack if Python's stack does not suffice, so its only effect before
+    that must be its result. Raises NestingError, which names the nested construct, if that fails.
     """
 
     @functools.wraps(function)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 @contextmanager
 def replaced_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Give a file to write; at the end of the `with` it takes the place of the one at `path`.
+    """Give a file to write; at the end of the `with` it replaces the file at `path`.
 
     A reader sees the old file or the new one, never half of it, and of several writers the last one
     counts. The permissions of the old one stay. If the `with` is left by an exception, so does the
@@ -31,5 +31,5 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException as error:
         beside.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename == os.fspath(beside):
-            error.filename = os.fspath(path)  # the name that the caller knows
+            error.filename = os.fspath(path)  # the caller's name
         raise

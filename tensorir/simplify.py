@@ -99,7 +99,7 @@ class _SimplifyProgram(Rewriter):
 
     @contextmanager
     def _around_init(self, axes: Sequence[tuple[Var, PrimExpr, PrimExpr]]) -> Iterator[None]:
-        """Know what holds also for a reduction without a step, inside a `with` statement."""
+        """Assume facts that also hold for a reduction without a step, inside a `with` statement."""
         inside = self._analyzer
         self._analyzer = Analyzer(self._values)
         with ExitStack() as scopes:

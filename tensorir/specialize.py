@@ -32,13 +32,13 @@ def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) ->
     A scalar in no layout is a value, and arithmetic on it wraps. Where that could show, it becomes
     `T.reinterpret` of the number.
 
-    This is `PrimFunc.specialize`, which says what `values` may hold.
+    This is `PrimFunc.specialize`, which documents `values`.
     """
     known = _Known(func)
     for key in values:
         if not isinstance(key, Var):
             raise IRTypeError(
-                f"specialize takes variables of the function and what they stand for, got the key "
+                f"specialize takes variables of the function and their values, got the key "
                 f"{key!r}; parameters are in func.params, sizes in func.buffer_map[param].shape"
             )
     for var, value in values.items():
@@ -97,7 +97,7 @@ class _Known:
         old = self._func.buffer_map.get(var)
         if old is None:
             raise IRValueError(f"{var.name} is not a parameter that {new!r} can specialize")
-        where = f"{new.name} cannot take the place of {old.name}"
+        where = f"{new.name} cannot replace {old.name}"
         if new.dtype is not old.dtype or new.scope() != old.scope():
             raise IRTypeError(
                 f"{where}: it is {new.dtype} in scope {new.scope()}, "
@@ -114,14 +114,14 @@ class _Known:
         self.buffers[old] = new
 
     def check_layout(self, var: Var, new: Buffer) -> None:
-        """Raise unless the layout of a buffer is the one that the parameter has by now."""
+        """Raise unless the layout of a buffer equals the current layout of the parameter."""
         old = self._func.buffer_map[var]
         special, analyzer = _Specialize(self.scalars), Analyzer()
         for part, given in zip(old.layout, new.layout, strict=True):
             wanted = special(part)
             if not analyzer.can_prove_equal(wanted, cast(wanted.dtype, given)):
                 raise IRValueError(
-                    f"{new.name} cannot take the place of {old.name}: it has {given} where "
+                    f"{new.name} cannot replace {old.name}: it has {given} where "
                     f"{part} is needed; give the variables of {part} values that make them equal"
                 )
 
@@ -147,7 +147,7 @@ class _Specialize(Substitution):
         super().__init__(scalars, buffers)
         self._value_variables = values
         self.placed: set[PrimExpr] = set()
-        """The expressions that replaced `values`, and those that they were folded into."""
+        """The expressions that replaced `values`, and the expressions that contain them folded."""
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         new = super().rewrite_Var(node)

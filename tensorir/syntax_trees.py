@@ -14,6 +14,6 @@ _making: Final = threading.RLock()
 
 
 def syntax_tree(text: str, place: str = "<unknown>") -> ast.Module:
-    """Return the tree of a text; SyntaxError, which names the place, for one that is not Python."""
+    """Return the tree of a text; SyntaxError, which names the place, for invalid Python."""
     with _making:
         return ast.parse(text, place)

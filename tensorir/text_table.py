@@ -31,7 +31,7 @@ def _is_number(text: str) -> bool:
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return texts as a table, the first row of which is the heading."""
+    """Return texts as a table; the first row is the heading."""
     heading, *body = rows
     return f"<table><thead>{_html('th', heading)}</thead><tbody>" + "".join(
         [*(_html("td", row) for row in body), "</tbody></table>"]

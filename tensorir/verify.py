@@ -24,8 +24,8 @@ def verify_well_formed(program: BaseFunc | IRModule, assert_mode: bool = True) -
 
     The variable of a `Let` inside an expression may be that of other expressions as well, and
     threads may share the variable of their axis. A buffer that is allocated, matched or declared
-    may be used there only; one that is none of these is a view of a pointer, which must be in
-    scope. A loop variable from outside a block with axes may not be used inside it. The rules of
+    may be used there only; any other buffer is a view of a pointer, which must be in scope. A loop
+    variable from outside a block with axes may not be used inside it. The rules of
     graph functions are those of `tensorir.relax.verify`; in a module their calls are checked, too,
     and that they do not call one another without end. With `assert_mode` the first violation raises
     WellFormedError, else the result is False.
@@ -240,7 +240,7 @@ _SPECIAL: Final[dict[type, Callable[[_Verifier, Any], None]]] = {
     s.DeclBuffer: _Verifier._decl_buffer,
     s.AttrStmt: _Verifier._attribute,
 }
-"""What fields do not tell of a node: views, threads, and how deep in blocks loops are."""
+"""Extra checks of node classes: views, threads, and the nesting of loops in blocks."""
 
 
 def verify_ssa(func: PrimFunc) -> bool:

@@ -1,6 +1,6 @@
 """Analysis of integer expressions: simplification, bounds, iterator maps, regions.
 
-The one home of index arithmetic. Everything that must know whether an index stays in bounds, two
+All index arithmetic is here. Everything that needs to decide whether an index stays in bounds, two
 accesses coincide or loops may be rearranged asks here.
 
 Four ideas, each built on those before it; the files in the order in which they read well.
@@ -10,7 +10,7 @@ Linear forms: an integer is `sum(coefficient * term) + const`, whose terms cance
     sums), `pieces` (the remainders in a sum), `extrema`, `polynomial`, `terms`, `opaque`,
     `wrapping` (values that wrap around), `writing` (sums to expressions). `coefficients` reads
     what is linear as written, without a context.
-Bounds: a term is evaluated in a domain, of which there are four.
+Bounds: a term is evaluated in one of four domains.
     `const_interval` and `context` (constants, by what is known), `modular` and `residues` (residue
     classes), `span` and `interval` (ends that hold still while other variables move), and
     expressions, which `writing` makes. `proof` proves `sum >= 0` by facts.

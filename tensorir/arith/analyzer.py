@@ -1,6 +1,6 @@
 """`Analyzer`: simplification, bounds and proofs of integer expressions.
 
-Integers are brought to linear combinations in which quotients by constants are independent terms
+Integers become linear combinations. Quotients by constants are independent terms in them
 and remainders do not occur (see `linear`); two expressions are equal if the difference has no
 terms. Inequalities follow from interval bounds (Cousot and Cousot 1977) and from facts added to
 the difference. Comparisons come out as `<`, `<=`, `==` and `!=` only.
@@ -72,7 +72,7 @@ class Analyzer:
     # ------------------------------------------------------------------------------------ knowing
 
     def bind(self, var: Var, value: Range | ExprLike, allow_override: bool = False) -> None:
-        """Say that `var` lies in a range, or is equal to an expression, until the scope ends.
+        """Bind `var` to a range or to an expression, until the scope ends.
 
         A range has values: its extent is positive. With `allow_override` what a variable was bound
         to before is forgotten, and all that followed from it.
@@ -92,7 +92,7 @@ class Analyzer:
         reader.context = self._with_bound(var, *origin)
 
     def _with_bound(self, var: Var, low: Linear, extent: Linear | None = None) -> Context:
-        """Return the context in which `var` has `extent` values from `low` on, or is `low`."""
+        """Return the context with `var` in `[low, low + extent)`, or equal to `low`."""
         reader = self._linear
         context = reader.context
         if var in context.bound_to:
@@ -230,7 +230,7 @@ class Analyzer:
             return lanes.vector(self._simplifier(element))
 
     def _element(self, vector: PrimExpr) -> tuple[Lanes, PrimExpr]:
-        """Return the element of a vector in a lane, and what knows the lane."""
+        """Return the lanes of a vector, and its element in one lane."""
         count = vector.dtype.lanes
         lanes = self._lanes.get(count)
         if lanes is None:

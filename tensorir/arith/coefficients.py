@@ -1,7 +1,7 @@
-"""The linear part of an index as it is written, without analysis.
+"""The linear part of an index as written, without analysis.
 
-Far cheaper than the analyzer's normal form: for code that looks at thousands of indices and can do
-without those that simplification would make linear.
+Far cheaper than the analyzer's normal form: for code that reads thousands of indices and may miss
+indices that are linear only after simplification.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _powers(exponent: Interval) -> Interval:
 
 
 Operand: TypeAlias = Callable[[PrimExpr], "Interval | None"]
-"""Gives the interval of an operand; None if it is no integer, or a part of it may wrap."""
+"""Return the interval of an operand; None if it is not an integer, or a part of it may wrap."""
 
 
 def exact_interval(node: PrimExpr, ranges: Ranges) -> Interval | None:
@@ -206,7 +206,7 @@ def value_interval(node: PrimExpr, operand: Operand) -> Interval | None:
 
 
 def type_interval(node: PrimExpr) -> Interval | None:
-    """Return the range of an expression's dtype, None if it is no integer."""
+    """Return the range of an expression's dtype, None if it is not an integer dtype."""
     return integer_limits(node.dtype) if node.dtype.is_integral else None
 
 

@@ -1,4 +1,4 @@
-"""The knowledge with which an expression is analysed: ranges of variables, and facts."""
+"""The context of an analysis: ranges of variables, and facts."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Context:
         self.ranges: dict[Var, Interval] = ranges or {}
         """Constants between which variables lie."""
         self.values: dict[Var, Linear] = {}
-        """Variables that stand for an expression."""
+        """Variables that are bound to an expression."""
         self.bound_to: dict[Var, tuple[Linear, ...]] = {}
         """Bound variables in order, with the origin of what is known of them."""
         self.facts: tuple[Linear, ...] = ()
@@ -169,7 +169,7 @@ class Context:
         self.ranges[term] = narrowed
 
     def without(self, var: Var) -> Context:
-        """Return a context that knows all that this one does except for facts about `var`."""
+        """Return a context like this one, without the facts about `var`."""
         chain: list[Context] = []
         context = self
         while context.parent is not None:
@@ -318,7 +318,7 @@ class Context:
         return max(low, limits[0]), min(high, limits[1])
 
     def read(self, expr: PrimExpr) -> Linear:
-        """Return an operand of a term that is not linear, as it is in this context."""
+        """Return an operand of a nonlinear term, read in this context."""
         reader = self.reader
         assert reader is not None
         outer = reader.context

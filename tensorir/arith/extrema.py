@@ -1,4 +1,4 @@
-"""Minima and maxima in sums: one term for all that differ by a sum, and the shortest way to write.
+"""Minima and maxima in sums: one term for all extrema that differ by a sum, and the shortest form.
 
 `min(a, b)` is `-max(-a, -b)`, and `max(a + c, b + c)` is `max(a, b) + c`. So an extremum is known
 by the differences of its alternatives: all of the same differences are one term plus a sum, and
@@ -86,7 +86,7 @@ def _candidates(args: Sequence[Linear], outside: Linear, const: int) -> Iterator
 
 
 def _spread(args: Sequence[Linear], term: Term, c: int, moved: int) -> int:
-    """Return the length of the multiples of a term, in and beside the alternatives."""
+    """Return the length of the multiples of a term, inside and outside of the alternatives."""
     return _weight(c - moved) + sum(_weight(arg.terms.get(term, 0) + moved) for arg in args)
 
 

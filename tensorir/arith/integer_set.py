@@ -62,7 +62,7 @@ def comparisons(values: IntegerSet, within: Interval) -> list[IntegerSet] | None
     """Return sets that a comparison says and whose intersection are those of `within` in a set.
 
     They are unbounded intervals, single integers, and all but one; None where that does not do.
-    `values` is not empty and lies in `within`.
+    `values` is a non-empty subset of `within`.
     """
     least, most = values[0][0], values[-1][1]
     if least == most:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class IntervalSet:
-    """The integers from `min_value` to `max_value`, both included; None stands for no limit."""
+    """The integers from `min_value` to `max_value`, both included; None means no limit."""
 
     __slots__ = ("empty", "max_value", "min_value")
 
@@ -67,12 +67,12 @@ class IntervalSet:
 
     @property
     def is_nothing(self) -> bool:
-        """True if there is no element."""
+        """True if the set is empty."""
         return self.empty
 
     @property
     def is_everything(self) -> bool:
-        """True if there is no limit on either side."""
+        """True if the set has no limit on either side."""
         return not self.empty and self.min_value is None and self.max_value is None
 
     @property
@@ -108,7 +108,7 @@ class IntervalSet:
         return IntervalSet(low, high)
 
     def cover_range(self, default: Range, analyzer: Analyzer) -> Range:
-        """Return the interval as a range; `default` where it has no limits."""
+        """Return the interval as a range; `default` if a limit is missing."""
         if self.min_value is None or self.max_value is None:
             return default
         low = analyzer.simplify(self.min_value)
@@ -178,7 +178,7 @@ def eval_set(
 
 
 def _is_mixed(term: Term, sets: Mapping[Var, IntervalSet]) -> bool:
-    """Say whether a term mentions moving variables and is no quotient of one variable alone."""
+    """Return True if a term mentions moving variables and is not a quotient of one variable."""
     if isinstance(term, Var):
         return False
     if type(term) is Quotient and len(term.index.terms) == 1:

@@ -54,7 +54,7 @@ class Fuser:
     def mark(
         self, terms: list[IterSplitExpr], extent: Size, base: Size, groups: tuple[Group, ...] = ()
     ) -> IterMark:
-        """Return the iterator that stands for a sum of terms and a base."""
+        """Return the iterator for a sum of terms and a base."""
         key = (extent, base, *groups, *[(*s.key, s.scale) for s in terms])
         mark = self._marks.get(key)
         if mark is None:

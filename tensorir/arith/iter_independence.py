@@ -101,7 +101,7 @@ def _used(mark: IterMark, reached: Size, level: IterMapLevel) -> tuple[IterSplit
 
 
 def _shift_remainders(marks: Iterable[IterMark], uses: dict[IterMark, list[IterSplitExpr]]) -> None:
-    """Count `(x + a) % n` as `(x + b) % n` where that makes room beside `(x + b) // n`.
+    """Treat `(x + a) % n` as `(x + b) % n` if it then complements `(x + b) // n`.
 
     The one takes all its values for each value of the quotient if the other does.
     """
@@ -133,7 +133,7 @@ def _with_inner(groups: Iterable[Group]) -> Iterator[Group]:
 
 
 def _variables(mark: IterMark) -> Iterator[IterMark]:
-    """Yield the iterators that stand for variables in an iterator."""
+    """Yield the iterators of the variables in an iterator."""
     if isinstance(mark.source, IterSumExpr):
         for split in mark.source.args:
             yield from _variables(split.source)
@@ -150,7 +150,7 @@ def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
             raise NoIterMapError("the pieces of an iterator overlap or leave a gap")
         reached = split.lower_factor * split.extent
         if reached == 0:
-            raise NoIterMapError("a piece of an iterator has no values")
+            raise NoIterMapError("a piece of an iterator is empty")
     if level is IterMapLevel.INJECTIVE:
         fits = at_most(mark.extent, reached) or _rounds_up(mark, splits)
     elif level is IterMapLevel.BIJECTIVE:

@@ -29,8 +29,8 @@ def inverse_with_padding(
 ) -> tuple[dict[Var, PrimExpr], PrimExpr]:
     """Return the inverse, and the condition under which no iterators lead to the given values.
 
-    The values are taken to lie where the map says that its indices do; of these, iterators that
-    were padded for a division do not reach all.
+    The values are assumed to be in the ranges of the indices of the map; iterators that were padded
+    for a division do not reach all of them.
     """
     solver = _Solver(linearizer)
     for value, output in zip(iter_map, outputs, strict=True):

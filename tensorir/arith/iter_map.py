@@ -2,8 +2,8 @@
 
 The question behind every transformation of loops: given indices over iterators, is each a piece of
 the iteration space that the others do not touch, and how many values does it take? The method
-rewrites each index to pieces of iterators, fuses sums in which the scale of each term is the extent
-of all terms below it, and at last checks that the pieces of every iterator fit together. Extents,
+rewrites each index to pieces of iterators, fuses sums if the scale of each term is the extent of
+all terms below it, and at last checks that the pieces of every iterator fit together. Extents,
 divisors and factors may be symbolic: expressions without iterators, which are positive.
 """
 
@@ -31,7 +31,7 @@ from tensorir.nodes.ops import TRUE, as_expr, const, is_const_int
 
 @dataclass(slots=True)
 class IterMapResult:
-    """The result of detection; `indices` is empty if it failed, and `errors` says why."""
+    """The result of detection; `indices` is empty if it failed, and `errors` has the reasons."""
 
     indices: tuple[IterSumExpr, ...] = ()
     errors: list[str] = field(default_factory=list)
@@ -81,10 +81,10 @@ def _detected(
 
 
 _KNOWN: Final[dict[tuple[object, ...], IterMapResult]] = {}
-"""What was detected where nothing was known but the indices: it is the same whenever it is asked.
+"""Cached results of detections that depend on the indices only.
 
-Checks that do not know of one another ask it, in primitive after primitive, most of which change
-neither bindings nor what loops run over.
+Independent checks of many primitives detect the same maps, and most primitives change neither
+bindings nor loop ranges.
 """
 _LIMIT: Final = 64
 """The number of results that are remembered; they keep old programs in memory."""
@@ -209,8 +209,8 @@ def normalize_to_iter_sum(
 ) -> IterSumExpr:
     """Return an index as a sum of pieces of iterators, those with the largest scales first.
 
-    Scales may be symbolic, and of either sign. What is no piece of an iterator is part of the base,
-    with the iterators in it. Nothing is said of how the pieces fit together.
+    Scales may be symbolic, and of either sign. The base has all other parts, with the iterators in
+    them. Whether the pieces fit together is not checked.
     """
     return IterReader(input_iters, IterMapLevel.NO_CHECK, True, analyzer).normalized(index)
 
@@ -220,7 +220,7 @@ def normalize_iter_map_to_expr(
 ) -> PrimExpr:
     """Return a sum of pieces as an expression.
 
-    What was narrowed to a dtype in which parts of it might wrap is summed up before.
+    A value that was narrowed to a dtype in which its parts might wrap is summed up before.
     """
     wide = dtype = DataType(dtype)
     if not holds_indices(dtype):

@@ -1,8 +1,8 @@
 """Reading indices as pieces of iterators, under a predicate.
 
-Each index is rewritten to pieces of iterators; sums in which the scale of each term is the extent
-of all terms below it are fused to an iterator of their own before they are divided. Inequalities
-of the predicate narrow the range of a variable, or say how far the terms of a sum count together.
+Each index is rewritten to pieces of iterators; sums are fused to a new iterator before they are
+divided, if the scale of each term is the extent of all terms below it. Inequalities of the
+predicate narrow the range of a variable, or limit the sum of several terms.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tensorir.nodes.ops import TRUE, conjuncts, is_const_int
 from tensorir.rewriting.visit import children, uses_var
 
 Inequality: TypeAlias = "tuple[PrimExpr, Size | None, Size | None]"
-"""An expression with its least and largest value, both included; None is no limit."""
+"""An expression with its minimum and maximum, both included; None means no limit."""
 
 
 class Bounds(Protocol):
@@ -142,7 +142,7 @@ class IterReader:
     def index(self, expr: PrimExpr) -> IterSumExpr:
         """Return an index as at most one piece and a base."""
         if type(expr) is Var and not self._fuser.groups:
-            # Most indices are a variable, of which nothing is to be put together.
+            # Most indices are a single variable.
             return self._variable(expr)
         return self._fuser.single(self._rewrite(expr))
 
@@ -178,7 +178,7 @@ class IterReader:
         return IterSumExpr((), self._linear(expr))
 
     def normalized(self, expr: PrimExpr) -> IterSumExpr:
-        """Return an index as a sum of pieces and a base, which holds all that is no piece."""
+        """Return an index as a sum of pieces and a base, which holds all other parts."""
         found = self._terms(expr)
         pieces = merge_pieces(_added_up(list(found.args)))
         pieces.sort(key=lambda s: size_rank(s.scale), reverse=True)
@@ -322,7 +322,7 @@ class IterReader:
                 return IterSumExpr((whole,), self._over(base, divisor))
             if not is_positive(scale) or divisor % scale != 0 or not self._divides(scale, base):
                 raise NoIterMapError(
-                    "a scaled iterator is divided by a number that is no multiple of its scale"
+                    "a scaled iterator is divided by a number that is not a multiple of its scale"
                 )
             divisor, base = divisor // scale, self._over(base, scale)
             outer = 1 if quotient else scale
@@ -367,8 +367,8 @@ class IterReader:
     def _common_padding(self, split: IterSplitExpr, left: int, divisor: int) -> int:
         """Return how far to pad a piece so that divisions of it find the same numbers.
 
-        For a divisor by which others divide, theirs will do: `(x + 7) % 3` is about `x + 7` where
-        `(x + 7) // 12` is, and not about `x + 1`.
+        A divisor that divides the divisors of other pieces uses their offset: `(x + 7) % 3` is
+        read as a piece of `x + 7`, not of `x + 1`, if there is `(x + 7) // 12`.
         """
         known = self._paddings.setdefault(split.key, {}) if left else self._paddings.get(split.key)
         if known is None:
@@ -428,13 +428,13 @@ class IterReader:
     def _inequalities(self, predicate: PrimExpr) -> Iterator[Inequality]:
         """Yield the conjuncts of a predicate as limits of expressions.
 
-        Conjuncts without an iterator are left out. NoIterMapError for one that is no inequality.
+        Conjuncts without an iterator are left out. NoIterMapError for others than inequalities.
         """
         for condition in conjuncts(predicate):
             if not self._mentions_iterator(condition):
                 continue
             if not isinstance(condition, (e.LT, e.LE, e.GT, e.GE)) or not condition.a.dtype.is_int:
-                raise NoIterMapError(f"`{condition}` is no inequality")
+                raise NoIterMapError(f"`{condition}` is not an inequality")
             a, b = condition.a, condition.b
             if isinstance(condition, (e.GT, e.GE)):
                 a, b = b, a

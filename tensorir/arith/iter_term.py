@@ -1,4 +1,4 @@
-"""Pieces of iterators: the terms in which index expressions are analysed.
+"""Pieces of iterators: the terms of the analysis of index expressions.
 
 A *mark* is an iterator that takes every value of `[0, extent)`: a loop variable (less its minimum)
 or a fused sum of pieces. A *split* is the piece `(mark // lower_factor) % extent * scale` of one. A
@@ -27,8 +27,8 @@ class NoIterMapError(Exception):
 class IterMark:
     """An iterator over `[0, extent)`.
 
-    `source` is a variable, or the sum that the iterator stands for; `offset` is the variable's
-    minimum, which the iterator leaves out. It is `padded` where a division rounds its extent up;
+    `source` is a variable, or the fused sum; `offset` is the variable's minimum, which the iterator
+    leaves out. It is `padded` where a division rounds its extent up;
     the first `missing` values do not occur where it was padded on the left. `groups` are the
     constraints due to which a sum takes no other values.
     """
@@ -77,7 +77,7 @@ class IterSplitExpr:
 
     @property
     def key(self) -> PieceKey:
-        """What it is a piece of, and which."""
+        """Its source and its place in it."""
         return self.source, self.lower_factor, self.extent
 
     def scaled(self, scale: Size) -> IterSplitExpr:
@@ -134,7 +134,7 @@ class IterWriter:
 
     @cached_property
     def _linearizer(self) -> Linearizer:
-        """The writer of what contains no iterator; most sums have no such part."""
+        """The writer of parts without iterators; most sums have no such part."""
         return (self._analyzer or Analyzer()).linearizer
 
     def sum(self, value: IterSumExpr) -> PrimExpr:

@@ -2,8 +2,8 @@
 
 An operation on vectors is the operation on each lane. So a vector is simplified as the scalar that
 it has in a lane whose number is a variable: `Ramp(b, s, n)` is `b + lane * s` for lane in 0..n-1,
-and what knows nothing of vectors does the rest. A vector that is made otherwise, such as a load,
-stands for its element.
+and the scalar analysis does the rest. Any other vector, such as a load, is treated as its
+element.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Lanes:
         self.lane: Final = Var("lane")
         """The number of the lane."""
         self.elements: Final[dict[Var, PrimExpr]] = {}
-        """Variables that stand for the element of a vector."""
+        """Variables for the elements of vectors."""
         self._known: dict[Key, Var] = {}
 
     def element(self, vector: PrimExpr) -> PrimExpr:
@@ -122,7 +122,7 @@ class Lanes:
         return None
 
     def _extremum(self, element: e.Min | e.Max) -> PrimExpr:
-        """Return an extremum of vectors, those that are equal in all lanes as one."""
+        """Return an extremum of vectors; operands that are equal in all lanes count as one."""
         kind = type(element)
         parts: list[PrimExpr] = []
         pending: list[PrimExpr] = [element]

@@ -76,7 +76,7 @@ class Piece:
 
 
 class Atom(Piece):
-    """A piece that is a term of its own. `key` is its structure."""
+    """An indivisible piece. `key` is its structure."""
 
     __slots__ = ("bound", "key", "stamp")
     bound: Interval
@@ -104,7 +104,7 @@ class Linear:
         self.parts: Any = None
         """The pieces it is printed as, once `pieces` has computed them."""
         self.rest = const
-        """The constant that is printed beside the pieces."""
+        """The constant that is printed with the pieces."""
         self.bound: Interval = (0, 0)
         self.stamp = -1
 

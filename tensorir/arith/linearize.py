@@ -64,7 +64,7 @@ class Linearizer:
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
         self._extrema: dict[Key, tuple[Extremum, Linear]] = {}
-        """Extrema by differences of their alternatives, with the one that they are taken to."""
+        """Extrema by differences of their alternatives, with the representative of each."""
         self.sort_terms = False
         """True if sums are written in the order in which their variables were bound."""
 
@@ -165,7 +165,7 @@ class Linearizer:
     def _without_carry(
         self, index: Linear, factor: int, whole: Linear, rest: Linear
     ) -> Linear | None:
-        """Divide if the `rest` beside the terms that are divided, as `whole`, cannot carry."""
+        """Divide if the `rest` that remains next to the divided terms, `whole`, cannot carry."""
         carry = self._carry(rest, factor)
         if carry is None and any(type(t) is Quotient for t in whole.terms):
             # Some of what is divided may belong to a remainder, which is small as a whole.
@@ -305,7 +305,7 @@ class Linearizer:
         return self._extremum(kept, largest)
 
     def _extremum(self, args: list[Linear], largest: bool) -> Linear:
-        """Make the extremum of alternatives none of which is always the one taken."""
+        """Make the extremum of alternatives if none of them is always the result."""
         quotients = [next(iter(arg.terms)) for arg in args if arg.terms]
         if len(quotients) == len(args) and all(
             type(q) is Quotient and arg.key == Linear({q: 1}, 0).key
@@ -391,7 +391,7 @@ class Linearizer:
         return bool(self._value_terms) and not self._value_terms.isdisjoint(linear.terms)
 
     def may_be_read(self, exact: Linear, expr: PrimExpr) -> bool:
-        """Say whether `expr` may be read as `exact`, which has no values among its terms.
+        """Return True if `expr` may be read as `exact`, which has no wrapping values in its terms.
 
         Values that turned out to be constants do not make index arithmetic of what wraps.
         """
@@ -479,7 +479,7 @@ def _without_factor(
         a, b = a.over(shared), b.over(shared)
     if a.const or b.const or not a.terms or not b.terms:
         return a, b
-    # A symbol is no more 0 than the divisor that it is a factor of.
+    # A symbol is not 0, since the divisor that contains it as a factor is not 0.
     for symbol in common_factors((*a.terms, *b.terms)):
         unit = Linear({symbol: 1}, 0)
         over = exact_quotient(a, unit, product), exact_quotient(b, unit, product)

@@ -1,9 +1,9 @@
 """Connectives of scalar conditions, as Boolean algebra over sets of integers.
 
-A comparison says in which set of integers a sum without a constant, its direction, is. Of parts
-with one direction the sets are intersected, and what is left is written in as few comparisons as
-say it: `x < 5 and x < 7` is `x < 5`, `x <= y and y <= x` is `x == y`. Other conditions are true or
-false. A part that is itself a connective is taken apart under what the parts beside it say, so
+A comparison restricts a sum without a constant, its direction, to a set of integers. The sets of
+parts with the same direction are intersected, and the result is written with the fewest
+comparisons: `x < 5 and x < 7` is `x < 5`, `x <= y and y <= x` is `x == y`. Other conditions are
+true or false. A part that is itself a connective is simplified under the facts of its siblings, so
 that `p and (p or q)` is `p`. A disjunction is the negation of a conjunction of negations.
 
 The left operand guards the right one. So no part is moved to the left of another, except into a
@@ -91,7 +91,7 @@ class Connectives:
         self._reader: Final = reader
         self._compare: Final = compare
         self._directions: dict[Key, Linear] = {}
-        """Directions of the condition at hand, without their opposites."""
+        """Directions of the current condition, without their opposites."""
 
     def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
         """Return the conjunction or disjunction of simplified conditions."""
@@ -146,7 +146,7 @@ class Connectives:
     ) -> PrimExpr:
         """Simplify the parts that are connectives by what the literals say.
 
-        What stands to the right of a part decides it, or leaves it as it is: the part guards it.
+        The parts to the right of a part may decide it, but do not change it: it may guard them.
         """
         conjunction = kind is e.And
         other: type[e.LogicalOp] = e.Or if conjunction else e.And

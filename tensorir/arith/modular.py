@@ -47,7 +47,7 @@ class ModularSet:
         return residue(gcd(self.coeff, other.coeff, self.base - other.base), self.base)
 
     def meet(self, other: ModularSet) -> ModularSet:
-        """Return the integers in both, `self` if there are none: then nothing is asked of it."""
+        """Return the integers in both; `self` if there are none: the result is then not used."""
         a, b = (self, other) if self.coeff else (other, self)
         common = gcd(a.coeff, b.coeff)
         if (a.base - b.base) % common if common else a.base != b.base:

@@ -13,7 +13,7 @@ from tensorir.nodes.intrin import Effect
 
 
 def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
-    """Return the range of an expression that is not analysed; `wraps` says that it is a value."""
+    """Return the range of an unanalysed expression; `wraps` is True for values, which may wrap."""
     dtype = expr.dtype
     if dtype.is_bool:
         return 0, 1

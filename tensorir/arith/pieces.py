@@ -1,8 +1,8 @@
 """Finding the remainders in a linear combination again.
 
 `x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, and `(x + 1) // 2 - x // 2`
-is `x % 2`. A sum in which such groups are found is shorter to print, and its bounds are tight. The
-same holds of divisors that are not constant: `x - x // m * m` is `x % m`.
+is `x % 2`. A sum with such groups is shorter to print, and its bounds are tight. Divisors that are
+not constant work the same: `x - x // m * m` is `x % m`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ SymbolicDivision: TypeAlias = SymbolicQuotient | TruncatedQuotient
 def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     """Return coefficients and pieces that make up `linear` with a constant, its `rest`.
 
-    They come in the order in which their terms appear. What is added to an extremum moves into its
-    alternatives only with `absorb`, for there it may overflow what the sum does not.
+    They come in the order of their terms. Terms that are added to an extremum move into its
+    alternatives only with `absorb`, since they may overflow there although the sum does not.
     """
     if linear.parts is not None:
         return linear.parts  # type: ignore[no-any-return]
@@ -110,7 +110,7 @@ def _constant(quotient: Quotient | TruncatedQuotient) -> int:
 
 
 def _by_constant(quotient: Quotient | TruncatedQuotient, left: Terms) -> Iterator[Group]:
-    """Yield the remainders that end in a quotient, those beside larger divisors first."""
+    """Yield the remainders that end in a quotient, remainders by larger divisors first."""
     index, modulus, weight = quotient.index, _constant(quotient), left[quotient]
     make = Remainder if quotient.floors else TruncatedRemainder
     inner = [

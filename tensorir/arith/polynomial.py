@@ -77,8 +77,8 @@ def degree(value: Linear) -> int:
 def least_values(value: Linear, bound: Callable[[Term], Interval]) -> Iterator[tuple[Term, int]]:
     """Yield symbols in a positive value and what they are at least.
 
-    Where the value is a product, each of its factors is taken to be positive: sizes are. What
-    `bound` gives a negative bound is no size, and nothing follows.
+    If the value is a product, each of its factors is assumed to be positive, since factors are
+    sizes. A factor for which `bound` returns a negative number is not a size: nothing follows.
     """
     if len(value.terms) != 1:
         return

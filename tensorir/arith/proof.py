@@ -1,13 +1,13 @@
 """Proving that a linear combination is not negative.
 
-A goal follows from the bounds of its parts, or from another goal: one from which a multiple of a
-known fact was subtracted, or in which a quotient is replaced by what it rounds, or a minimum or
-maximum by each of its alternatives. The search is directed by the goal. While a term keeps the
-bound infinite, only facts that cancel that term can help; else those that share a term with the
-goal. So its cost depends on what is known of the terms of the goal, not on what is known.
+A goal follows from the bounds of its parts, or from another goal: the goal minus a multiple of a
+known fact, or with a quotient replaced by its unrounded value, or with a minimum or maximum
+replaced by each of its alternatives. The search is directed by the goal. While a term has an
+infinite bound, only facts that cancel that term can help; otherwise facts that share a term with
+the goal. So its cost depends on the facts about the terms of the goal, not on all facts.
 
-The search ends, since each step is a smaller one in this order: the number of facts that may be
-used; then that of the quotients by which the goal was not scaled yet (they are parts of the goal
+The search ends, since each step decreases in this order: the number of facts that may be used;
+then the number of quotients by which the goal was not scaled yet (they are parts of the goal
 and of the facts, and scaling makes no new ones); then the terms of the goal as a multiset, in which
 a step replaces a term by proper parts of it (Dershowitz and Manna 1979). How long it may take,
 `ATTEMPTS` limits.
@@ -94,7 +94,7 @@ class Proof:
                     yield fact, multiple
 
     def _cancelling(self, goal: Linear) -> Iterable[Linear]:
-        """Return the facts one of which every proof uses that starts with a fact."""
+        """Return facts such that every proof that starts from a fact uses one of them."""
         fewest: Sequence[Linear] = ()
         for weight, piece in pieces(goal):
             low, high = self._context.piece_bound(piece)
@@ -189,7 +189,7 @@ def _without_symbolic(
 def _rounded(
     linear: Linear, term: Term, c: int, times: int, index: Linear, divisor: Linear
 ) -> Linear:
-    """Return a bound of `linear` from below in which `c * term`, a rounded multiple, is replaced.
+    """Return a lower bound of `linear` with `c * term`, a rounded multiple, replaced.
 
     It is `index // divisor * divisor * times`, and what is rounded down is at most the index and
     less than the divisor below it.

@@ -24,7 +24,7 @@ def estimate_region_strict_bound(
     predicate: PrimExpr = TRUE,
     analyzer: Analyzer | None = None,
 ) -> Box | None:
-    """Return exactly what is covered, None where that is no box or cannot be found.
+    """Return the exact covered region, None if it is not a box or cannot be determined.
 
     Found where no extent depends on a loop, the minima are independent pieces of the loops, and
     each dimension's pieces follow one another without a gap.

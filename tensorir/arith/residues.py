@@ -22,7 +22,7 @@ def residue_of(linear: Linear, context: Context) -> ModularSet:
 
 
 class _Residues:
-    """The domain of residue classes, as far as a context knows them."""
+    """The domain of residue classes, with the facts of a context."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -65,7 +65,7 @@ class _Residues:
 
 
 def _of_expr(expr: PrimExpr, context: Context) -> ModularSet:
-    """Return the class of what is not linear: an operation of its own, wrapped at its width."""
+    """Return the class of a nonlinear expression: a single operation, wrapped at its width."""
     rule = _RULES.get(type(expr))
     if rule is None or not _is_number(expr.dtype):
         return ANY

@@ -138,7 +138,7 @@ class _Simplifier(Rewriter):
         return self._analyzer.decided(_folded(new))
 
     def _choice(self, node: PrimExpr, *parts: PrimExpr) -> PrimExpr:
-        """Simplify a choice, of which these are the condition and the values."""
+        """Simplify a choice; `parts` are its condition and values."""
         old, t, f = parts
         condition = self(old)
         taken = _taken(condition, t, f)
@@ -270,7 +270,7 @@ def _is_needless(middle: DataType, source: DataType, target: DataType) -> bool:
     if target.is_bool:
         return source.is_bool or _limits_within(source, middle)
     if target.is_integral and target.bits <= middle.bits and not middle.is_bool:
-        # Each drops high bits, and those that the first drops the second drops as well.
+        # Both drop high bits, and the second drops all bits that the first drops.
         return True
     return _limits_within(source, middle)
 

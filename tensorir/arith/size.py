@@ -2,8 +2,8 @@
 
 Nearly all sizes are constant, so a `Size` is an int wherever it can be, and code that computes with
 sizes is written as for ints. `SymbolicSize` takes part in the same arithmetic. It has no `<`:
-whether one symbolic size is below another may be unknown, so ordering is asked for by functions
-that say what they give when it is.
+whether one symbolic size is below another may be unknown, so comparisons are functions with a
+documented result for that case.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Size: TypeAlias = int | SymbolicSize
 
 
 class Sizes:
-    """Makes sizes, and knows what follows from the loops that run: their extents are positive.
+    """Makes sizes; the extents of the loops that run are assumed to be positive.
 
     Where an extent is a product, each of its factors is taken to be positive.
     """

@@ -41,7 +41,7 @@ from tensorir.nodes.expr import PrimExpr, Var, integer_limits
 from tensorir.nodes.index_arithmetic import holds_indices
 
 Ends: TypeAlias = tuple[Linear | None, Linear | None]
-"""The least and the largest value, both included; None is no limit."""
+"""The minimum and the maximum, both included; None means no limit."""
 
 Combine: TypeAlias = Callable[[Interval, Interval], "Interval | None"]
 
@@ -118,7 +118,7 @@ class Span:
     # ----------------------------------------------------------------------------- what moves
 
     def _var(self, var: Var) -> Ends | None:
-        """Return the ends of a variable by what holds still, None for one that does."""
+        """Return the ends of a moving variable by fixed ones, None for a fixed variable."""
         if var not in self._ends:
             found = self._moving(var)
             if found is None:
@@ -142,7 +142,7 @@ class Span:
         return all(self._var(var) is not None for var in variables_of(term))
 
     def _holds_still(self, value: Linear) -> bool:
-        for term in value.terms:  # noqa: SIM110 (a loop is faster, and this is asked of all)
+        for term in value.terms:  # noqa: SIM110 (a loop is faster, and every value goes through it)
             if self._moves(term):
                 return False
         return True
@@ -223,7 +223,7 @@ class Span:
         return low
 
     def product(self, factors: tuple[Term, ...]) -> Ends:
-        """Multiply terms, one of which moves."""
+        """Multiply terms, exactly one of them moving."""
         still = [f for f in factors if not self._moves(f)]
         if len(still) != len(factors) - 1:
             return UNLIMITED
@@ -298,7 +298,7 @@ def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | No
 
 
 def _constant(found: Interval, expr: PrimExpr) -> Ends:
-    """Return an interval as ends; what an index type holds is no limit."""
+    """Return an interval as ends; the limits of an index dtype count as no limit."""
     least, most = integer_limits(expr.dtype)
     index = holds_indices(expr.dtype)
     low, high = found

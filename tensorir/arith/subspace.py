@@ -1,6 +1,6 @@
 """Dividing index expressions between an outer and an inner part of a loop nest.
 
-Where some of the loops are to become a space of their own, each index must be
+If some of the loops are to become a separate space, each index must be
 `outer * extent + inner`: `inner` takes the values `[0, extent)` over the inner loops alone, and
 `outer` does not use them.
 """

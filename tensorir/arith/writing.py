@@ -104,7 +104,7 @@ class Writer:
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
         """Return the added and the subtracted part of `linear`; a remainder stays in one piece.
 
-        The constant is on the side that has nothing else, with its sign, or where it is positive.
+        The constant is alone on one side with its sign, or on the side where it is positive.
         """
         terms = self._parts(linear, one_sign=True)
         rest = linear.rest

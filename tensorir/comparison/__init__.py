@@ -1,1 +1,1 @@
-"""When two programs are the same: structural equality and hashes, and where they differ."""
+"""Structural equality and hashes of programs, and the place of a difference."""

@@ -1,8 +1,7 @@
 """Places in a program, written as the way there: `<root>.functions['main'].body.extent`.
 
 Steps are `.field`, `[index]` and `['key']`; the map of a function's buffers is counted by the
-parameters. A last step `[<missing ...>]` says that there is nothing where the other program has
-something.
+parameters. A last step `[<missing ...>]` marks a part that only the other program has.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _STEP: Final = re.compile(
 def nodes_along(root: Node, path: str) -> list[Node]:
     """Return the nodes that a path passes, from `root` to the innermost.
 
-    Raises IRValueError if the text is no path, or there is no such place.
+    Raises IRValueError if the text is not a path, or the place does not exist.
     """
     if not path.startswith(_ROOT):
         raise IRValueError(f"an access path must begin with {_ROOT}, got {path!r}")
@@ -34,7 +33,7 @@ def nodes_along(root: Node, path: str) -> list[Node]:
         step = _STEP.match(path, position)
         if step is None:
             raise IRValueError(
-                f"{path!r} is no path: {path[position:]!r} is none of `.field`, `[0]`, `['key']`"
+                f"{path!r} is not a path: {path[position:]!r} is none of `.field`, `[0]`, `['key']`"
             )
         position = step.end()
         if step.lastgroup is None:

@@ -87,7 +87,7 @@ class Comparison:
         self.other_path: list[str] = []
 
     def same(self, a: Any, b: Any, defining: bool) -> bool:
-        """Compare two values; `defining` says that free variables may be mapped here."""
+        """Compare two values; free variables may be mapped here if `defining`."""
         kind = type(a)
         if kind is IntImm and type(b) is IntImm:
             return a.dtype is b.dtype and (
@@ -211,7 +211,7 @@ def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def same_plain(a: Any, b: Any) -> bool:
-    """Say whether two values that are no nodes are the same, which numbers of two types are not."""
+    """Compare two values other than nodes; numbers of different types are not equal."""
     if isinstance(a, str):
         return isinstance(b, str) and a == b
     if a is b or type(a) is not type(b) or isinstance(a, Node):
@@ -224,7 +224,7 @@ def same_plain(a: Any, b: Any) -> bool:
 
 
 def plain_text(value: Any) -> str:
-    """Return a value that is no node as a text that is the same for the same values only."""
+    """Return a value other than a node as text; equal texts mean equal values."""
     return str.__repr__(value) if isinstance(value, str) else repr(value)
 
 

@@ -1,6 +1,6 @@
 """A hash of programs that is the same in every process and on every machine.
 
-The program is written as a canonical sequence of bytes, in which a variable is the number of its
+The program is written as a canonical sequence of bytes, with each variable as the number of its
 first occurrence, and hashed with BLAKE2b.
 """
 

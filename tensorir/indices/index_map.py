@@ -38,7 +38,7 @@ class IndexMap:
     """A function from `initial_indices` (variables) to `final_indices` (expressions of them).
 
     `IndexMap.from_func(lambda i, j: (j, i))` builds one from a Python function. The text form,
-    `lambda i, j: (j, i,)`, is what traces store.
+    `lambda i, j: (j, i,)`, is stored in traces.
     """
 
     AXIS_SEPARATOR: Final = "axis_separator"
@@ -275,7 +275,7 @@ class IndexMap:
         return all(analyzer.can_prove_equal(a, b) for a, b in pairs)
 
     def with_fit_names(self) -> IndexMap:
-        """Return the map with indices that text can tell apart: by names of their own."""
+        """Return the map with distinct names of its indices, for its text."""
         own = self.initial_indices
         others = (v for f in self.final_indices for v in collect_vars(f) if v not in own)
         taken = {*RESERVED, *(v.name for v in others)}

@@ -31,8 +31,8 @@ def never_wraps(
 ) -> bool:
     """Say whether arithmetic on the `placed` expressions of a body stays in its types.
 
-    They are told by identity. Where that is so, it does not matter whether they count as values.
-    `domains` are those of variables that the body does not bind.
+    They are compared by identity. If so, it does not matter whether they count as values.
+    `domains` has the domains of variables that the body does not bind.
     """
     reader = _Reader(placed)
     for var, values in (domains or {}).items():

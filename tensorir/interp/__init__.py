@@ -37,7 +37,7 @@ def interpret(
     `T.ret` gives, None without it. Raises TypeError for a graph function, TypeError or ValueError
     naming the parameter for arguments that do not fit, and InterpreterError naming buffer, index
     and bounds for an access out of bounds; with `refuse_undefined` also for a read of memory that
-    nobody has written.
+    was never written.
     """
     func = _chosen(program, func_name)
     functions = Functions(program if isinstance(program, IRModule) else None, refuse_undefined)

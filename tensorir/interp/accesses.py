@@ -18,7 +18,7 @@ Locate: TypeAlias = Callable[[Env, Sequence[int]], tuple[Memory, int]]
 
 
 class AccessCompiler:
-    """Finds elements of buffers; knows what views see."""
+    """Finds elements of buffers, also through views."""
 
     def __init__(self) -> None:
         self._views: dict[Buffer, MatchBufferRegion] = {}

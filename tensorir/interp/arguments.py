@@ -136,7 +136,7 @@ def _memory_of(array: NDArray[Any]) -> Memory:
 def random_arguments(func: PrimFunc, seed: int = 0) -> list[NDArray[Any]]:
     """Return arrays of the shapes and dtypes that a function takes, filled at random.
 
-    Floats lie in [1, 2), integers in [1, 8). Raises IRValueError for a shape that is not constant.
+    Floats are in [1, 2), integers in [1, 8). Raises IRValueError for a shape that is not constant.
     """
     rng = np.random.default_rng(seed)
     arrays: list[NDArray[Any]] = []

@@ -35,7 +35,7 @@ _MASK: Final = Var("lanes_taken")
 
 
 class ExpressionCompiler(AccessCompiler):
-    """Turns expressions into closures; knows which variables hold values."""
+    """Turns expressions into closures; tracks the variables that hold values."""
 
     def __init__(self, values: set[Var]) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class ExpressionCompiler(AccessCompiler):
         """Return a closure that computes the value of an expression."""
         handler = _HANDLERS.get(type(node))
         if handler is None:
-            raise InterpreterError(f"the interpreter does not know {type(node).__name__}: `{node}`")
+            raise InterpreterError(f"unknown to the interpreter: {type(node).__name__} `{node}`")
         return handler(self, node)
 
     def is_index(self, node: PrimExpr) -> bool:
@@ -59,7 +59,7 @@ class ExpressionCompiler(AccessCompiler):
         return is_index_arithmetic(node, self.values, self._is_index)
 
     def bind(self, var: Var, value: PrimExpr) -> None:
-        """Note that `var` stands for `value`."""
+        """Bind `var` to `value`."""
         if not self.is_index(value):
             self.values.add(var)
 

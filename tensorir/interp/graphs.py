@@ -254,12 +254,12 @@ class _Graph:
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: DataType) -> NDArray[Any]:
-    """Return a tensor whose elements nobody has written: a pattern."""
+    """Return a tensor of unwritten elements: a pattern."""
     return fresh(math.prod(shape), dtype).cells.reshape(shape)
 
 
 def _leaves(value: Any) -> list[Any]:
-    """Return the parts of a value that are no tuples, in order."""
+    """Return the leaves of a value, in order."""
     return (
         [leaf for part in value for leaf in _leaves(part)] if isinstance(value, tuple) else [value]
     )

@@ -17,7 +17,7 @@ from tensorir.nodes.packed_call import LibraryCaller, PackedArray, packed_argume
 
 
 def library_call(c: AccessCompiler, node: Call, wants_result: bool = True) -> Eval:
-    """Return a closure that calls a library function; 0 stands for a result nobody asks for."""
+    """Return a closure that calls a library function; it returns 0 for an unused result."""
     name, arguments = packed_arguments(node)
     values = [
         _array(c, arg) if isinstance(arg, PackedArray) else _scalar(c, arg) for arg in arguments

@@ -79,7 +79,7 @@ def machine_instruction(
 ) -> tuple[list[e.PrimExpr], Callable[..., tuple[Any, ...]]] | None:
     """Return the operands of a machine instruction and its function on vectors.
 
-    None for a call that is no instruction, or one that the interpreter does not know.
+    None for other calls, and for instructions that the interpreter does not support.
     """
     if isinstance(node.op, e.GlobalVar) or not node.op.short_name.startswith("call_llvm"):
         return None

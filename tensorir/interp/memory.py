@@ -1,4 +1,4 @@
-"""Memory as a program sees it: flat arrays, and where the elements of buffers lie in them."""
+"""The memory of a program: flat arrays, and the positions of the elements of buffers in them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def fresh(count: int, dtype: DataType) -> Memory:
-    """Return memory for `count` elements whose contents nobody has written."""
+    """Return unwritten memory for `count` elements."""
     kind = dtype.element.to_numpy()
     if dtype.is_float:
         pattern: Any = math.nan

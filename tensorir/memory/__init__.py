@@ -1,4 +1,4 @@
-"""What programs read and write: regions of blocks, parameters, empty reductions, layouts.
+"""The memory accesses of programs: regions of blocks, parameters, empty reductions, layouts.
 
-What a function does with its elements says what it can be fused with: `op_pattern`, `reshaping`.
+`op_pattern` and `reshaping` classify functions by their accesses, which decides on fusion.
 """

@@ -87,7 +87,7 @@ class _Detector:
         return reads, writes, opaque
 
     def _is_initialised(self, read: _Access) -> bool:
-        """Say whether a block with an init writes all that it reads of a buffer before that."""
+        """Return True if a block with an init first writes everything that it reads of a buffer."""
         if self._block.init is None or read.buffer in self._read_first:
             return False
         written = self._writes.get(read.buffer)

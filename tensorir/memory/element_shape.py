@@ -99,7 +99,7 @@ class _Reshaped:
         return func.with_(buffer_map=buffers, body=s.BlockRealize((), TRUE, body))
 
     def _buffer(self, buffer: Buffer) -> Buffer:
-        """Return the buffer that stands for one: that of another shape, or itself."""
+        """Return the replacement of a buffer: the buffer of the new shape, or itself."""
         if not has_shape(buffer, self._before):
             return buffer
         new = decl_buffer(list(self._after), buffer.dtype, buffer.name)

@@ -1,4 +1,4 @@
-"""Reductions that may have no step: their inits, which run all the same, are written out.
+"""Reductions that may have no step: their inits, which run even so, are written out.
 
 An init is run by the step of a reduction in which every reduction axis is at the first value of its
 domain. Where no step runs at all, because a loop has no iteration or conditions exclude each one,
@@ -36,7 +36,7 @@ _NOTHING: Final = s.Evaluate(const(0))
 def around_init(
     analyzer: Analyzer, var: Var, low: PrimExpr, extent: PrimExpr
 ) -> AbstractContextManager[object]:
-    """Know of a loop variable or an axis what holds for an init inside, for a `with` statement.
+    """Assume the facts on a loop variable or an axis that hold for an init inside of a `with`.
 
     The init runs without a step, too: a range that may be empty says only where it starts.
     """
@@ -260,7 +260,7 @@ def _at_first(
 
 
 def _enter(scopes: ExitStack, known: Analyzer, step: Step) -> None:
-    """Know what holds below a statement or where a condition does."""
+    """Assume the facts that hold below a statement or under a condition."""
     if isinstance(step, s.For):
         if not (has_loads(step.min) or has_loads(step.extent)):
             scopes.enter_context(known.loop_scope(step.loop_var, step.min, step.extent))

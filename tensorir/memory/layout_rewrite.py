@@ -2,7 +2,7 @@
 
 Such a block copies a parameter to a buffer of another layout, which everything else reads in its
 place. A weight keeps its value from call to call, so the block need not run in each: the function
-may take the weight as it is afterwards, and another one bring it there once.
+may take the transformed weight, and another function transform it once.
 
 Before: def f(X, W, Y):  for ...: W_packed[...] = W[...];  for ...: Y[...] = X[...] * W_packed[...]
 After:  def f(X, W_packed, Y):  for ...: Y[...] = X[...] * W_packed[...]
@@ -36,7 +36,7 @@ class LayoutRewrite(NamedTuple):
     weight: Buffer
     packed: Buffer
     nest: Stmt
-    """Stands right below the root block, and has no other block than the annotated one."""
+    """The nest directly below the root block; its only block is the annotated one."""
 
 
 def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:

@@ -1,6 +1,6 @@
-"""The kind of a tensor function, which says what it can be fused with.
+"""The kind of a tensor function, which decides on its fusion.
 
-The kinds, their numbers and the way they are told apart are those of TVM (`analysis.op_pattern`,
+The kinds, their numbers and their classification are those of TVM (`analysis.op_pattern`,
 `AnnotateTIROpPattern`). They are found by the accesses of its blocks: an element-wise function
 reads where it writes, a reduction reads along axes that it does not write along.
 """
@@ -24,7 +24,7 @@ from tensorir.rewriting.visit import collect_vars, pre_order_visit, walk
 
 
 class OpPattern(IntEnum):
-    """How the elements that a function writes depend on those that it reads."""
+    """The way in which the written elements of a function depend on the read elements."""
 
     ELEMENTWISE = 0
     """On those at the same place: `C[i, j] = A[i, j] + B[j]`."""
@@ -39,7 +39,7 @@ class OpPattern(IntEnum):
     element by element can be a part of the function."""
     TUPLE = 7
     OPAQUE = 8
-    """In a way that is not known, or that must stay as it is."""
+    """In an unknown way, or in a way that must not change."""
 
 
 OP_PATTERN: Final = "op_pattern"
@@ -103,7 +103,7 @@ def _leaf_blocks(func: PrimFunc) -> list[s.Block] | None:
 
 
 def root_computes(root: s.Block) -> bool:
-    """Say whether the root block of a function is the one that computes: there are no axes."""
+    """Return True if the root block of a function computes itself: there are no axes."""
     return isinstance(root.body, s.BufferStore)
 
 

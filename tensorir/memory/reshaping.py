@@ -1,4 +1,4 @@
-"""Tensor functions that move elements: those that only give a tensor another shape, transposes."""
+"""Tensor functions that only move elements: reshapes and transposes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Copy(NamedTuple):
 
 
 def _copy_of(func: PrimFunc) -> _Copy | None:
-    """Return what a function copies from where to where, None if it is no such function."""
+    """Return the copy that a function makes, None for other functions."""
     if len(func.params) < 2 or not all(param in func.buffer_map for param in func.params[:2]):
         return None
     if any(param in func.buffer_map for param in func.params[2:]):
@@ -113,7 +113,7 @@ def flat_size(shape: Sequence[PrimExpr]) -> PrimExpr:
 def unravelled(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Return the indices of the element at a position in row-major order.
 
-    A tensor without elements has no positions; its indices are 0.
+    The indices of an empty tensor are 0.
     """
     if any(is_const_int(extent, 0) for extent in shape):
         return [const(0, position.dtype) for _ in shape]
@@ -125,7 +125,7 @@ def unravelled(position: PrimExpr, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
 
 
 def runs_over_domains(realize: s.BlockRealize, loops: Mapping[Var, s.For]) -> bool:
-    """Say whether every axis of a block runs over its domain, by a loop of its own."""
+    """Return True if every axis of a block runs over its domain by its own loop."""
     if not is_const_int(realize.predicate, 1):
         return False
     analyzer = Analyzer()

@@ -1,1 +1,1 @@
-"""What programs are made of: data types, expressions, statements, buffers, and constructors."""
+"""The parts of programs: data types, expressions, statements, buffers, and constructors."""

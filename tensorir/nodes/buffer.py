@@ -186,7 +186,7 @@ class Buffer(Node):
     ) -> Call:
         """Return the pointer to element `offset`, as an argument for a C function.
 
-        `access_mask` says what that does with the memory: `"r"` (1), `"w"` (2) or `"rw"` (3).
+        `access_mask` is how the memory is accessed: `"r"` (1), `"w"` (2) or `"rw"` (3).
         Offset and `extent`, the number of elements (by default all from `offset` on), count vectors
         where `content_lanes` is above 1. Raises IRValueError for another mask.
         """
@@ -250,7 +250,7 @@ class Buffer(Node):
         return _simplified([offsets[0] + self.elem_offset])
 
     def get_flattened_buffer(self) -> Buffer:
-        """Return the buffer over the same memory in which `offset_of` indexes; itself if it is one.
+        """Return the flat buffer over the same memory that `offset_of` indexes; `self` if flat.
 
         It has a dimension for every group of dimensions between axis separators, as long as the
         strides reach, and no strides.
@@ -328,7 +328,7 @@ class BufferRegion(Node):
 
 
 class MatchBufferRegion(Node):
-    """`buffer` as a view, with a layout of its own, of the region `source`."""
+    """`buffer` as a view of the region `source`, with its own layout."""
 
     fields = (buffer_definition("buffer"), part("source"))
     __slots__ = fields

@@ -344,8 +344,8 @@ class BufferLoad(PrimExpr):
 def check_access(buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None) -> int:
     """Return the number of elements that an access touches at once.
 
-    Raises IRValueError for a wrong number of indices, IRTypeError for an index that is no integer,
-    a vector index that is not the last, or a predicate of other lanes.
+    Raises IRValueError for a wrong number of indices, IRTypeError for an index that is not an
+    integer, a vector index before the last, or a predicate with another number of lanes.
     """
     if len(indices) != len(buffer.shape):
         raise IRValueError(
@@ -380,7 +380,7 @@ class GlobalVar(PrimExpr):
 
     @property
     def name_hint(self) -> str:
-        """The name, under the field name that users of TVM know."""
+        """The name, under TVM's field name."""
         return self.name
 
 

@@ -79,7 +79,7 @@ _OPERANDS: dict[type, tuple[str, ...]] = {
     e.Select: ("condition", "true_value", "false_value"),
     e.Ramp: ("base", "stride"),
     e.Broadcast: ("value",),
-    # The variable stands for its value.
+    # The variable is replaced by its value.
     e.Let: ("value", "body"),
 }
 INDEX_NODES: Final = frozenset({*_BINARY, *_OPERANDS, e.IntImm, e.Var, e.SizeVar, Call})

@@ -33,7 +33,7 @@ class Named:
     __slots__ = ("name",)
     name: str
     prefix: ClassVar[str]
-    """What full names begin with; it may be left out."""
+    """The prefix of full names; it may be omitted."""
     what: ClassVar[str]
     table: ClassVar[dict[str, Any]]
 

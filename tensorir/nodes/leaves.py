@@ -31,7 +31,7 @@ class PrimExpr(Operators, Node):
 
 
 class Var(PrimExpr):
-    """A variable; its identity, not its name, is what it is.
+    """A variable; it is identified by the object, not by its name.
 
     `annotation` is a dtype or a `Type`; a pointer type gives dtype `handle`.
     """
@@ -51,7 +51,7 @@ class Var(PrimExpr):
 
     @property
     def name_hint(self) -> str:
-        """The name, under the field name that users of TVM know."""
+        """The name, under TVM's field name."""
         return self.name
 
     def with_name(self, name: str) -> Var:

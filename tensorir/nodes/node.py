@@ -70,7 +70,7 @@ class Field(str):
 
     __slots__ = ("counts", "defines", "is_body", "many", "optional", "rewritten", "walked")
     rewritten: str
-    """Which method of a `Rewriter` gives the new value, "node" for the call; empty: it stays."""
+    """The method of a `Rewriter` for the new value, "node" for the call; empty: unchanged."""
     walked: bool
     many: bool
     """True for a tuple of what the meaning says."""
@@ -103,7 +103,7 @@ class Field(str):
 
 
 def part(name: str, *, optional: bool = False, walked: bool = True, defines: bool = False) -> Field:
-    """Name a child; one that is not `walked` is rebuilt, but no part of what the node does."""
+    """Declare a child; without `walked` it is rebuilt, but not part of the computation."""
     return Field(name, "node", walked=walked, optional=optional, defines=defines)
 
 
@@ -168,7 +168,7 @@ class Node:
     is_variable: ClassVar[bool] = False
     """True for nodes that are what they are by identity, and are mapped to one another."""
     describes: ClassVar[bool] = False
-    """True if variables anywhere in the node are defined where it stands for a definition."""
+    """True if variables anywhere in the node are defined where it is used as a definition."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -213,7 +213,7 @@ class Node:
 
 
 class ByKind(dict[type, V]):
-    """Something for every class of nodes, made when it is asked for first."""
+    """A value for every class of nodes, made at first use."""
 
     def __init__(self, make: Callable[[type[Node]], V]) -> None:
         super().__init__()
@@ -243,9 +243,9 @@ def _built_by(kind: type[Node]) -> tuple[Callable[..., Any], tuple[str, ...]]:
 
 
 BUILT_BY: Final = ByKind(_built_by)
-"""What builds nodes of a class, and the names of the fields that it takes, in order.
+"""The constructor of nodes of a class, and the names of the fields that it takes, in order.
 
-TypeError for a class whose `__init__` takes something that is no field.
+TypeError for a class whose `__init__` has a parameter that is not a field.
 """
 
 

@@ -32,7 +32,7 @@ def _reflected(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
 
 
 class Operators:
-    """Something that stands for a value; its operators are the smart constructors."""
+    """A value of a program; its operators are the smart constructors."""
 
     __slots__ = ()
 

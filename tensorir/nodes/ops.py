@@ -61,8 +61,8 @@ def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     """Return the operands brought to one dtype.
 
     Floats win over everything, bfloat16 over integers, the wider over the narrower; int with uint
-    of equal width is unsigned. A Python float beside a float64 keeps all its digits. Raises
-    IRTypeError where there is no common type.
+    of equal width is unsigned. A Python float with a float64 operand keeps all its digits. Raises
+    IRTypeError without a common type.
     """
     if type(a) is float and isinstance(b, PrimExpr) and b.dtype.element is FLOAT64:
         return const(a, b.dtype), b
@@ -126,8 +126,7 @@ def _keeps_sums(x: PrimExpr, target: DataType) -> bool:
 def fold_binary(kind: type[e.BinaryOp], x: PrimExpr, y: PrimExpr) -> PrimExpr | None:
     """Return the immediate that `kind(x, y)` amounts to, or None where it is not constant.
 
-    The value is the one that `tensorir.semantics` states. Raises IRValueError for a constant
-    divisor of 0 of integers.
+    `tensorir.semantics` defines the value. Raises IRValueError for a constant integer divisor of 0.
     """
     left, right = type(x), type(y)
     if right is IntImm:

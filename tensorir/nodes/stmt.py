@@ -52,7 +52,7 @@ class ForKind(IntEnum):
 
 
 def normalize_annotation(value: Any) -> Any:
-    """Return an annotation value as it is stored: numbers as immediates, lists as tuples."""
+    """Return the stored form of an annotation value: numbers as immediates, lists as tuples."""
     if isinstance(value, (bool, int, float, EqualOp)):
         return as_expr(value)
     if isinstance(value, StringImm):
@@ -65,7 +65,7 @@ def normalize_annotation(value: Any) -> Any:
 
 
 def normalize_annotations(values: Mapping[str, Any] | None) -> Attrs:
-    """Return annotations as they are stored; ones that are stored already pass unchanged."""
+    """Return annotations in their stored form; stored annotations pass unchanged."""
     if not values:
         return EMPTY_ATTRS
     if isinstance(values, Attrs):
@@ -371,7 +371,7 @@ class AttrStmt(Stmt):
 
 
 class Block(Stmt):
-    """A statement with index space and data accesses of its own.
+    """A statement with its own index space and declared data accesses.
 
     `reads` and `writes` name everything an instance may touch, in terms of `iter_vars`; `init`
     runs before the first step of a reduction; `alloc_buffers` live as long as an instance.

@@ -9,7 +9,7 @@
         bb.emit_func_output(y)
     mod = bb.get()
 
-What went wrong is said where it happens; what is complete is well-formed.
+Errors are raised at the call that causes them; a finished module is well-formed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from tensorir.relax.relations import Fits, fits
 from tensorir.relax.struct_info import VOID, StructInfo, TupleStructInfo
 
 Value: TypeAlias = "GraphExpr | Sequence[Any]"
-"""An expression; a list or tuple of values stands for a `Tuple`."""
+"""An expression; a list or tuple of values becomes a `Tuple`."""
 
 
 class BlockBuilder:
     """Builds graph functions and the module that they are in.
 
-    Expressions may nest: what is no variable or constant inside another expression is emitted as a
-    binding of its own, once. Calls are checked against the functions of the module, which are
+    Expressions may nest: an inner expression other than a variable or constant is emitted as a
+    separate binding, once. Calls are checked against the functions of the module, which are
     therefore added before they are called. Raises IRTypeError and IRValueError for operands that
     do not go together, IRValueError for steps out of order.
     """
@@ -263,7 +263,7 @@ class BlockBuilder:
     def normalize(self, expr: Value) -> GraphExpr:
         """Return an expression whose parts are leaves or tuples of leaves.
 
-        Other parts are emitted as bindings of their own. Calls are checked, and have the struct
+        Other parts are emitted as separate bindings. Calls are checked, and have the struct
         info that their function gives them.
         """
         value = _as_value(expr)
@@ -284,7 +284,7 @@ class BlockBuilder:
             return If(cond, value.true_branch, value.false_branch)
         if isinstance(value, SeqExpr):
             raise IRTypeError(
-                "a sequence of bindings is no value; emit its bindings one after the other"
+                "a sequence of bindings is not a value; emit its bindings one after the other"
             )
         self._use(value)
         return value

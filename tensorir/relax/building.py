@@ -117,6 +117,6 @@ class Frame:
                 "it an output of the block with emit_output"
             )
         return IRValueError(
-            f'function "{self.name}" uses {var.name}, which is no parameter of it and has not been '
-            "emitted in it, or only in a branch; emit it before it is used"
+            f'function "{self.name}" uses {var.name}, which is not one of its parameters and '
+            "was not emitted in it, or only in a branch; emit it before it is used"
         )

@@ -57,9 +57,9 @@ def called(functions: Mapping[str, BaseFunc]) -> set[str]:
 
 
 def reached(functions: Mapping[str, BaseFunc], names: Iterable[str]) -> list[str]:
-    """Return these functions and those that they call, through others too, unknown ones included.
+    """Return functions and their direct and indirect callees, unknown ones included.
 
-    A function is followed by those that it calls, in their order, as far as they are new.
+    A function is followed by its new callees, in the order of the calls.
     """
     found: dict[str, None] = {}
     waiting = [*names][::-1]
@@ -72,7 +72,7 @@ def reached(functions: Mapping[str, BaseFunc], names: Iterable[str]) -> list[str
 
 
 def callees_first(functions: Mapping[str, BaseFunc]) -> list[str]:
-    """Return the names of functions, each behind those that it calls (cycles aside)."""
+    """Return the names of functions, each after its callees (cycles aside)."""
     order: dict[str, None] = {}
     entered: set[str] = set()
     for start in functions:
@@ -97,7 +97,7 @@ def endless_chain(mod: IRModule) -> list[str]:
     """
     functions = graph_functions(mod)
     endless = set(functions)
-    """The functions of which it is not known yet that they may return."""
+    """The functions that are not known to return yet."""
     while True:
         returning = {n for n in endless if _stuck(functions[n].body, endless) is None}
         if not returning:

@@ -1,4 +1,4 @@
-"""What the result of an operator depends on, as a key: what is known of operands, and attributes.
+"""A key of everything that the result of an operator depends on: struct infos and attributes.
 
 A module has many calls that are the same but for the values, and what follows from a formula is
 worked out once for them.
@@ -26,8 +26,8 @@ V = TypeVar("V")
 def call_key(args: Sequence[GraphExpr | GlobalVar], attrs: Mapping[str, Any]) -> Hashable | None:
     """Return a key that calls of a formula have in common if they give the same.
 
-    Symbolic sizes are told apart by identity, so that what is kept by a key has to keep them. None
-    for operands of which nothing of the kind can be said.
+    Symbolic sizes are compared by identity, so an entry under a key has to keep them alive. None
+    for operands without such a key.
     """
     parts = [_argument_key(arg) for arg in args]
     return None if _NONE in parts else (tuple(parts), repr(attrs))
@@ -40,7 +40,7 @@ class KnownCalls(Generic[V]):
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[V, list[StructInfo]]] = {}
-        """What follows, and the operands whose sizes the key tells apart by identity."""
+        """The cached results, and the operands whose sizes the key compares by identity."""
 
     def of(
         self,
@@ -62,7 +62,7 @@ class KnownCalls(Generic[V]):
 
 
 _MOST_KNOWN: Final = 1 << 12
-"""How many calls of an operator are remembered."""
+"""The number of calls of an operator that are cached."""
 _NONE: Final = object()
 
 

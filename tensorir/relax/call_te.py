@@ -3,8 +3,8 @@
     def kernel(A, axis):                      # A is a te tensor here
         return te.compute(A.shape, lambda i, j: te.exp(A[i, j]), name="exp")
 
-A value of a graph function stands for a placeholder of its shape and dtype while the formula is
-written; the tensor function that is made takes those values, in the order in which they were met.
+A value of a graph function is a placeholder of its shape and dtype while the formula is written;
+the new tensor function takes those values, in the order of their first use.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def kernel_of(
     Tensors become placeholders, shapes lists of integers, scalar values expressions; lists, tuples
     and dicts of them are converted item by item, everything plain stays. `fn` returns a tensor or
     several. Extents, loops and indices of the function are int64. It has no `global_symbol`;
-    `attrs` are added to its attributes, `leaf` gives what stands for a value in the call. Raises
+    `attrs` are added to its attributes, `leaf` returns the value to use in the call. Raises
     IRTypeError for an argument or a result of another kind.
     """
     inputs = _Inputs(leaf)
@@ -125,7 +125,7 @@ class _Inputs:
             return self._value(self.leaf(value), name)
         if isinstance(value, Mapping):
             if not all(isinstance(key, str) for key in value):
-                raise IRTypeError(f"{name} of call_te is a dict whose keys are no strings")
+                raise IRTypeError(f"{name} of call_te is a dict with keys other than strings")
             return {key: self.converted(v, f"{name}[{key!r}]") for key, v in value.items()}
         if isinstance(value, (list, tuple)):
             items = [self.converted(v, f"{name}[{k}]") for k, v in enumerate(value)]
@@ -179,7 +179,7 @@ class _Inputs:
 
 
 def _own(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return what a formula gives as tensors of their own: copies of inputs and of one another."""
+    """Return the outputs of a formula as distinct tensors; inputs and repetitions are copied."""
     own: list[Tensor] = []
     for tensor in outputs:
         is_taken = any(tensor is other for other in (*inputs, *own))

@@ -1,8 +1,8 @@
 """Calls checked against the functions that they name: fit, type of the result, purity.
 
-A name does not know its function, so whoever makes or reads calls (the builder, the parser, the
-verifier) asks here. Symbolic sizes of the called function are what the call makes of them: a
-parameter of shape `(n, 4)` that gets an array of shape `(m + 1, 4)` says that `n` is `m + 1`.
+A name does not refer to its function, so the builder, the parser and the verifier check calls
+here. The call determines symbolic sizes of the called function: if a parameter of shape `(n, 4)`
+gets an array of shape `(m + 1, 4)`, then `n` is `m + 1`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
     """Check that a `call_tir` or `call_tir_inplace` fits its tensor function.
 
     The parameters of the function are, in order: the arguments, the outputs that have memory of
-    their own, the integers `tir_vars`. Raises IRValueError for a wrong number of them, IRTypeError
-    for ones that do not fit.
+    their own, the integers `tir_vars`. Raises IRValueError for a wrong number of arguments,
+    IRTypeError for arguments that do not fit.
     """
     name, *rest = call.args
     assert isinstance(name, GlobalVar)
@@ -116,7 +116,7 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
                 _at(place)
                 + f'output {k} of "{name.name}" overwrites argument {j}, but is {outputs[k]} and '
                 f"not {inputs[j].struct_info}; state the struct info of the argument in out_sinfo, "
-                "or -1 in inplace_indices for memory of its own"
+                "or -1 in inplace_indices for new memory"
             )
 
 
@@ -146,8 +146,8 @@ def is_pure_call(call: GraphCall, functions: Functions, entered: set[str] | None
     """Say whether a call only gives a value, so that it may be dropped, repeated or moved.
 
     A graph function is called pure if it is declared so and nothing that it calls has effects;
-    those `entered` count as pure, because they are asked for already. A library function may call
-    the graph functions that it is given.
+    functions in `entered` count as pure, because they are being checked. A library function may
+    call the graph functions in its arguments.
     """
     op, entered = call.op, set() if entered is None else entered
     if op not in (CALL_TIR, CALL_TIR_INPLACE):
@@ -208,7 +208,7 @@ def _named(gvar: GlobalVar, functions: Functions, place: str) -> BaseFunc | si.F
         hint = f"; did you mean {close[0]}?" if close else ""
         raise IRValueError(
             _at(place)
-            + f'there is no function "{gvar.name}" in the module, which has {sorted(functions)}'
+            + f'the module has no function "{gvar.name}"; it has {sorted(functions)}'
             + hint
         )
     return functions[gvar.name]
@@ -227,7 +227,7 @@ def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimF
         raise IRTypeError(
             _at(place)
             + f'{call.op.short_name} calls a tensor function, "{gvar.name}" is a graph function; '
-            f"call it as it is: {gvar.name}(...)"
+            f"call it directly: {gvar.name}(...)"
         )
     return func
 
@@ -241,8 +241,8 @@ def _check_function_arguments(call: GraphCall, functions: Functions, place: str)
         if not isinstance(func, (Function, si.FuncStructInfo)):
             raise IRTypeError(
                 _at(place)
-                + f'"{arg.name}" is a tensor function, and a library function is given graph '
-                "functions; write one that calls it by R.call_tir"
+                + f'"{arg.name}" is a tensor function, and a library function takes graph '
+                "functions; write a graph function that calls it by R.call_tir"
             )
 
 
@@ -351,7 +351,7 @@ class _Sizes:
         return SizeSubstitution(self._values)(info)
 
     def known(self, info: si.StructInfo) -> si.StructInfo:
-        """Return a result's struct info as the caller knows it, without variables of the callee."""
+        """Return a result's struct info for the caller, without variables of the callee."""
         return self.filled(known_by(info, self._values))
 
     def told(self, info: si.StructInfo, parameter: str) -> str:

@@ -2,7 +2,7 @@
 
 `call_tir` calls a tensor function: what calls it allocates the outputs and passes them behind the
 arguments ("destination passing style"). `call_dps_packed` calls a library function the same way,
-`call_packed` one that allocates its result itself. `view` is a tensor under another shape.
+`call_packed` a library function that allocates its result. `view` is a tensor under another shape.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _Attrs = Mapping[str, Any]
 _Infos = Sequence[StructInfo]
 
 NUM_OUTPUTS: Final = "num_outputs"
-"""Attribute of the call of a library function that does nothing but write to so many last
+"""Attribute of the call of a library function whose only effect is to write to this number of last
 arguments."""
 FRESH: Final = -1
-"""In `inplace_indices`: the output has memory of its own."""
+"""In `inplace_indices`: the output has new memory."""
 
 
 def _stated(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
@@ -87,7 +87,7 @@ CALL_TIR_INPLACE: Final = Operator.register("relax.call_tir_inplace", _stated)
 CALL_DPS_PACKED: Final = Operator.register("relax.call_dps_packed", _stated)
 CALL_PURE_PACKED: Final = Operator.register("relax.call_pure_packed", _stated)
 ALLOC_TENSOR: Final = Operator.register("relax.builtin.alloc_tensor", _tensor, pure=False)
-"""Memory of its own for one tensor: `(shape, dtype, device index, scope)`."""
+"""New memory for one tensor: `(shape, dtype, device index, scope)`."""
 ALLOC_STORAGE: Final = Operator.register(
     "relax.memory.alloc_storage", lambda *_: OBJECT, pure=False
 )
@@ -102,7 +102,7 @@ tensors)`, one tensor for each of its result, those of nested tuples in order.""
 VIEW: Final = Operator.register("relax.memory.view", _view)
 """A tensor in another shape, `(tensor, shape)`: its elements in row-major order.
 
-As a value it is a tensor like any other; it lies in the memory of the first."""
+As a value it is a tensor like any other; it is in the memory of the first."""
 
 
 def call_tir(
@@ -129,9 +129,9 @@ def call_tir_inplace(
 ) -> GraphCall:
     """Return the call of a tensor function that overwrites arguments with outputs.
 
-    `inplace_indices` says for each output which argument it is, -1 for memory of its own. The
-    function takes only the outputs with memory of their own behind its arguments. As a value the
-    argument is not changed: where it is needed afterwards, the call works on a copy.
+    `inplace_indices` has for each output the argument that it overwrites, -1 for new memory. The
+    function takes only the outputs with new memory after its arguments. As a value the argument
+    does not change: if it is used afterwards, the call works on a copy.
     """
     operands = _operands(_tensor_function(gvar), args, tir_vars)
     indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
@@ -176,8 +176,8 @@ def call_packed(
 ) -> GraphCall:
     """Return the call of a library function that returns its result; it may have effects.
 
-    With `num_outputs` it does nothing but write to so many last arguments. Graph functions may be
-    arguments, as of `call_pure_packed`.
+    With `num_outputs` its only effect is to write to this number of last arguments. Graph functions
+    may be arguments, as of `call_pure_packed`.
     """
     attrs = None if num_outputs is None else {NUM_OUTPUTS: num_outputs}
     return GraphCall(_extern(func), args, attrs, _infos(sinfo_args))
@@ -188,7 +188,7 @@ def call_pure_packed(
     *args: GraphExpr | GlobalVar,
     sinfo_args: StructInfo | Sequence[StructInfo] = (),
 ) -> GraphCall:
-    """Return the call of a library function that returns its result and has no effect.
+    """Return the call of a library function that returns its result, without effects.
 
     A graph function of the module may be an argument: the library function is given a function
     that calls it.
@@ -210,7 +210,7 @@ def call_into(
 
 
 def alloc_tensor(shape: Iterable[PrimExpr | int], dtype: str) -> GraphCall:
-    """Return the allocation of a tensor that has memory of its own."""
+    """Return the allocation of a tensor with new memory."""
     return GraphCall(
         ALLOC_TENSOR,
         [ShapeExpr(shape), DataTypeValue(dtype), PrimValue(0), StringValue("global")],

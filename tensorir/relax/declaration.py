@@ -12,8 +12,8 @@
     def nonzero(x: np.ndarray) -> np.ndarray:         # NumPy, when the model runs
         return np.stack(np.nonzero(x))
 
-The signature says what a call takes (`tensorir.relax.signature`); what the call gives, and what it
-is lowered to (`transform.LegalizeOps`), follow from the function. A declared operator is called as
+The signature declares the arguments (`tensorir.relax.signature`); the struct info of a call and its
+lowered form (`transform.LegalizeOps`) follow from the function. A declared operator is called as
 `relax.op.nn.relu(x)`, and as `R.nn.relu(x)` in scripts.
 """
 
@@ -80,7 +80,7 @@ class DeclaredOperator(Operator):
         return GraphCall(self, operands, attrs)
 
     def shown_attrs(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes that a script has to name: those that are not the defaults."""
+        """Return the attributes that a script has to name: values other than the defaults."""
         return self.signature.shown_attrs(attrs)
 
     def _infer(
@@ -107,8 +107,8 @@ class DeclaredOperator(Operator):
 class FormulaOperator(DeclaredOperator):
     """An operator that is a formula over te tensors.
 
-    `dimension_order` says how it goes on with dimensions in another order, None if it cannot or if
-    it maps elements.
+    `dimension_order` is its rule for dimensions in another order, None if it has none or if it maps
+    elements.
     """
 
     __slots__ = ("_elementwise", "_known", "dimension_order")
@@ -181,7 +181,7 @@ class FormulaOperator(DeclaredOperator):
 
 
 class CompositeOperator(DeclaredOperator):
-    """An operator that stands for an expression of other operators."""
+    """An operator that is an expression of other operators."""
 
     __slots__ = ("_result",)
 
@@ -202,7 +202,7 @@ class CompositeOperator(DeclaredOperator):
         return self.expression(arguments).struct_info
 
     def expression(self, arguments: Mapping[str, Any]) -> GraphExpr:
-        """Return the expression that a call with these arguments stands for."""
+        """Return the expression of a call with these arguments."""
         value = self.function(**arguments)
         return Tuple(value) if isinstance(value, (tuple, list)) else value
 
@@ -244,7 +244,7 @@ class LibraryOperator(DeclaredOperator):
 def library_function(name: str) -> Callable[..., Any] | None:
     """Return the function that a library call of an operator names, None for another name."""
     operator = name.removeprefix(LIBRARY_PREFIX)
-    # What is no operator is known, too, once the declarations are loaded, which asking does.
+    # `Operator.exists` loads the declarations, also those of library calls.
     if operator == name or not Operator.exists(operator):
         return _LIBRARY_CALLS.get(name)
     found = Operator.get(operator)
@@ -252,7 +252,7 @@ def library_function(name: str) -> Callable[..., Any] | None:
 
 
 def library_call(name: str) -> Callable[[F], F]:
-    """Make a library function known that is no operator: its arguments are of other kinds.
+    """Register a library function that is not an operator: its arguments are of other kinds.
 
     It is called by `call_pure_packed(LIBRARY_PREFIX + name, ...)`.
     """
@@ -274,8 +274,8 @@ def operator(
 ) -> Callable[[F], F]:
     """Declare an operator by a formula over te tensors; `name` is without `relax.`.
 
-    `dimension_order` is a rule of `tensorir.relax.dimension_order`, for one whose attributes count
-    or name dimensions. `prepare` turns what a call is given into what it keeps, before anything is
+    `dimension_order` is a rule of `tensorir.relax.dimension_order`, for operators whose attributes
+    count or name dimensions. `prepare` turns given arguments into kept ones, before they are
     checked: sizes that follow from other arguments, for one.
     """
 
@@ -305,7 +305,7 @@ def composite(
 
 
 def library(name: str, result: Callable[..., StructInfo]) -> Callable[[F], F]:
-    """Declare an operator by a function of NumPy arrays; `result(**arguments)` says what it gives.
+    """Declare an operator by a function of NumPy arrays; `result(**arguments)` is its struct info.
 
     The function gets operands as read-only arrays, None for absent ones.
     """
@@ -321,7 +321,7 @@ _UNKNOWN: Final = object()
 
 
 def _filled(value: Any, unknown: dict[Var, None]) -> Any:
-    """Return an argument of known shape: variables stand for unknown dimensions.
+    """Return an argument of known shape: unknown dimensions become variables.
 
     `_UNKNOWN` if not even the rank is known.
     """

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGE: Final = 1 << 16
-"""Bytes from which on it is worth the time to make an array again in place of keeping it."""
+"""The minimum size in bytes of an array that is made again instead of kept."""
 
 Array: TypeAlias = NDArray[Any]
 
@@ -24,8 +24,8 @@ Array: TypeAlias = NDArray[Any]
 class DeferredArray:
     """An array of known shape and dtype that a function makes, the same one whenever it is called.
 
-    The function runs when the array is read, and again when it is read after nobody had it any
-    more; `keep` ends that. Several threads may read it.
+    The function runs when the array is read, and again if the array was freed in between; `keep`
+    ends that. Several threads may read it.
     """
 
     __slots__ = ("_kept", "_last", "_make", "dtype", "shape")

@@ -1,12 +1,12 @@
-"""How operators go on with tensors whose dimensions are held in another order.
+"""Rules by which operators take tensors with their dimensions in another order.
 
 An operator that counts or names dimensions in its attributes declares which:
 
     @operator("concat", dimension_order=axes("axis"))
     @operator("nn.max_pool2d", dimension_order=layout("layout"))
 
-`transform.ConvertLayout` then computes it in the order in which it finds its operands. `order` has
-the dimensions in the order in which they are held: `(0, 2, 3, 1)` for channels last.
+`transform.ConvertLayout` then computes it in the order of its operands. `order` has the dimensions
+in their memory order: `(0, 2, 3, 1)` for channels last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The nodes of graph functions: expressions, bindings, blocks of bindings.
 
-An expression knows its `struct_info` from the moment it is built. Where a name that TVM uses
-means something else in tensor functions, the class has a name of its own and `tensorir.relax`
+An expression has its `struct_info` from its construction. If a name of TVM means something else in
+tensor functions, the class has another name and `tensorir.relax`
 exports it under TVM's: `GraphVar` as `relax.Var`, `GraphCall` as `relax.Call`, `StringValue` as
 `relax.StringImm`.
 
@@ -40,7 +40,7 @@ from tensorir.semantics.storage import stored
 
 
 class GraphExpr(Node):
-    """A value of a graph function; `struct_info` says what is known of it."""
+    """A value of a graph function; `struct_info` is its type."""
 
     __slots__ = ("struct_info",)
     struct_info: StructInfo
@@ -132,7 +132,7 @@ def _operation(name: str, *operands: Any) -> GraphExpr:
 
 
 class GraphVar(GraphExpr):
-    """A variable of a graph function; its identity, not its name, is what it is."""
+    """A variable of a graph function; it is identified by the object, not by its name."""
 
     fields = ("struct_info", label("name"))
     is_variable = True
@@ -150,13 +150,13 @@ class GraphVar(GraphExpr):
 
     @property
     def name_hint(self) -> str:
-        """The name, under the field name that users of TVM know."""
+        """The name, under TVM's field name."""
         return self.name
 
     def __call__(self, *args: GraphExpr) -> GraphCall:
-        """Return the call of the function that the variable stands for.
+        """Return the call of the function that the variable refers to.
 
-        Raises IRTypeError if it stands for none.
+        Raises IRTypeError for a variable of another type.
         """
         if not isinstance(self.struct_info, (FuncStructInfo, ObjectStructInfo)):
             raise IRTypeError(f"{self.name} is {self.struct_info}, not a function")
@@ -261,7 +261,7 @@ class ShapeExpr(GraphExpr):
 
 
 class PrimValue(GraphExpr):
-    """A scalar that tensor functions know as such; a Python int is an int64."""
+    """A scalar that tensor functions take as a scalar; a Python int is an int64."""
 
     fields = (part("value"),)
     __slots__ = fields
@@ -318,7 +318,7 @@ class TupleGetItem(GraphExpr):
         if not isinstance(kind, TupleStructInfo):
             raise IRTypeError(f"only a tuple has fields, but this value is {kind}")
         if not 0 <= index < len(kind):
-            raise IndexError(f"there is no field {index} in a tuple of {len(kind)} field(s)")
+            raise IndexError(f"field {index} is out of range for a tuple of {len(kind)} field(s)")
         self.tuple_value = tuple_value
         self.index = index
         self.struct_info = kind.elements[index]
@@ -331,8 +331,8 @@ class GraphCall(GraphExpr):
     """A call of an operator, of a function of the module, of a library function, or of a value.
 
     `sinfo_args` are struct infos that the call states (the outputs of `call_tir`, for one).
-    Without `struct_info` it is inferred; a call of a function of the module has to be told, because
-    a name does not know its function (`BlockBuilder` and the parser do).
+    Without `struct_info` it is inferred; a call of a function of the module has to state it,
+    because a name does not refer to its function (`BlockBuilder` and the parser fill it in).
     """
 
     fields = (
@@ -366,7 +366,7 @@ class GraphCall(GraphExpr):
         sinfo_args: Sequence[StructInfo],
         struct_info: StructInfo,
     ) -> GraphCall:
-        """Build it of changed parts: operators are asked again what they give.
+        """Build it from changed parts: operators infer their struct info again.
 
         What a function gives was found where it was called.
         """
@@ -436,7 +436,7 @@ class BindingBlock(Node):
 
 
 class DataflowBlock(BindingBlock):
-    """Bindings without effects and without control flow; what is no DataflowVar is its output."""
+    """Bindings without effects and control flow; variables other than DataflowVars are outputs."""
 
     __slots__ = ()
 
@@ -472,7 +472,7 @@ class SeqExpr(GraphExpr):
 LEAVES: Final = (
     GraphVar, Constant, ShapeExpr, PrimValue, StringValue, DataTypeValue, ExternFunc,
 )  # fmt: skip
-"""What the parts of values are in A-normal form, but for tuples of such."""
+"""The classes of the parts of values in A-normal form, except tuples of them."""
 
 
 def _numbers(texts: NDArray[Any]) -> NDArray[Any]:

@@ -17,8 +17,8 @@ from tensorir.relax.struct_info import FuncStructInfo, StructInfo
 class Function(BaseFunc):
     """A function over tensors, shapes and tuples.
 
-    `params` are variables with struct info; `body` leads to the result. `is_pure` says that a call
-    only gives a value. Standard attributes: `global_symbol` (absent for a private function),
+    `params` are variables with struct info; `body` computes the result. `is_pure` is True if a call
+    has no effects. Standard attributes: `global_symbol` (absent for a private function),
     `num_input` (parameters from this index on are weights).
     """
 
@@ -69,7 +69,7 @@ class Function(BaseFunc):
 
     @property
     def weights(self) -> tuple[GraphVar, ...]:
-        """The parameters from `num_input` on, none without it; IRValueError if it is no index."""
+        """The parameters from `num_input` on, none without it; IRValueError for a bad index."""
         return self.params[self._num_input() :]
 
     def _num_input(self) -> int:

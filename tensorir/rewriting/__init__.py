@@ -1,1 +1,1 @@
-"""Walking and rebuilding programs: visitors, rewriters, copies with names of their own."""
+"""Walking and rebuilding programs: visitors, rewriters, copies with new names."""

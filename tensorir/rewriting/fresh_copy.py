@@ -1,4 +1,4 @@
-"""Copies of programs that may stand beside the original: everything they define is new."""
+"""Copies of programs that can be used together with the original: all definitions are new."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=BaseFunc)
 
 @any_depth
 def renew_defs(func: F) -> F:
-    """Return a copy of a function in which every definition is new.
+    """Return a copy of a function with new definitions.
 
     Parameters, loop variables, axes, bound names, pointers and buffers (of a graph function its
     variables and symbolic sizes) are objects of the copy alone, so that both functions may be parts
@@ -38,7 +38,7 @@ class FreshCopy(Substitution):
         return block.name_hint
 
     def define(self, var: Any) -> Any:
-        """Return the new variable that stands for `var` from here on."""
+        """Return the new variable that replaces `var` from here on."""
         if isinstance(var, Var):
             new: Any = var.with_name(var.name)
         else:
@@ -53,7 +53,7 @@ class FreshCopy(Substitution):
                 self.define(var)
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
-        """Return the new buffer, with a pointer of its own, that stands for `buffer` from here on.
+        """Return the new buffer, with a new pointer, that replaces `buffer` from here on.
 
         Buffers that share a pointer share the new one.
         """
@@ -63,13 +63,13 @@ class FreshCopy(Substitution):
         return new
 
     def define_parameter(self, buffer: Buffer) -> Buffer:
-        """Return the new buffer for one that binds the variables in its layout."""
+        """Return the new buffer of a parameter, which binds the variables in its layout."""
         for size in buffer.layout:
             self._define_sizes(size)
         return self.define_buffer(buffer)
 
     def rewrite_PrimFunc(self, node: PrimFunc) -> PrimFunc:  # noqa: N802
-        """Copy a function with parameters of its own."""
+        """Copy a function with new parameters."""
         params = [self.define(param) for param in node.params]
         buffer_map = {
             new: self.define_parameter(node.buffer_map[old])
@@ -80,7 +80,7 @@ class FreshCopy(Substitution):
         return node.with_(params=params, buffer_map=buffer_map, body=body, attrs=attrs)
 
     def rewrite_Function(self, node: Any) -> Any:  # noqa: N802
-        """Copy a graph function with parameters of its own."""
+        """Copy a graph function with new parameters."""
         for param in node.params:
             self.define(param)
         return self.generic(node)
@@ -108,14 +108,14 @@ class FreshCopy(Substitution):
         return MatchBufferRegion(self.define_buffer(view), self(source))
 
     def rewrite_DeclBuffer(self, node: DeclBuffer) -> Stmt:  # noqa: N802
-        """Copy a view of a pointer; the view is new, the pointer is what it stands for."""
+        """Copy a view of a pointer; the view is new, the pointer is replaced."""
         new = self._with_layout(node.buffer)
         self._buffers[node.buffer] = new = new if new is not node.buffer else new.with_()
         return DeclBuffer(new, self(node.body))
 
 
 def fresh_thread(loop: For) -> IterVar | None:
-    """Return the thread axis for a copy of a loop: the same axis, a variable of its own."""
+    """Return the thread axis for a copy of a loop: the same axis with a new variable."""
     old = loop.thread_binding
     if old is None:
         return None

@@ -21,7 +21,7 @@ def _nothing(_: Node) -> tuple[Node, ...]:
 
 
 def _itself(_: Any, node: Any) -> Any:
-    """Return a node as it is: the row of nodes without parts."""
+    """Return a node unchanged: the row of nodes without parts."""
     return node
 
 

@@ -118,7 +118,7 @@ def statements(node: Stmt) -> Iterator[Stmt]:
 
 
 def uses_var(node: Node, wanted: Callable[[Var], bool] | Var) -> bool:
-    """Say whether a variable (or one that satisfies the predicate) occurs in `node`."""
+    """Return True if a variable, or any variable that satisfies a predicate, occurs in `node`."""
     single = isinstance(wanted, Var)
     stack = [node]
     while stack:
@@ -151,9 +151,9 @@ class Rewriter:
     """
 
     _method_rows: ClassVar[Mapping[type, Row]] = REBUILD
-    """What is done with a node of each class."""
+    """The action for a node of each class."""
     _part_rows: ClassVar[Mapping[type, Row]] = REBUILD
-    """What is done with the parts of nodes: the same, unless the class overrides `__call__`."""
+    """The action for the parts of nodes: the same, unless the class overrides `__call__`."""
     _generic_rows: ClassVar[Mapping[type, Row]] = REBUILD
 
     def __init_subclass__(cls) -> None:
@@ -273,7 +273,7 @@ class Substitution(Rewriter):
 def substitute(node: N, values: Mapping[Var, e.ExprLike]) -> N:
     """Return `node` with variables replaced, all at once; raw, so nothing is folded.
 
-    This reaches the layouts of buffers: one that has a replaced variable in its shape, strides or
+    This reaches the layouts of buffers: a buffer with a replaced variable in its shape, strides or
     offset becomes a new buffer, the same at each of its uses in `node`. Raises IRTypeError if a
     value has not the dtype of its variable.
     """
@@ -299,9 +299,9 @@ def substitute_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
 # ---------------------------------------------------------------------------------- rewriting rules
 
 Rule: TypeAlias = Callable[[Any], Any]
-"""What becomes of a node whose parts are rewritten; None keeps it."""
+"""The replacement of a node with rewritten parts; None keeps it."""
 RuleBefore: TypeAlias = Callable[[Any, Rewriter], Any]
-"""What becomes of a node as it is; the rewriter is for its parts. None has the parts rewritten."""
+"""The replacement of an unchanged node; the rewriter is for its parts. None: rewrite the parts."""
 
 
 def rewrite(
@@ -315,11 +315,11 @@ def rewrite(
     """Return `node` rewritten by rules, which are functions by class of nodes.
 
     A rule of `after` gets a node with its parts rewritten and returns what replaces it, or None to
-    keep it. A rule of `before` gets the node as it is and the rewriter: it calls that on the parts
-    that it wants rewritten, or its `generic(node)` for all of them. What it returns replaces the
-    node; after None the node is rewritten as if there were no such rule. A rule for a class is one
-    for the classes derived from it that have none of their own. `buffer` gives the buffers that
-    replace used ones. What no rule is for is rewritten by `over`, which may know what holds where.
+    keep it. A rule of `before` gets the unchanged node and the rewriter: it calls the rewriter on
+    the parts to rewrite, or its `generic(node)` for all of them. The result replaces the node;
+    after None the node is rewritten as if there were no such rule. A rule for a class also applies
+    to derived classes without their own rule. `buffer` returns the buffers that replace used ones.
+    Nodes without a rule are rewritten by `over`, which may keep track of scopes.
 
         rewrite(body, {Evaluate: lambda node: None if ... else nothing})
         rewrite(body, before={For: lambda node, r: unrolled(node.with_body(r(node.body)))})

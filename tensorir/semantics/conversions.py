@@ -17,7 +17,7 @@ from tensorir.semantics.integers import saturating, wrapping
 def conversion(source: DataType, target: DataType) -> Callable[[Any], Any]:
     """Return the function that casts a value of one scalar type to another.
 
-    Raises IRTypeError for a type that has no arithmetic.
+    Raises IRTypeError for a type without arithmetic.
     """
     for dtype in (source, target):
         if not dtype.is_integral:
@@ -57,7 +57,7 @@ def convert(value: Any, source: DataType, target: DataType) -> Any:
 def reinterpreted(values: Sequence[Any], source: DataType, target: DataType) -> list[Any]:
     """Return the elements of type `target` whose bytes are those of the elements `values`.
 
-    Lanes lie in memory in their order, bytes in little-endian order. Raises IRTypeError where the
+    Lanes are in memory in their order, bytes in little-endian order. Raises IRTypeError if the
     bytes do not divide into elements.
     """
     data = b"".join(_pattern(v, source).to_bytes(source.nbytes, "little") for v in values)

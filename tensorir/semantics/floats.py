@@ -22,7 +22,7 @@ from tensorir.nodes.float_format import FORMATS, Format
 
 
 def format_of(dtype: DataType) -> Format:
-    """Return the format of a scalar type; IRTypeError for one that has no arithmetic."""
+    """Return the format of a scalar type; IRTypeError for a type without arithmetic."""
     found = FORMATS.get(dtype)
     if found is None or dtype.bits == 8:
         raise IRTypeError(f"{dtype} has no arithmetic")
@@ -195,7 +195,7 @@ def _near(value: float | Fraction, dtype: DataType) -> float:
 
 
 def _next(a: float, b: float, dtype: DataType) -> float:
-    """Return the number of `dtype` beside `a` in the direction of `b`."""
+    """Return the next number of `dtype` after `a` in the direction of `b`."""
     if math.isnan(a) or math.isnan(b):
         return math.nan
     if a == b:
@@ -213,7 +213,7 @@ def to_bits(value: float, dtype: DataType) -> int:
     """Return the bits of a value as an unsigned number."""
     if dtype == "bfloat16":
         bits = int.from_bytes(struct.pack("<f", value), "little")
-        # A NaN whose payload lies in the low half must not become infinite.
+        # A NaN with a payload in the low half must not become infinite.
         return bits >> 16 | (0x40 if math.isnan(value) else 0)
     return int.from_bytes(struct.pack(_PACKED[dtype], value), "little")
 

@@ -90,7 +90,7 @@ COMPARISONS: Final[dict[type | str, Callable[[float, float], bool]]] = {
 """Comparisons of two numbers of one type; Python compares floats as IEEE does."""
 
 DIVISIONS: Final = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
-"""The operations on integers that have no result for a divisor of 0."""
+"""The operations on integers that are undefined for a divisor of 0."""
 
 
 def multiply_shift(x: int, y: int, q: int, s: int) -> int:

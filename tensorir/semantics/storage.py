@@ -15,14 +15,13 @@ from tensorir.semantics.floats import rounding, to_bits
 def stored(values: ArrayLike, dtype: DataType) -> NDArray[Any]:
     """Return numbers as NumPy holds a dtype, rounded to nearest where that is of floats.
 
-    bfloat16 is held as its bits, and 8-bit floats are taken as their bits. Raises IRTypeError for
-    what is no numbers; IRValueError for lists of several lengths, and for a number that a dtype of
-    integers does not have.
+    bfloat16 and 8-bit floats are stored as their bits. Raises IRTypeError for values other than
+    numbers; IRValueError for ragged lists, and for a number outside of an integer dtype.
     """
     try:
         array = np.asarray(values)
     except ValueError as problem:
-        raise IRValueError(f"the lists are no array: {problem}") from None
+        raise IRValueError(f"the lists do not form an array: {problem}") from None
     if array.dtype.kind not in "biuf":
         raise IRTypeError(f"expected numbers, got {array.dtype}")
     held = dtype.to_numpy()

@@ -1,6 +1,6 @@
 """Tensor expressions: programs written as formulas over tensors, one tensor after another.
 
-A formula says what each element of a tensor is; `create_prim_func` writes the loops and blocks that
+A formula defines each element of a tensor; `create_prim_func` writes the loops and blocks that
 compute it, ready to be scheduled.
 
 >>> from tensorir import te

@@ -43,7 +43,7 @@ def compute(
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the tensor whose element at `i, j, ...` is `fcompute(i, j, ...)`.
 
-    The axes are named after the parameters of `fcompute`; those that `*args` takes are `i0`, `i1`,
+    The axes are named after the parameters of `fcompute`; the axes of `*args` are `i0`, `i1`,
     ... or `varargs_names`. A tuple of expressions gives a tuple of tensors of this shape. A
     reduction must be the whole expression. `attrs` become annotations of the block; `tag` is
     accepted for programs that have one, and means nothing.
@@ -114,13 +114,13 @@ def _axis_names(
 
 
 def _reduce_axes(body: Sequence[PrimExpr], name: str) -> tuple[IterVar, ...]:
-    """Return the axes that the expressions reduce over, if they may stand where they do."""
+    """Return the axes that the expressions reduce over; reductions must be outermost."""
     for part in body:
         for node in walk(part):
             if isinstance(node, Reduce) and node is not part:
                 raise IRValueError(
                     f"te.compute {name!r} has a reduction inside of an expression; compute the "
-                    "reduction as a tensor of its own, and use that"
+                    "reduction as a separate tensor, and use that"
                 )
     reductions = [part for part in body if isinstance(part, Reduce)]
     if not reductions:

@@ -326,7 +326,7 @@ class _Function:
 
 
 def _tensors_of(op: ExternOp) -> Iterator[tuple[Buffer, Tensor]]:
-    """Yield the buffers that a function is given, and the tensors that they stand for."""
+    """Yield the buffers of an extern operation with their tensors."""
     return zip((*op.in_buffers, *op.out_buffers), (*op.inputs, *op.outputs), strict=True)
 
 

@@ -105,7 +105,7 @@ def extern_primfunc(
 
 
 def without_root(func: PrimFunc, name: str) -> Block:
-    """Return the body of a function as a block `name`, which takes the place of its root block."""
+    """Return the body of a function as a block `name`, which replaces its root block."""
     body = func.body
     if isinstance(body, BlockRealize) and not body.block.iter_vars:
         return body.block.with_(name_hint=name)
@@ -163,7 +163,7 @@ class _Matching:
 
 
 def _shapes(shape: Any) -> list[Any]:
-    """Return the shapes of outputs, of which there is one where no dimension is a sequence."""
+    """Return the shapes of outputs; a flat sequence of dimensions is the shape of one output."""
     several = isinstance(shape, Sequence) and any(isinstance(dim, Sequence) for dim in shape)
     return list(shape) if several else [shape]
 
@@ -175,7 +175,7 @@ def _dtypes(
         found = {tensor.dtype for tensor in inputs}
         if len(found) != 1:
             raise IRTypeError(
-                f"the outputs of te.extern {name!r} have no dtype that follows from its inputs, "
+                f"the dtypes of the outputs of te.extern {name!r} do not follow from its inputs, "
                 f"which are {sorted(found)}; pass dtype"
             )
         return list(found) * count

@@ -36,7 +36,7 @@ def _less(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def _or_nan(better: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., PrimExpr]:
-    """Return the combiner that keeps the better of two values, or one that is NaN."""
+    """Return the combiner that keeps the better of two values, or a NaN if there is one."""
 
     def combine(x: PrimExpr, y: PrimExpr) -> PrimExpr:
         if not x.dtype.is_floating:

@@ -20,7 +20,7 @@ from tensorir.rewriting.visit import walk
 
 
 def with_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
-    """Return a copy of a function in which scalars, loops, axes, shapes and indices are `dtype`."""
+    """Return a copy of a function with scalars, loops, axes, shapes and indices of `dtype`."""
     return _WithIndexDType(DataType(dtype))(func)
 
 
@@ -32,7 +32,7 @@ class _WithIndexDType(FreshCopy):
     # ---------------------------------------------------------------------------------- definitions
 
     def define(self, var: Any) -> Any:
-        """Return the variable that stands for `var` from here on: an index has the index dtype."""
+        """Return the variable that replaces `var` from here on; an index gets the index dtype."""
         if not var.dtype.is_int:
             return super().define(var)
         new = type(var)(var.name, self._dtype)
@@ -93,7 +93,7 @@ class _WithIndexDType(FreshCopy):
         return self.generic(node)
 
     def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
-        """Convert an index as it is."""
+        """Convert an index, without a cast."""
         if self._reads_index(node.value):
             return cast(node.dtype, self._index(node.value))
         return self.generic(node)
@@ -115,7 +115,7 @@ class _WithIndexDType(FreshCopy):
     # ----------------------------------------------------------------------------------- statements
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
-        """Copy a loop with a variable of its own."""
+        """Copy a loop with a new variable."""
         low, extent = self._index(node.min), self._index(node.extent)
         loop_var = self.define(node.loop_var)
         body = self(node.body)

@@ -1,6 +1,6 @@
 """The loops of an operation, and the axes of the blocks inside them.
 
-Axes whose domains are independent of others are at level 0; one whose domain uses axes of level n
+Axes with independent domains are at level 0; an axis whose domain uses axes of level n
 is at level n + 1, and needs a block inside of theirs, because a domain is in terms of what is
 outside of its block.
 """

@@ -170,7 +170,7 @@ def _is_axes(value: Any) -> bool:
 def comm_reducer(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Reducer:
-    """Return a reduction of one's own.
+    """Return a user-defined reduction.
 
     `fcombine(x, y)` combines two values and `fidentity(dtype)` gives the value that changes
     nothing. For tuples `fcombine` gets two lists and returns a tuple, and `fidentity` gets a dtype

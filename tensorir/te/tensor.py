@@ -1,7 +1,7 @@
 """Tensors and the operations that give them.
 
 A `Tensor` is a buffer without a place in memory yet, so that expressions over tensors are ordinary
-expressions, and what walks, prints and rewrites those needs to know nothing of tensors.
+expressions, and visitors, printers and rewriters need no special case for tensors.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ ShapeLike: TypeAlias = Sequence[ExprLike] | ExprLike
 class Tensor(Buffer):
     """An output of an operation; `A[i, j]`, or `A(i, j)`, is an element of it.
 
-    `op` is the operation, `value_index` says which of its outputs this is. A tensor of rank 0 is
-    read as `A[()]` or `A()`.
+    `op` is the operation, `value_index` the index of the tensor in its outputs. A tensor of rank 0
+    is read as `A[()]` or `A()`.
     """
 
     __slots__ = ("op", "value_index")
@@ -58,7 +58,7 @@ class Tensor(Buffer):
     def __call__(self, *indices: ExprLike | IterVar) -> BufferLoad:
         """Return the element at `indices`.
 
-        Raises IRValueError for a wrong number of them, IRTypeError for one that is no integer.
+        Raises IRValueError for a wrong number of indices, IRTypeError for a non-integer index.
         """
         values = [self._index(index) for index in indices]
         if len(values) != len(self.shape):
@@ -141,7 +141,7 @@ class ComputeOp(Operation):
 
 
 class ExternOp(Operation):
-    """A block over `in_buffers` and `out_buffers`, which stand for inputs and outputs."""
+    """A block over `in_buffers` and `out_buffers`, the buffers of inputs and outputs."""
 
     def __init__(
         self,
@@ -174,7 +174,8 @@ def tensors_read(body: Sequence[PrimExpr]) -> list[Tensor]:
 def as_shape(shape: ShapeLike, name: str) -> list[PrimExpr]:
     """Return the dimensions of the tensor `name`; one number is a shape of rank 1.
 
-    Raises IRTypeError for a dimension that is no signed integer, IRValueError for a negative one.
+    Raises IRTypeError for a dimension that is not a signed integer, IRValueError for a negative
+    one.
     """
     dims = [as_expr(n) for n in (shape if isinstance(shape, Sequence) else (shape,))]
     for k, dim in enumerate(dims):

@@ -1,7 +1,7 @@
 """Tensor intrinsics: small programs that hardware computes at once.
 
-A `TensorIntrin` pairs a description, which says what is computed and is what a program is matched
-against, with an implementation, which takes its place. Both have the same parameters. Those of
+A `TensorIntrin` pairs a description, which defines the computation and is matched with programs,
+with an implementation, which replaces it. Both have the same parameters. Those of
 `tensorir.tensor_intrin.dot_product` and `.matrix_tile` are registered from the start.
 """
 
@@ -75,8 +75,8 @@ class TensorIntrin:
         found = TensorIntrin._registry.get(name)
         if found is None and not allow_missing:
             raise IRValueError(
-                f"there is no tensor intrinsic {name!r}; "
-                f"known are {', '.join(sorted(TensorIntrin._registry))}"
+                f"unknown tensor intrinsic {name!r}; "
+                f"registered are {', '.join(sorted(TensorIntrin._registry))}"
             )
         return found
 

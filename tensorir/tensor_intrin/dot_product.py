@@ -48,7 +48,7 @@ _LANES = "C[T.ramp(0, 1, {lanes})]"
 
 
 def _of_parts(sums: str, *accumulator: str) -> str:
-    """Return the call of an instruction that takes the parts of lanes as numbers of their own."""
+    """Return the call of an instruction that takes the parts of lanes as separate numbers."""
     return f"""T.call_llvm_pure_intrin(
             "{sums}x{{lanes}}",
             "llvm.{{instruction}}",

@@ -1,4 +1,4 @@
-"""The dtype in which sums are formed, which may be wider than that of the result."""
+"""The dtype of accumulators, which may be wider than the dtype of the result."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def log_add_exp(x1: Value, x2: Value) -> Tensor:
 
     def function(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         large, small = te.max(a, b), te.min(a, b)
-        # Equal infinities have no difference.
+        # The difference of equal infinities is NaN.
         equal = select(a == b, large + te.log(const(2.0, a.dtype)), large)
         return select(te.isfinite(small), large + te.log1p(te.exp(small - large)), equal)
 

@@ -14,7 +14,7 @@ from tensorir.te.tensor import Tensor
 from tensorir.topi.extents import extent_text, is_number
 
 Value: TypeAlias = "Tensor | PrimExpr"
-"""A tensor, or a number that stands for a tensor of rank 0."""
+"""A tensor, or a number as a tensor of rank 0."""
 
 
 def shape_of(value: Value) -> Sequence[PrimExpr]:
@@ -25,7 +25,7 @@ def shape_of(value: Value) -> Sequence[PrimExpr]:
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Return the shape to which operands are stretched: dimensions of 1, counted from the last.
 
-    Raises IRValueError for dimensions that differ, or of which nobody knows that they do not.
+    Raises IRValueError for dimensions that differ, or cannot be proved to be equal.
     """
     analyzer = Analyzer()
     rank = max(map(len, shapes), default=0)

@@ -56,7 +56,7 @@ def _element(tensor: Tensor, letters: str, place: dict[str, PrimExpr]) -> PrimEx
 
 
 def _extents(operands: Sequence[Tensor], letters: Sequence[str]) -> dict[str, PrimExpr]:
-    """Return the extent of each letter, in the order in which they are first met.
+    """Return the extent of each letter, in order of first use.
 
     Raises IRTypeError and IRValueError where operands do not fit their letters.
     """

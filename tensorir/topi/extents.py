@@ -18,7 +18,7 @@ from tensorir.te.tensor import Tensor
 def axis_of(axis: int, rank: int) -> int:
     """Return an axis counted from 0; a negative one counts from the end.
 
-    IRValueError for one that a tensor of this rank does not have.
+    IRValueError for an axis out of range.
     """
     if not -rank <= axis < rank:
         raise IRValueError(
@@ -28,7 +28,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def axes_of(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return axes counted from 0, in increasing order; IRValueError for one that is given twice."""
+    """Return axes counted from 0, in increasing order; IRValueError for repeated axes."""
     found = sorted(axis_of(a, rank) for a in ((axes,) if isinstance(axes, int) else axes))
     if len(set(found)) < len(found):
         raise IRValueError(f"axes {tuple(axes)} name an axis twice")  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def axes_of(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def each_axis_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return axes counted from 0, in the order given; IRValueError for one that is given twice."""
+    """Return axes counted from 0, in the order given; IRValueError for repeated axes."""
     axes_of(axes, rank)
     return tuple(axis % rank for axis in axes)
 
@@ -110,7 +110,7 @@ _LARGE: Final = 1 << 30
 
 
 def of_sizes(*shapes: Sequence[PrimExpr]) -> Analyzer:
-    """Return an analyzer that knows that the sizes in shapes are not negative, nor huge."""
+    """Return an analyzer with the sizes in shapes bound to non-negative values below 2**30."""
     analyzer = Analyzer()
     for var in {var: None for shape in shapes for n in shape for var in collect_vars(n)}:
         if var.dtype.is_int:

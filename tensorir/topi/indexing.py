@@ -28,7 +28,7 @@ def check_indices(name: str, indices: Value) -> None:
 
 
 def inside(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
-    """Return an index, or the one nearest to it that there is, as int64."""
+    """Return an index clamped to an extent, as int64."""
     if isinstance(index, IntImm) and isinstance(extent, IntImm) and 0 <= index.value < extent.value:
         return const(index.value, INT64)
     return max_(const(0, INT64), min_(extent - 1, cast(INT64, index)))

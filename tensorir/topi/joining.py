@@ -22,7 +22,7 @@ from tensorir.topi.reshaping import expand_dims
 def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Return tensors one behind the other along an axis; all else of their shapes is equal."""
     if not tensors:
-        raise IRValueError("there is no tensor to put together")
+        raise IRValueError("concatenate needs at least one tensor")
     same_dtype(*tensors)
     first = tensors[0]
     k = axis_of(axis, first.ndim)
@@ -59,7 +59,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Return tensors of one shape along a new axis."""
     if not tensors:
-        raise IRValueError("there is no tensor to stack")
+        raise IRValueError("stack needs at least one tensor")
     k = axis_of(axis, tensors[0].ndim + 1)
     return concat([expand_dims(t, k) for t in tensors], k)
 
@@ -68,7 +68,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Return parts along an axis: as many of equal length, or those between indices.
 
-    Where the length is no multiple of the number of parts, the last ones are shorter.
+    If the length is not a multiple of the number of parts, the last parts are shorter.
     """
     k = axis_of(axis, x.ndim)
     extent = x.shape[k]

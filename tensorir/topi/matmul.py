@@ -35,7 +35,7 @@ def product_of_matrices(
     out_dtype: str | None,
     transposed: tuple[bool, bool] = (False, False),
 ) -> Tensor:
-    """Return the product of matrices of any rank from 1 on; `transposed` says which of them are."""
+    """Return the product of matrices of any rank from 1 on; `transposed` has a flag for each."""
     if not a.ndim or not b.ndim:
         raise IRValueError("operands must have a dimension at least; multiply takes numbers")
     transpose_a, transpose_b = (t and x.ndim > 1 for t, x in zip(transposed, (a, b), strict=True))
@@ -70,7 +70,7 @@ def product_of_matrices(
 
 
 def product_dtypes(a: Tensor, b: Tensor, out_dtype: str | None) -> tuple[DataType, DataType]:
-    """Return the dtype of sums of products, and the one in which they are formed.
+    """Return the dtype of the result of sums of products, and the dtype of their accumulators.
 
     IRTypeError for operands of different dtypes without `out_dtype`.
     """

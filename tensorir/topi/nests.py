@@ -19,7 +19,7 @@ def block_nest(
     body: Callable[[Sequence[PrimExpr]], Stmt],
     visible: dict[Var, Buffer],
 ) -> Stmt:
-    """Return a block in loops; those that are `in_order` run one step after the other."""
+    """Return a block in loops; `in_order` loops run one step after the other."""
     loops = [Var(f"i{k}", INT64) for k in range(len(extents))]
     axes = [Var(f"v_i{k}", INT64) for k in range(len(extents))]
     iters = [

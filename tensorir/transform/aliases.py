@@ -1,7 +1,7 @@
-"""Aliases: the memory that the values of a graph function may lie in.
+"""Aliases: the memories that the values of a graph function may be in.
 
-Tuples, fields, aliases, views, `match_cast` and `if` make several variables stand for the same
-memory. A value lies in a set of memories (several after an `if`), a tuple has such a set for each
+Tuples, fields, aliases, views, `match_cast` and `if` make several variables share the same
+memory. A value is in a set of memories (several after an `if`), a tuple has such a set for each
 field.
 """
 
@@ -42,7 +42,7 @@ class Owner(Enum):
     FUNCTION = "allocated by the function, or by a graph function for it"
     ARGUMENT = "given by the caller"
     CONSTANT = "a part of the program"
-    LIBRARY = "given by a library function, which may know it still"
+    LIBRARY = "returned by a library function, which may still use it"
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +59,7 @@ NOWHERE: frozenset[Memory] = frozenset()
 
 
 def memories(places: Places) -> Iterator[Memory]:
-    """Yield all memories that a value may lie in."""
+    """Yield all memories that a value may be in."""
     for part in places:
         if isinstance(part, Memory):
             yield part
@@ -69,7 +69,7 @@ def memories(places: Places) -> Iterator[Memory]:
 
 @dataclass(frozen=True, slots=True)
 class HandedOn:
-    """What a graph function shows to library functions, which may keep it."""
+    """The memories that a graph function passes to library functions, which may keep them."""
 
     arguments: bool
     """Its arguments live on: in a result of unknown kind, or because they are kept."""
@@ -91,7 +91,7 @@ class Aliases:
         self._hands_on = hands_on
         self.places: dict[g.GraphVar, Places] = {}
         self.holders: dict[Memory, list[g.GraphVar]] = {}
-        """Variables that may lie in a memory."""
+        """Variables that may be in a memory."""
         self.kept: set[Memory] = set()
         """Memory that a library function or an unknown function has seen and may keep."""
         for param in func.params:
@@ -173,12 +173,12 @@ class Aliases:
 
 
 def has_own_memory(info: StructInfo) -> bool:
-    """Say whether a part of a result lies in memory of its own: it can be copied."""
+    """Return True if a part of a result is in separate memory: it can be copied."""
     return isinstance(info, TensorStructInfo) and info.dtype is not None and info.ndim >= 0
 
 
 def leaf_places(places: Places) -> list[frozenset[Memory]]:
-    """Return the memory of each part of a value that is no tuple, in order."""
+    """Return the memory of each leaf of a value, in order."""
     if isinstance(places, frozenset):
         return [places]
     return [leaf for part in places for leaf in leaf_places(part)]

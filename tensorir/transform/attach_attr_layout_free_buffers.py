@@ -1,4 +1,4 @@
-"""Tensor functions are told which of their parameters are weights."""
+"""The parameters of tensor functions that are weights are marked."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AttachAttrLayoutFreeBuffers(ModulePass):
 
 
 def _uses(mod: IRModule, weights: frozenset[g.GraphVar]) -> Iterator[_Use]:
-    """Yield the uses of tensor functions, those that say nothing of weights as stated."""
+    """Yield the uses of tensor functions; uses without weights keep the stated attribute."""
     for caller in mod.functions.values():
         if not isinstance(caller, (Function, PrimFunc)):
             continue

@@ -32,7 +32,7 @@ class BindParams(ModulePass):
     `params` maps names or variables of parameters to arrays: NumPy's, or of anything that has
     `__dlpack__` on the CPU or `__array__`. An array that is contiguous is not copied, so it must
     not be changed as long as the module is used. Other parameters stay. The errors are those of
-    `bind_params`, and IRValueError if the module has no such graph function.
+    `bind_params`, and IRValueError if the module lacks the graph function.
     """
 
     def __init__(self, func_name: str, params: Mapping[str | GraphVar, Any]) -> None:
@@ -65,17 +65,17 @@ class BindParams(ModulePass):
         if self.func_name in mod:
             raise IRTypeError(f"{self.func_name} is a tensor function; graph functions are bound")
         raise IRValueError(
-            f"there is no graph function {self.func_name}; the module has {sorted(functions)}"
+            f"unknown graph function {self.func_name}; the module has {sorted(functions)}"
         )
 
 
 def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Function:
     """Return a function with arrays in the place of parameters; itself if there are none.
 
-    Symbolic sizes that the arrays determine are replaced everywhere. Raises IRValueError for a name
-    that is no parameter or of several, a parameter that is named twice, and a shape that does not
-    fit; IRTypeError for a dtype that does not fit, a value that is no array, and a parameter that
-    is no tensor.
+    Symbolic sizes that the arrays determine are replaced everywhere. Raises IRValueError for an
+    unknown or ambiguous name, a parameter that is named twice, and a shape that does not fit;
+    IRTypeError for a dtype that does not fit, a value that is not an array, and a parameter that is
+    not a tensor.
     """
     bound: dict[GraphVar, Constant] = {}
     for key, value in params.items():
@@ -107,7 +107,7 @@ def _parameter(func: Function, key: str | GraphVar) -> GraphVar:
         if key in func.params:
             return key
         raise IRValueError(
-            f"the variable {key.name} is no parameter of this function; it has {names}"
+            f"the variable {key.name} is not a parameter of this function; it has {names}"
         )
     found = [param for param in func.params if param.name == key]
     if len(found) == 1:
@@ -116,7 +116,7 @@ def _parameter(func: Function, key: str | GraphVar) -> GraphVar:
         raise IRValueError(f"{len(found)} parameters are called {key}; give the variable")
     close = difflib.get_close_matches(str(key), names, 1)
     hint = f"did you mean {close[0]}? " if close else ""
-    raise IRValueError(f"there is no parameter {key}; {hint}the function has {names}")
+    raise IRValueError(f"unknown parameter {key}; {hint}the function has {names}")
 
 
 def _constant(param: GraphVar, value: Any) -> Constant:
@@ -129,7 +129,7 @@ def _constant(param: GraphVar, value: Any) -> Constant:
         array = _array(param, value)
         kind = array.dtype if info.dtype is None else info.dtype.to_numpy()
         if array.dtype != kind and array.dtype.name == info.dtype:
-            array = array.view(kind)  # a dtype that NumPy knows from another package
+            array = array.view(kind)  # a dtype of another package
         if array.dtype != kind:
             raise _wrong_dtype(param, info, str(array.dtype))
         result = Constant(array, info.dtype)
@@ -221,7 +221,7 @@ def _number(size: PrimExpr) -> str:
 
 
 def _counted(func: Function, bound: Mapping[GraphVar, Constant]) -> Mapping[str, Any]:
-    """Return attributes in which `num_input` counts the inputs that are left."""
+    """Return attributes with `num_input` counting the remaining inputs."""
     if "num_input" not in func.attrs:
         return func.attrs
     return {**func.attrs, "num_input": sum(param not in bound for param in func.inputs)}

@@ -1,4 +1,4 @@
-"""What the bindings of a graph function tell: variables in use, those still needed, tuples."""
+"""Facts from the bindings of a graph function: used variables, live variables, tuples."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def used_vars(node: Node) -> Iterator[g.GraphVar]:
 
 
 def leaves_of(value: Node) -> list[Node]:
-    """Return the parts of a value that are no tuples, in order."""
+    """Return the leaves of a value, in order."""
     if isinstance(value, g.Tuple):
         return [leaf for part in value.elements for leaf in leaves_of(part)]
     return [value]
 
 
 class Uses:
-    """Which variables are used on some path behind a binding.
+    """The variables that are used on some path after a binding.
 
     Bindings are numbered in order. What follows one in a branch of an `if` is not behind those of
     the other branch.

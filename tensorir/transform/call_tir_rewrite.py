@@ -47,10 +47,10 @@ class CallTIRRewrite(ModulePass):
                 g(y, z)
                 z_1 = z
 
-    Blocks become plain ones. `call_tir_inplace` works on its argument where that is a tensor of the
-    function that nothing needs afterwards, else on a copy. What a function returns lies in memory
-    of its own: an argument, a constant, or a tensor that is returned twice is copied. So is what
-    both branches of an `if` give and a branch has not computed itself. `ValueMemory` decides.
+    Blocks become plain ones. `call_tir_inplace` overwrites its argument if that is a dead tensor of
+    the function, else a copy. Results of a function are in separate memory: an argument, a
+    constant, or a tensor that is returned twice is copied. So is a value of an `if` that a branch
+    has not computed itself. `ValueMemory` decides.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -83,7 +83,7 @@ class _Lowering(GraphRewriter):
         return g.BindingBlock(lowered.bindings)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the bindings that stand for one."""
+        """Return the bindings that replace a binding."""
         value = node.value
         if isinstance(value, g.GraphCall) and value in self._decided.outputs:
             if isinstance(node, g.VarBinding):
@@ -108,9 +108,9 @@ class _Lowering(GraphRewriter):
         return plain
 
     def _tensor(self, memory: Memory, var: g.GraphVar, bindings: list[g.Binding]) -> g.GraphVar:
-        """Return the variable of a memory: `var`, which is allocated, or one that is there.
+        """Return the variable of a memory: `var`, which is allocated, or an existing variable.
 
-        One that is there is of other extents, perhaps, and `var` is then a view of it.
+        An existing variable may have other extents; `var` is then a view of it.
         """
         place = self._decided.place(memory)
         found = self._tensors.get(place)
@@ -239,9 +239,9 @@ class _Lowering(GraphRewriter):
         extra: list[g.Binding],
         returned: set[Memory],
     ) -> g.GraphExpr:
-        """Return a result in memory of its own: `new`, or copies that `extra` makes.
+        """Return a result in separate memory: `new`, or copies that `extra` makes.
 
-        `old` is the result before lowering, `returned` what other results lie in.
+        `old` is the result before lowering, `returned` has the memories of other results.
         """
         if isinstance(old, g.Tuple) and isinstance(new, g.Tuple):
             pairs = zip(old.elements, new.elements, strict=True)
@@ -277,7 +277,7 @@ def _assembled(info: StructInfo, tensors: Iterator[g.GraphExpr]) -> g.GraphExpr:
 
 
 def _are_own(places: Places, returned: set[Memory]) -> bool:
-    """Say whether tensors lie in memory that the function may give away, and each in another."""
+    """Return True if each tensor is in a different memory that the function may give away."""
     if isinstance(places, tuple):
         return all(_are_own(field, returned) for field in places)
     own = returned.isdisjoint(places) and all(
@@ -288,7 +288,7 @@ def _are_own(places: Places, returned: set[Memory]) -> bool:
 
 
 def _copied(value: g.GraphExpr, info: TensorStructInfo, extra: list[g.Binding]) -> g.GraphExpr:
-    """Return a copy of a tensor; the tensor itself if its dtype or rank is known to nobody."""
+    """Return a copy of a tensor; the tensor itself if its dtype or rank is unknown."""
     if info.dtype is None or info.ndim < 0:
         return value
     if info.shape is None:

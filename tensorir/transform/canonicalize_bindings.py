@@ -15,7 +15,7 @@ from tensorir.transform.pass_context import PassContext
 
 
 class CanonicalizeBindings(FunctionPass):
-    """Lets uses name a value itself instead of what stands for it.
+    """Replaces uses of aliases, fields and casts by the value itself.
 
     Before: t = (a, b); x = t[0]; y = x; z = R.match_cast(y, R.Tensor((4,), "float32")); g(z)
     After:  t = (a, b); g(a)
@@ -38,7 +38,7 @@ class _Canonical(GraphRewriter):
         super().__init__()
         self._tuples = BuiltTuples()
         self._local: set[g.GraphVar] = set()
-        """Dataflow variables of the block at hand."""
+        """Dataflow variables of the current block."""
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
         """Rebuild a function; a tuple that is returned is named by its fields."""
@@ -82,7 +82,7 @@ class _Canonical(GraphRewriter):
 
 
 def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
-    """Return a block in which no output is another name of a variable of the block.
+    """Return a block without outputs that are aliases of its variables.
 
     Before: lv = f(x); gv = lv
     After:  gv = f(x)

@@ -82,7 +82,7 @@ class _Check:
         for memory in {*memories(aliases.of(func.body.body)), *aliases.kept}:
             if memory in self._spans:
                 self._fail(
-                    f"{self._names[memory]} lies in the arena, which ends with the function, but "
+                    f"{self._names[memory]} is in the arena, which ends with the function, but "
                     "it is returned, or a library function may keep it"
                 )
 
@@ -133,7 +133,7 @@ class _Check:
         assert isinstance(storage, g.GraphVar)
         nbytes = TensorBytes.of(info)
         if storage not in self._arenas or nbytes is None:
-            self._fail(f"{var.name} lies in the arena, but is not a tensor of known size")
+            self._fail(f"{var.name} is in the arena, but is not a tensor of known size")
         start = self._of_extents(at.value)
         if not Analyzer().can_prove_equal(ops.floormod(start, ALIGNMENT), 0):
             self._fail(f"{var.name} is not at a multiple of {ALIGNMENT} bytes")

@@ -23,7 +23,7 @@ from tensorir.transform.pass_context import PassContext
 
 
 class CombineTransposes(ModulePass):
-    """Makes one transpose of several, and none of those that undo one another.
+    """Merges consecutive transposes, and removes transposes that undo one another.
 
     Before: a = R.call_tir(transpose, (x,), R.Tensor((8, 4), "float32"))
             b = R.call_tir(exp, (a,), R.Tensor((8, 4), "float32"))
@@ -50,7 +50,7 @@ class CombineTransposes(ModulePass):
 
 
 class _Transposed(NamedTuple):
-    """What a variable is: a tensor with its dimensions in an order, as for `numpy.transpose`."""
+    """The value of a variable: a tensor with permuted dimensions, as for `numpy.transpose`."""
 
     source: g.GraphVar
     axes: tuple[int, ...]
@@ -75,7 +75,7 @@ class _Combining(GraphRewriter):
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the bindings that stand for one."""
+        """Return the bindings that replace a binding."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
         call = destination_passing(new.value)

@@ -19,14 +19,14 @@ from tensorir.transform.pass_context import PassContext
 from tensorir.transform.rebuild_graph import GraphRebuilder
 
 Order: TypeAlias = "tuple[int, ...]"
-"""The dimensions of a tensor, in the order in which it is held."""
+"""The dimensions of a tensor, in memory order."""
 
 CHANNELS_LAST: Final = {
     "nn.conv1d": ("NWC", "WIO"),
     "nn.conv2d": ("NHWC", "HWIO"),
     "nn.conv3d": ("NDHWC", "DHWIO"),
 }
-"""Layouts of data and kernel in which the lanes of a vector are neighbours in memory."""
+"""Layouts of data and kernel with the lanes of a vector contiguous in memory."""
 
 
 class ConvertLayout(ModulePass):
@@ -40,8 +40,8 @@ class ConvertLayout(ModulePass):
             z1 = R.permute_dims(z, axes=(0, 3, 1, 2))     # where it is needed
 
     `desired_layouts` has the layouts of data and kernel by operator, `CHANNELS_LAST` by default.
-    Element-wise operators follow their operands, and so do those that declare how; any other one
-    gets its operands in the order of before. Constants are brought into their order here.
+    Element-wise operators follow their operands, and so do operators that declare how; any other
+    operator gets its operands in their original order. Constants are permuted here.
     """
 
     def __init__(self, desired_layouts: Mapping[str, Sequence[str]] = CHANNELS_LAST) -> None:
@@ -66,7 +66,7 @@ class ConvertLayout(ModulePass):
 class _Converting(GraphRebuilder):
     """Emits functions again; some tensors are held with their dimensions in another order.
 
-    Such a tensor is known by a variable of its natural shape that nothing binds. It stands in
+    Such a tensor is represented by an unbound variable of its natural shape. It is used in
     values that are not emitted yet; what is emitted has the variable that holds the tensor, or one
     of the tensor in its natural order.
     """
@@ -77,11 +77,11 @@ class _Converting(GraphRebuilder):
         self._orders: dict[g.GraphExpr, Order] = {}
         """The orders of values that are emitted in another one."""
         self._held: dict[g.GraphVar, tuple[g.GraphVar, Order]] = {}
-        """What holds the tensor that a variable stands for, and the order of its dimensions."""
+        """The variable that holds the tensor of a variable, and the order of its dimensions."""
         self._natural: dict[g.GraphVar, g.GraphExpr] = {}
 
     def bound(self, binding: g.Binding) -> g.GraphVar:
-        """Emit a binding again; return the variable that stands for its own."""
+        """Emit a binding again; return the variable that replaces its own."""
         var = super().bound(binding)
         value = self.builder.lookup_binding(var)
         if value is None or value not in self._orders:
@@ -135,7 +135,7 @@ class _Converting(GraphRebuilder):
     def _in_order(self, value: g.GraphExpr, order: Order) -> g.GraphExpr | None:
         """Return an operand that is stretched to tensors in an order; None if it cannot be.
 
-        What is no tensor is as it is.
+        Other values are returned unchanged.
         """
         if isinstance(value, g.GraphVar) and value in self._held:
             held, found = self._held[value]

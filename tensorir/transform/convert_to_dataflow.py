@@ -25,7 +25,7 @@ class ConvertToDataflow(FunctionPass):
                                               return z
 
     Calls with effects and branches stay between the blocks; so does what is there already.
-    Variables that are not used behind their block become those that only the block sees.
+    Variables that are not used after their block become DataflowVars.
     """
 
     def __init__(self, min_size: int = 2) -> None:

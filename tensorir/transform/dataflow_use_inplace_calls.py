@@ -1,4 +1,4 @@
-"""Outputs are written over arguments that nobody needs afterwards."""
+"""Outputs are written over dead arguments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DataflowUseInplaceCalls(ModulePass):
     """
 
     def __init__(self, smallest: int = 1 << 14) -> None:
-        """Set the bytes from which on an output is worth it; one of unknown size always is."""
+        """Set the minimum size in bytes of such outputs; outputs of unknown size always qualify."""
         self.smallest = smallest
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -60,7 +60,7 @@ class DataflowUseInplaceCalls(ModulePass):
 
 
 class _Kernels:
-    """The tensor functions of a module, and those that are made of them."""
+    """The tensor functions of a module, and the functions derived from them."""
 
     def __init__(self, mod: IRModule, smallest: int) -> None:
         self._mod = mod

@@ -1,4 +1,4 @@
-"""Bindings whose values nobody needs, and functions that nobody calls, are left out."""
+"""Bindings of unused values and functions without callers are removed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DeadCodeElimination(ModulePass):
 
 
 def without_dead_bindings(func: Function, mod: IRModule) -> Function:
-    """Return a function without bindings that lead to no result and have no effect."""
+    """Return a function without bindings of unused values that have no effects."""
     return func.changed(body=_Dead(mod).sequence(func.body))
 
 

@@ -1,4 +1,4 @@
-"""Operators that stand for others become those."""
+"""Composite operators become the operators that they consist of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorir.transform.rebuild_graph import GraphRebuilder
 
 
 class DecomposeOps(ModulePass):
-    """Replaces operators that stand for expressions by these.
+    """Replaces composite operators by their expressions.
 
     Before: y = R.nn.silu(x)
     After:  lv = R.sigmoid(x)
@@ -35,14 +35,14 @@ class DecomposeOps(ModulePass):
 
 
 class Decomposing(GraphRebuilder):
-    """Emits functions again, with expressions in the place of operators that stand for them."""
+    """Emits functions again, with the expressions of composite operators."""
 
     def __init__(self, mod: IRModule, kept: Container[str] = ()) -> None:
         super().__init__(mod)
         self._kept = kept
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return what stands for a value, part by part."""
+        """Return the replacement of a value, part by part."""
         if not isinstance(value, g.GraphCall) or not isinstance(value.op, CompositeOperator):
             return value
         op = value.op

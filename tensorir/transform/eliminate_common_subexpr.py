@@ -27,13 +27,13 @@ class EliminateCommonSubexpr(FunctionPass):
     Before: a = R.call_tir(f, (x,), ...); b = R.call_tir(f, (x,), ...); c = g(a, b)
     After:  a = R.call_tir(f, (x,), ...); b = a; c = g(a, a)
 
-    Calls are equal that have the same callee, attributes, arguments and stated results; those that
-    may have effects stay. A call in a branch of an `if` may use what was computed before the `if`,
+    Calls are equal if they have the same callee, attributes, arguments and stated results; calls
+    that may have effects stay. A call in a branch of an `if` may reuse a value from before it,
     one behind a dataflow block what the block gives out. A `match_cast` stays: it is a check.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Return the function in which no pure value is computed twice."""
+        """Return the function with every pure value computed once."""
         return _Common(mod)(func)
 
 
@@ -45,7 +45,7 @@ class _Common(GraphRewriter):
         self._added: list[Hashable] = []
         """The keys of what is known, in order, so that it can be forgotten behind a suite."""
         self._outputs: list[tuple[g.GraphVar, g.GraphVar]] = []
-        """Variables that only the block at hand sees, and those that give their values out."""
+        """Variables local to the current block, and the outputs with their values."""
 
     def rewrite_SeqExpr(self, node: g.SeqExpr) -> g.SeqExpr:  # noqa: N802
         """Rebuild a suite; what it computes is known only inside of it."""

@@ -47,7 +47,7 @@ class FoldBatchNorm(FunctionPass):
 
 @dataclass(frozen=True)
 class _Affine:
-    """What a variable is: the result of a call with constant weights, and perhaps a summand."""
+    """The value of a variable: the result of a call with constant weights, and maybe a summand."""
 
     call: g.GraphCall
     result: g.GraphVar
@@ -75,7 +75,7 @@ class _Folding(GraphRewriter):
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the bindings that stand for one."""
+        """Return the bindings that replace a binding."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
         if not isinstance(new, g.VarBinding):
@@ -110,7 +110,7 @@ class _Folding(GraphRewriter):
         return (*self._bindings, node.with_(value=last))
 
     def _made(self, var: g.GraphVar, call: g.GraphCall) -> g.GraphExpr:
-        """Return the value that stands for a call."""
+        """Return the value that replaces a call."""
         name = call.op.short_name if isinstance(call.op, DeclaredOperator) else ""
         if name == "nn.batch_norm":
             self._note_batch_norm(var, call)

@@ -188,7 +188,7 @@ class _Fusing(GraphRewriter):
         return isinstance(value, (g.GraphVar, g.Tuple, g.TupleGetItem, g.Constant))
 
     def _fused(self, run: Sequence[g.VarBinding]) -> list[g.Binding]:
-        """Return the bindings that stand for a run."""
+        """Return the bindings that replace a run."""
         if len(run) < 2:
             return list(run)
         position = {binding.var: k for k, binding in enumerate(run)}
@@ -249,7 +249,7 @@ def _is_free(value: g.GraphExpr) -> bool:
 
 
 def _without_ends(group: Sequence[int], nodes: Sequence[Node], free: Sequence[bool]) -> list[int]:
-    """Return the members of a group without what is free and has no producer or no user in it."""
+    """Return the members of a group without free members that lack a producer or a user in it."""
     kept = dict(zip(group, free, strict=True))
     changed = True
     while changed:
@@ -307,13 +307,13 @@ def _undefined_sizes(params: Sequence[g.GraphVar], block: g.DataflowBlock) -> li
 
 
 class _Inside(GraphRewriter):
-    """Rewrites bindings as those of a function of their own; what is outside are its parameters."""
+    """Rewrites bindings for a separate function; outside values become its parameters."""
 
     def __init__(self, inside: set[g.GraphVar]) -> None:
         super().__init__()
         self._inside = inside
         self.params: dict[g.GraphExpr, g.GraphVar] = {}
-        """What a parameter stands for, and the parameter, in order of first use."""
+        """The outside values and their parameters, in order of first use."""
         self._constants = 0
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
@@ -324,13 +324,13 @@ class _Inside(GraphRewriter):
         return (g.VarBinding(var, value),)
 
     def rewrite_GraphVar(self, node: g.GraphVar) -> g.GraphExpr:  # noqa: N802
-        """Return what stands for a variable: a parameter where it is bound outside."""
+        """Return the replacement of a variable: a parameter if it is bound outside."""
         if node in self._inside:
             return self.replaced[node]
         return self._param(node, node.name)
 
     def rewrite_Constant(self, node: g.Constant) -> g.GraphExpr:  # noqa: N802
-        """Return the parameter that stands for a constant."""
+        """Return the parameter for a constant."""
         if node not in self.params:
             self._constants += 1
         return self._param(node, f"param_{self._constants - 1}")

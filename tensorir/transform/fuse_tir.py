@@ -40,7 +40,7 @@ from tensorir.transform.fused_operators import FUSED_OPERATORS, operators_of
 from tensorir.transform.pass_context import PassContext
 
 _Place: TypeAlias = "Buffer | tuple[_Place, ...]"
-"""Where a value of a group lies; of a tuple, each of its fields."""
+"""The buffer of a value of a group; for a tuple, of each of its fields."""
 
 
 class FuseTIR(ModulePass):
@@ -49,8 +49,8 @@ class FuseTIR(ModulePass):
     Before: lv1 = fused_matmul_relu(x, w)
     After:  lv1 = R.call_tir(fused_matmul_relu, (x, w), out_sinfo=...)
 
-    The function has the loops of those that the graph function calls, one after the other, around
-    buffers for what lies between; a schedule brings them together. Views between them are loops,
+    The function has the loops of all called functions, one after the other, with buffers for
+    intermediate values; a schedule brings them together. Views between them are loops,
     too. Indices are int64. Its attribute `fused_operators` names what it computes. Private
     functions that nothing calls any more are left out, and so is the attribute `op_pattern`.
 
@@ -58,7 +58,7 @@ class FuseTIR(ModulePass):
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module without graph functions that stand for tensor functions."""
+        """Return the module with each group of fused calls as one tensor function."""
         groups = {n: f for n, f in graph_functions(mod).items() if PRIMITIVE in f.attrs}
         result = IRModule(
             {name: _without_pattern(func) for name, func in mod.functions.items()}, mod.attrs
@@ -176,7 +176,7 @@ class _Fused:
 
     def _buffer(self, info: StructInfo, name: str) -> Buffer:
         if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
-            raise _cannot(f"{name} is {info}, which is no tensor of known shape and dtype")
+            raise _cannot(f"{name} is {info}, not a tensor of known shape and dtype")
         return decl_buffer(info.shape, info.dtype, self._buffer_names.unique(name))
 
     def _value(self, value: g.GraphExpr) -> _Place:
@@ -222,7 +222,7 @@ class _Fused:
     # ----------------------------------------------------------------------------- the called loops
 
     def _inlined(self, callee: PrimFunc, call: DestinationPassing) -> list[Buffer]:
-        """Put the loops of a function behind those that there are; return its outputs."""
+        """Append the loops of a function; return its outputs."""
         callee = _with_wide_indices(callee)
         tensors = [param for param in callee.params if param in callee.buffer_map]
         scalars = [param for param in callee.params if param not in callee.buffer_map]
@@ -287,7 +287,7 @@ class _Inlining(FreshCopy):
         return new if self._are_distinct else self.with_regions(new)
 
     def with_regions(self, block: s.Block) -> s.Block:
-        """Return a block that says what it reads and writes."""
+        """Return a block with its read and write regions declared."""
         visible = {buffer.data: buffer for buffer in self._buffers.values()}
         return complete_block(block, (True, True), visible)
 

@@ -16,7 +16,7 @@ FUSED_OPERATORS: Final = "fused_operators"
 def operators_of(func: PrimFunc, name: str, mod: IRModule) -> Sequence[str]:
     """Return the operators that a function computes: what it states, else its name.
 
-    A number that only tells functions of one name apart is no part of an operator's name: `gelu1`
+    A number that only makes a function's name unique is not part of an operator's name: `gelu1`
     is `gelu`, but `log2` is an operator.
     """
     stated = func.attrs.get(FUSED_OPERATORS)

@@ -1,9 +1,9 @@
-"""Which calls of a graph become one function.
+"""The groups of calls of a graph that become one function.
 
 The rule is that of Relay and TVM (Chen et al., "TVM: An Automated End-to-End Optimizing Compiler
 for Deep Learning", 2018, section 3; `relax.transform.FuseOps`): a call is fused into its immediate
-post-dominator, which is where all that is made of its result comes together, if everything on the
-way there may be fused. So a group has one result, and nothing outside of it lies between its calls.
+post-dominator, where all paths from its result come together, if all calls on these paths may be
+fused. So a group has one result, and no call outside of it is between its calls.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Group:
     members: list[int]
 
     def root(self) -> _Group:
-        """Return what stands for the whole group."""
+        """Return the representative of the group."""
         node = self
         while node.parent is not None:
             if node.parent.parent is not None:
@@ -180,7 +180,7 @@ class _Grouping:
 def _rule(
     pattern: OpPattern, on_the_way: OpPattern, phase: int
 ) -> Callable[[OpPattern, bool], bool] | None:
-    """Return what may lie on the way to the post-dominator, and be it; None for no fusion."""
+    """Return the test for calls on the paths to the post-dominator; None for no fusion."""
     if pattern is OpPattern.OUT_ELEMENTWISE_FUSABLE:
         if phase or on_the_way is not OpPattern.ELEMENTWISE:
             return None

@@ -45,7 +45,7 @@ class PrintBefore(PassInstrument):
 
 
 class _Comparing(PassInstrument):
-    """Knows what the module was before the pass that ends; passes may run inside one another."""
+    """Keeps the module from before the pass that ends; passes may be nested."""
 
     def __init__(self) -> None:
         self._before: list[IRModule] = []

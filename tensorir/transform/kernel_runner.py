@@ -29,18 +29,18 @@ False says that it cannot be run; arrays that it writes have any contents then.
 KernelRunner: TypeAlias = Callable[[IRModule, str], Run | None]
 """Makes a tensor function ready to be run any number of times, None if it cannot be run.
 
-The module holds tensor functions only: the one that is run, and those that it calls.
+The module has only tensor functions: the function that is run, and its callees.
 """
 
 logger = logging.getLogger("tensorir.transform")
 
 MOST_STEPS: Final = 1_000_000
-"""Statements that the interpreter is asked to run: about a second."""
+"""The maximum number of statements that the interpreter runs: about a second."""
 
 _OUTSIDE: Final = frozenset(
     {"call_packed", "call_cpacked", "tvm_call_packed", "tvm_call_cpacked", "call_extern"}
 )
-"""Operations that call what is no tensor function and may have effects."""
+"""Operations that call functions other than tensor functions and may have effects."""
 
 
 def runnable_kernel(mod: IRModule, name: str) -> Run | None:

@@ -18,7 +18,7 @@ from tensorir.transform.define_pass import ModulePass
 from tensorir.transform.pass_context import PassContext
 
 Legalize: TypeAlias = "Callable[[BlockBuilder, g.GraphCall], g.GraphExpr]"
-"""Gives what stands for the call of an operator: the call itself if it is to stay."""
+"""Return the replacement of the call of an operator: the call itself to keep it."""
 
 
 class LegalizeOps(ModulePass):
@@ -27,8 +27,8 @@ class LegalizeOps(ModulePass):
     Before: lv = R.add(x, y)
     After:  lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((2, 3), "float32"))
 
-    A formula becomes a tensor function, which equal calls share; an operator that stands for others
-    becomes those; one that NumPy computes becomes the call of a library function. `custom` maps
+    A formula becomes a tensor function, which equal calls share; a composite operator becomes its
+    expression; a library operator becomes the call of a library function. `custom` maps
     names of operators (without `relax.`) to functions that come first. IRTypeError for operands of
     unknown shape: `match_cast` states it.
     """
@@ -48,10 +48,10 @@ class _Legalizing(Decomposing):
         super().__init__(mod)
         self._custom = custom
         self._calls: dict[tuple[FormulaOperator, Hashable], tuple[g.GraphCall, g.GraphCall]] = {}
-        """Calls of kernels, and of the operators that they stand for, by operators and keys."""
+        """Calls of kernels, and the calls of operators that they replace, by operators and keys."""
 
     def value(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return what stands for a value; expressions of operators are legalized part by part."""
+        """Return the replacement of a value; expressions are legalized part by part."""
         if not isinstance(value, g.GraphCall) or not isinstance(value.op, DeclaredOperator):
             return value
         op = value.op

@@ -1,8 +1,8 @@
-"""When the memories of a graph function hold a value that is needed.
+"""The spans in which the memories of a graph function hold a live value.
 
-Bindings are points of time, in order. A memory is held from its first use to its last one: of two
-branches of an `if`, in those that use it, and in the other one if it is needed behind the `if` and
-has been used before it.
+Bindings are points of time, in order. A memory is held from its first use to its last: of two
+branches of an `if`, in the branches that use it, and in the other branch if it is live after the
+`if` and was used before it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Suite:
 
 
 class Lifetimes:
-    """The spans in which memories are held, for a function whose aliases are known."""
+    """The spans in which memories are held, for a function with known aliases."""
 
     def __init__(self, body: g.SeqExpr, aliases: Aliases) -> None:
         self._aliases = aliases
@@ -98,7 +98,7 @@ class Lifetimes:
     ) -> None:
         """Note when a memory is held in a sequence that uses it.
 
-        `before` says that it has been used already, `after` that it is needed behind.
+        `before` is True if it was used already, `after` if it is live afterwards.
         """
         uses = suite.uses[memory]
         start = suite.start if before else suite.items[uses[0]].start

@@ -102,7 +102,7 @@ def _defined_by(infos: Iterable[StructInfo]) -> set[Var]:
 
 
 def _own_sizes(weights: Sequence[g.GraphVar]) -> set[Var]:
-    """Return the sizes that weights decide, without those that have others among their sizes."""
+    """Return the sizes that weights determine, except of weights with further sizes."""
     while True:
         sizes = _defined_by(_infos(weights))
         told = [weight for weight in weights if sizes.issuperset(_sizes([weight.struct_info]))]
@@ -183,7 +183,7 @@ class _Without(GraphRewriter):
         self._lifted = set(lifted)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, nothing for one that is lifted."""
+        """Return a binding, or nothing if it was lifted."""
         return () if node in self._lifted else (node,)
 
 

@@ -27,7 +27,7 @@ LOWERING: Final[tuple[Pass, ...]] = (*SIMPLIFICATION, *MEMORY)
 
 
 def simplify_graph(mod: IRModule) -> IRModule:
-    """Return a module whose graph functions have no needless bindings, as values still."""
+    """Return a module without needless bindings in its graph functions, still of values."""
     return Sequential(SIMPLIFICATION, name="simplify_graph")(mod)
 
 

@@ -5,7 +5,7 @@ Inference", 2020): the largest tensor first, each into the smallest gap between 
 is large enough. It is repeated with tensors in the order of their first use, which is better for
 some chains, and the smaller arena is taken. Offsets are aligned.
 
-Each tensor looks at those that it meets. Where nearly all meet nearly all, that would take time
+Each tensor looks at the tensors that it meets. If nearly all meet nearly all, that would take time
 with the square of their number; there, memory is given and taken back in the order of time, as an
 allocator does that looks for the smallest gap.
 """
@@ -26,7 +26,7 @@ Span: TypeAlias = tuple[int, int]
 """The first and the last point of time at which a tensor is held."""
 
 _MEETINGS: Final = 8
-"""The meetings of tensors that are looked at, for n tensors in units of n log n, beside these:"""
+"""The maximum number of meetings that are inspected, for n tensors in units of n log n, plus:"""
 _FEW: Final = 100_000
 
 
@@ -42,7 +42,7 @@ class Packing(Generic[T]):
 def pack(
     sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]], alignment: int = ALIGNMENT
 ) -> Packing[T]:
-    """Place tensors of `sizes` bytes; `held` gives for each the spans in which it is held.
+    """Place tensors of `sizes` bytes; `held` has for each the spans in which it is held.
 
     The spans of a tensor are in order, and apart. A tensor that occupies no bytes is at 0.
     """
@@ -87,7 +87,7 @@ def _most_at_once(sizes: Mapping[T, int], held: Mapping[T, Sequence[Span]]) -> t
 
 
 def _meetings(tensors: Iterable[T], held: Mapping[T, Sequence[Span]]) -> dict[T, set[T]]:
-    """Return for each tensor those that are held at a point at which it is held."""
+    """Return for each tensor the tensors that are held at the same time."""
     events = _events(tensors, held)
     met: dict[T, set[T]] = {tensor: set() for _, _, tensor in events}
     active: set[T] = set()
@@ -162,7 +162,7 @@ class _Gaps:
         return last
 
     def give_back(self, start: int, size: int) -> None:
-        """Free bytes; they are one gap with those that are free beside them."""
+        """Free bytes, and merge them with adjacent free bytes."""
         before = self._start_of_end.get(start)
         if before is not None:
             size += self._size_at[before]

@@ -44,7 +44,7 @@ class Pass:
     """
 
     name: str = "Pass"
-    """The name under which contexts and instruments know the pass; the class's unless it says."""
+    """The name of the pass for contexts and instruments; by default that of the class."""
     opt_level: int = 0
     required: tuple[str, ...] = ()
 
@@ -77,8 +77,8 @@ class Pass:
 class PassContext:
     """The settings with which passes run in a `with` block.
 
-    `disabled_pass` names passes that are skipped, `required_pass` those that run whatever their
-    level; `config` holds options by name. IRTypeError for anything that is no instrument.
+    `disabled_pass` names passes that are skipped, `required_pass` passes that run at any level;
+    `config` holds options by name. IRTypeError for objects other than instruments.
     """
 
     _entered: ClassVar[ContextVar[tuple[PassContext, ...]]] = ContextVar("entered", default=())
@@ -130,7 +130,7 @@ class PassContext:
 
     @property
     def looks_on(self) -> bool:
-        """True if passes do not just run: instruments are told of them, or some are skipped."""
+        """True if instruments observe passes, or some passes are skipped."""
         return bool(self.instruments or self.disabled_pass)
 
     def pass_enabled(self, info: PassInfo) -> bool:

@@ -1,7 +1,7 @@
-"""Building the graph functions of a module anew, with a builder at hand.
+"""Building the graph functions of a module anew, with a builder.
 
-A `GraphRewriter` puts nodes in the place of nodes. Where the new value needs bindings or tensor
-functions of its own, a `GraphRebuilder` emits the whole function again through a `BlockBuilder`.
+A `GraphRewriter` replaces nodes by nodes. If the new value needs new bindings or tensor functions,
+a `GraphRebuilder` emits the whole function again through a `BlockBuilder`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorir.relax.visit import GraphRewriter
 class GraphRebuilder:
     """Emits each binding of each graph function again; override `value` to emit something else.
 
-    `builder` adds tensor functions and emits bindings in front of the one that is being made.
+    `builder` adds tensor functions and emits bindings before the current binding.
     """
 
     def __init__(self, mod: IRModule) -> None:
@@ -40,7 +40,7 @@ class GraphRebuilder:
         return value
 
     def plain(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return what stands for a result, a condition or the value of a cast."""
+        """Return the replacement of a result, a condition or the value of a cast."""
         return value
 
     def emitted(self, expr: g.GraphExpr) -> g.GraphExpr:
@@ -91,7 +91,7 @@ class GraphRebuilder:
             self._variables.replaced[binding.var] = self.bound(binding)
 
     def bound(self, binding: g.Binding) -> g.GraphVar:
-        """Emit a binding again; return the variable that stands for its own."""
+        """Emit a binding again; return the variable that replaces its own."""
         name, value = binding.var.name, binding.value
         inner = (
             isinstance(binding.var, g.DataflowVar) or not self.builder.current_block_is_dataflow()

@@ -17,7 +17,7 @@ from tensorir.transform.pass_context import PassContext
 
 
 class RewriteDataflowReshape(ModulePass):
-    """Takes tensors in another shape as they lie in memory, without a kernel.
+    """Turns reshapes into views of the same memory, without a kernel.
 
     Before: lv = R.call_tir(reshape, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
     After:  lv = R.memory.view(x, R.shape([2, 3]))
@@ -46,7 +46,7 @@ class _Views(GraphRewriter):
         super().__init__()
         self._reshapes = reshapes
         self._sources: dict[g.GraphVar, g.GraphExpr] = {}
-        """The tensors of which variables are views."""
+        """The tensors that variables view."""
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block; a view of a variable that is seen there only is one there only."""

@@ -24,7 +24,7 @@ from tensorir.transform.pass_context import PassContext
 
 
 class SeparateOutputs(ModulePass):
-    """Computes each result of a call by a function of its own, which can be fused with its user.
+    """Computes each result of a call by a separate function, which can be fused with its user.
 
     Before: lv = R.call_tir(split, (x,), [R.Tensor((2,), "float32"), R.Tensor((2,), "float32")])
             a = lv[0]; b = lv[1]

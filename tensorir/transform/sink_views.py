@@ -62,7 +62,7 @@ class _Sinking(GraphRewriter):
         self._mod = mod
         self._builder = builder
         self._sources: dict[g.GraphVar, g.GraphVar] = {}
-        """The results of tensor functions of which variables of the block are views."""
+        """The results of tensor functions that variables of the block view."""
         self._made: set[g.GraphVar] = set()
         """Results of tensor functions in the block."""
         self._functions: dict[tuple[str, tuple[int, ...]], tuple[GlobalVar, PrimFunc] | None] = {}
@@ -76,7 +76,7 @@ class _Sinking(GraphRewriter):
         return result
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return the bindings that stand for one."""
+        """Return the bindings that replace a binding."""
         rebuilt = super().binding(node)
         (new,) = rebuilt
         if not isinstance(new, g.VarBinding) or not isinstance(new.value, g.GraphCall):

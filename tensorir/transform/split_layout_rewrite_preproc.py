@@ -1,4 +1,4 @@
-"""Bringing weights into the layout of a schedule becomes a function of its own."""
+"""Transforming weights to the layout of a schedule becomes a separate function."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Splitting(GraphRewriter):
         self._splits = splits
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
-        """Return a binding, behind those that bring the weights of its call into their layout."""
+        """Return a binding, after the bindings that transform the weights of its call."""
         call = destination_passing(node.value)
         split = None if call is None else self._split_of(call)
         if call is None or split is None:
@@ -114,7 +114,7 @@ class _Splitting(GraphRewriter):
     def _packing(
         self, call: DestinationPassing, split: _Split
     ) -> tuple[list[g.Binding], dict[int, g.GraphExpr]]:
-        """Return bindings that rewrite layouts, and by position what stands for the weights."""
+        """Return bindings that rewrite layouts, and by position the replacements of weights."""
         weights = [call.args[rewrite.position] for rewrite in split.rewrites]
         infos = [_info(rewrite) for rewrite in split.rewrites]
         several = len(infos) > 1

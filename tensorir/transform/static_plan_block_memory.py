@@ -40,7 +40,7 @@ class StaticPlanBlockMemory(ModulePass):
     An arena is allocated where its sizes are known. A tensor is held from its first use to its last
     one, over the whole function; those of two branches of an `if` share memory. Results, and
     tensors that a library function gets that does not only write to its outputs, keep memory of
-    their own. A function that has an arena already is left as it is.
+    their own. A function with an arena is left unchanged.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:

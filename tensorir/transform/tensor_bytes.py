@@ -18,7 +18,7 @@ from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.rewriting.visit import collect_vars
 
 Unit: TypeAlias = tuple[tuple[str, tuple[Var, ...]], ...]
-"""What tells units apart: their factors as text, and the variables that the names stand for."""
+"""The identity of a unit: its factors as text, and the variables of the names."""
 
 
 @dataclass(frozen=True, slots=True)

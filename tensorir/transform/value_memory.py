@@ -1,10 +1,10 @@
-"""Where the values of a graph function are computed, decided before memory is explicit.
+"""The memory of the values of a graph function, decided before memory is explicit.
 
 A call of a tensor function, of a graph function and an `if` have tensors that their results are
-written to. Each such tensor has memory of its own, but for two cases. What a call overwrites, and
-nobody needs afterwards, is the memory of its result. What a branch computes only to give it as the
-value of its `if` is computed where the `if` wants it. So nothing is copied that could have been
-computed in its place, and a copy that is left stands for a value that has to be in two places.
+written to. Each such tensor has separate memory, except in two cases. A dead argument that a call
+overwrites is the memory of its result. A value that a branch computes only for the value of its
+`if` is computed in the memory of the `if`. So a value is copied only if it has to be in two
+places.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class ValueMemory:
         """Decide; `overwritable` are arguments that outputs may be written over without a copy."""
         self._overwritable = overwritable
         self.overwritten: dict[g.GraphCall, dict[int, int]] = {}
-        """Of calls whose outputs have memory of their own, those that need not have it, with the
-        arguments that they are written over."""
+        """For calls with separate outputs, the outputs that may overwrite arguments, with these
+        arguments."""
         self.outputs: dict[g.GraphCall, tuple[Memory | None, ...]] = {}
         self.wanted: dict[g.If, dict[Path, tuple[Memory, TensorStructInfo]]] = {}
         self.copied: set[tuple[g.SeqExpr, Path]] = set()
@@ -218,9 +218,9 @@ class ValueMemory:
 
 
 def handed_on(mod: IRModule) -> HandsOn:
-    """Return a function that says what a function of the module shows to library functions.
+    """Return a function that gives the memories that a function passes to library functions.
 
-    A tensor that a graph function gives lies in memory of its own, whatever it is computed from.
+    A tensor that a graph function returns is always in separate memory.
     """
     functions = graph_functions(mod)
     known = dict.fromkeys(functions, _NOTHING)
@@ -275,7 +275,7 @@ def _leaves(info: StructInfo, path: Path = ()) -> Iterator[tuple[Path, StructInf
 
 
 def places_of(info: StructInfo, parts: dict[Path, Memory], path: Path = ()) -> Places:
-    """Return the places of a value whose tensors lie in these memories."""
+    """Return the places of a value with its tensors in these memories."""
     if isinstance(info, TupleStructInfo):
         return tuple(places_of(x, parts, (*path, k)) for k, x in enumerate(info.elements))
     return frozenset({parts[path]})

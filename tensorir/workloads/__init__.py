@@ -1,8 +1,8 @@
 """A suite of operators to schedule, search and measure, in the sizes that networks have.
 
-`create("C2D")` is the function of a workload's first configuration, `create("C2D", 1)` that of
-another, and `create("C2D", h=8, w=8)` one with some parameters changed. Each workload knows what it
-computes in NumPy.
+`create("C2D")` is the function of a workload's first configuration, `create("C2D", 1)` of another
+configuration, and `create("C2D", h=8, w=8)` changes some parameters. Each workload has a NumPy
+reference.
 
 | name | operator | configurations from |
 | --- | --- | --- |
@@ -48,7 +48,7 @@ class Workload:
     def parameters(self, idx: int = 0, **changes: int) -> dict[str, int]:
         """Return configuration `idx` by name, with some parameters changed.
 
-        Raises IRValueError for an index or a name that there is not.
+        Raises IRValueError for an unknown index or name.
         """
         if not 0 <= idx < len(self.configurations):
             raise IRValueError(
@@ -165,7 +165,7 @@ WORKLOADS = {workload.name: workload for workload in _ALL}
 def get(name: str) -> Workload:
     """Return the workload `name`; IRValueError lists the names if there is none."""
     if name not in WORKLOADS:
-        raise IRValueError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+        raise IRValueError(f"unknown workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
     return WORKLOADS[name]
 
 

@@ -148,7 +148,7 @@ def test_a_schedule_that_changes_the_parameters_is_not_applied(
     assert ms.apply_database(mod, database, TARGET)["linear0"] is product
     assert re.search(
         'Function "linear0": the schedule that was found changes its parameters, and is not '
-        "applied: w cannot take the place of B: it has 2 dimension",
+        "applied: w cannot replace B: it has 2 dimension",
         caplog.text,
     )
 

@@ -178,7 +178,7 @@ def test_it_stays_when_a_program_is_simplified(make: type) -> None:
 )
 def test_what_has_no_meaning_for_it_says_so(make: type, name: str) -> None:
     func = make()
-    with pytest.raises(InterpreterError, match=f"the interpreter does not know {name}"):
+    with pytest.raises(InterpreterError, match=f"unknown to the interpreter: {name}"):
         interpret(func, *random_arguments(func))
     with pytest.raises(codegen.CodegenError, match=f"cannot compile plain: {name} "):
         codegen.build(func, target="llvm")

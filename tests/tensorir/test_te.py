@@ -269,8 +269,8 @@ def test_reducer_of_ones_own():
 def test_reductions_inside_of_expressions_are_refused():
     k = te.reduce_axis((0, 8), "k")
     message = re.escape(
-        "te.compute 'C' has a reduction inside of an expression; compute the reduction as a tensor "
-        "of its own, and use that"
+        "te.compute 'C' has a reduction inside of an expression; compute the reduction as a "
+        "separate tensor, and use that"
     )
     with pytest.raises(IRValueError, match=message):
         te.compute((4,), lambda i: te.sum(A[i, k], axis=k) / 8.0, name="C")

@@ -120,7 +120,7 @@ def test_every_configuration_is_a_function(name):
 
 
 def test_names_indices_and_parameters_that_do_not_exist():
-    with pytest.raises(IRValueError, match="no workload 'XYZ'; there are C1D, C2D"):
+    with pytest.raises(IRValueError, match="unknown workload 'XYZ'; the workloads are C1D, C2D"):
         create("XYZ")
     with pytest.raises(IRValueError, match="GMM has configurations 0 to 3, there is no 4"):
         create("GMM", 4)

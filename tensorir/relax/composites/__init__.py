@@ -1,4 +1,4 @@
-"""Operators that stand for expressions of other operators.
+"""Operators that are expressions of other operators.
 
 The modules: `activations`, `arithmetic`, `attention`, `einsum`, `linear`,
 `normalization`, `operand_shapes`, `quantized`, `recurrent`, `shapes`, `statistics`.

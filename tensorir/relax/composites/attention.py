@@ -28,7 +28,7 @@ def attention(
 
     `query[b, i, h, d]`, `key[b, j, h, d]` and `value[b, j, h, e]` give `[b, i, h, e]`. There may be
     fewer heads of key and value, each for several of the query (grouped heads). `bias` is stretched
-    to `[b, h, i, j]`; one of bools says which products count. `scale` is `1 / sqrt(d)` unless
+    to `[b, h, i, j]`; a `bias` of bools is a mask. `scale` is `1 / sqrt(d)` unless
     given. `causal_mask` leaves out what comes after a position, counted from the beginning or from
     the end, and `window_size` what is that far before it. `softcap` bounds the products by a tanh.
     """

@@ -21,8 +21,8 @@ _TERM: Final = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*\Z")
 def einsum(operands: Sequence[GraphExpr], subscripts: str) -> GraphExpr:
     """Return the sums of products that an equation says, as `numpy.einsum` does.
 
-    Each dimension of an operand has a letter, and `...` stands for the dimensions in front of which
-    the others are named; without `->` the result has the letters that occur once, in alphabetical
+    Each dimension of an operand has a letter, and `...` are the leading dimensions without one;
+    without `->` the result has the letters that occur once, in alphabetical
     order. Operands are combined from left to right, two at a time, and what no other one needs is
     summed at once.
     """
@@ -51,7 +51,7 @@ def _explicit(ranks: Sequence[int], subscripts: str) -> tuple[list[str], str]:
     given, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = given.split(",")
     if not all(map(_TERM.match, [*terms, output])):
-        raise IRValueError(f"{subscripts!r} is no equation such as 'ij,jk->ik'")
+        raise IRValueError(f"{subscripts!r} is not an equation such as 'ij,jk->ik'")
     if len(terms) != len(ranks):
         raise IRValueError(f"{subscripts!r} is of {len(terms)} operand(s), got {len(ranks)}")
     unused = [c for c in string.ascii_letters if c not in subscripts]

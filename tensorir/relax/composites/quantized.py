@@ -125,7 +125,7 @@ def _is_zero(value: GraphExpr | None) -> bool:
 
 
 def _zero_point(value: GraphExpr | None, rows: bool) -> GraphExpr | None:
-    """Return a zero point as it is stretched over a product, None where it is 0."""
+    """Return a zero point in the shape that broadcasts over a product, None if it is 0."""
     if _is_zero(value):
         return None
     assert value is not None
@@ -142,7 +142,7 @@ def _sum(value: GraphExpr, axis: int) -> GraphExpr:
 def _less(value: GraphExpr, zero_point: GraphExpr | None, trailing: int | None) -> GraphExpr:
     """Return a tensor less its zero point, wide enough for the difference.
 
-    `trailing` dimensions follow the one that the zero point has.
+    `trailing` dimensions follow the dimension of the zero point.
     """
     if _is_zero(zero_point):
         return value

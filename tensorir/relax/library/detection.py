@@ -68,7 +68,7 @@ def _corners(boxes: Array, by_center: bool) -> Array:
 
 
 def _best(corners: Array, order: Array, most: int, threshold: float) -> list[int]:
-    """Return boxes in an order, without those that overlap one before by too much."""
+    """Return boxes in an order, without boxes that overlap an earlier one by too much."""
     areas = (corners[:, 2:] - corners[:, :2]).prod(1)
     taken: list[int] = []
     while len(order) and len(taken) < most:

@@ -1,4 +1,4 @@
-"""Where the elements of a resized axis are on the original one, as exact fractions."""
+"""The positions of the elements of a resized axis on the original axis, as exact fractions."""
 
 from __future__ import annotations
 

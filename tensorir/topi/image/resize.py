@@ -133,7 +133,7 @@ def dynamic_resize(
 
 
 class _Kind(NamedTuple):
-    """How elements are made of their neighbours."""
+    """The interpolation of elements from their neighbours."""
 
     method: str
     rounding: str

@@ -1,4 +1,4 @@
-"""The products of attention, over tensors whose heads lie behind their positions."""
+"""The products of attention, over tensors with the heads after the positions."""
 
 from __future__ import annotations
 

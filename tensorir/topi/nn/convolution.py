@@ -53,7 +53,7 @@ def conv2d(
 
     `data[n, c, h, w]` and `weight[o, i, kh, kw]` give `[n, o, h', w']` with `h' = (h + padding -
     dilation * (kh - 1) - 1) // stride + 1`; layouts say the order of axes. Channels are divided
-    into `groups`, of which each has `i` input channels. Padding is `[top, left, bottom, right]`,
+    into `groups` with `i` input channels each. Padding is `[top, left, bottom, right]`,
     `[vertical, horizontal]` or one number. Products are added in `out_dtype`, by default that of
     the operands, those of float16 in float32.
     """

@@ -94,7 +94,7 @@ def _inside(
     before: int | PrimExpr,
     behind: int | PrimExpr,
 ) -> PrimExpr:
-    """Return which element of an axis of `n` stands at a place before, on or behind it."""
+    """Return the index of the element of an axis of `n` at a place before, on or after it."""
     zero, last = const(0, n.dtype), n - 1
     if isinstance(n, IntImm) and n.value == 0:
         raise IRValueError(f"an axis without elements has none to pad with; pad_mode {mode!r}")

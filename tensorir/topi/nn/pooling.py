@@ -121,7 +121,7 @@ def _avg_pool(pooled: _Pooled, count_include_pad: bool) -> Tensor:
 
 
 def _taps_counted(window: Window, place: PrimExpr, with_padding: bool) -> PrimExpr:
-    """Return the number by which a sum of a window is divided."""
+    """Return the divisor of a sum of a window."""
     beyond = simplified(window.behind_used - window.behind)
     fits = isinstance(beyond, IntImm) and beyond.value <= 0
     if fits and (with_padding or not window.is_padded):
@@ -189,7 +189,7 @@ def order_of_pooling(call: GraphCall, order: tuple[int, ...]) -> Mapping[str, An
 def _named(
     name: str, rank: int, doc: str, function: Callable[..., _Result]
 ) -> Callable[..., _Result]:
-    """Declare an operator along `rank` axes; `#` in its name and text stands for the number."""
+    """Declare an operator along `rank` axes; `#` in its name and text is replaced by the number."""
     function.__name__ = name.replace("#", str(rank))
     function.__doc__ = doc.replace("#", AXES[rank])
     return operator(f"nn.{function.__name__}", dimension_order=order_of_pooling)(function)

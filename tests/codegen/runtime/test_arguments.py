@@ -95,7 +95,9 @@ def test_an_output_of_another_layout_is_refused(scale: codegen.Function) -> None
 
 def test_lists_take_the_dtype_of_the_parameter_and_lose_nothing(scale: codegen.Function) -> None:
     _, b = arrays()
-    refuses(scale, ([[1.0], [2.0, 3.0]], b, 2.0), ValueError, r"'A'\): the lists are no array")
+    refuses(
+        scale, ([[1.0], [2.0, 3.0]], b, 2.0), ValueError, r"'A'\): the lists do not form an array"
+    )
     refuses(scale, ([["1.0"]], b, 2.0), TypeError, r"'A'\): expected numbers")
     refuses(scale, (3.0, b, 2.0), ValueError, r"'A'\): expected 2 dimension\(s\)")
 

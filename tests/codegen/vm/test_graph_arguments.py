@@ -156,7 +156,7 @@ def test_values_of_another_layout_are_copied(vm: codegen.VirtualMachine, given: 
         (
             (X, [[1.0], [2.0, 3.0]]),
             IRValueError,
-            "main: argument 2 'y': the lists are no array",
+            "main: argument 2 'y': the lists do not form an array",
         ),
         (
             (X.astype("float64"), X),

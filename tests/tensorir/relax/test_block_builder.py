@@ -307,7 +307,7 @@ def test_formulas_without_a_name():
         (relax.Var("x"), "argument 0, x, of call_te is .*match_cast states them"),
         (relax.Var("x", relax.TensorStructInfo(None, "float32")), "argument 0, x, of call_te is"),
         ([{1, 2}], r"argument 0\[0\] of call_te is a set; a formula takes"),
-        ({1: 2}, "argument 0 of call_te is a dict whose keys are no strings"),
+        ({1: 2}, "argument 0 of call_te is a dict with keys other than strings"),
     ],
 )
 def test_arguments_that_are_no_parts_of_formulas(argument, message):
@@ -479,8 +479,11 @@ def one_variable_twice(bb, x):
         (two_functions_of_a_name, 'there is a function "scale" already.*update_func'),
         (parameters_twice, 'parameters of "main" are given twice'),
         (no_parameters, 'function "main" has no parameters yet'),
-        (variable_of_nothing, 'function "main" uses other, which is no parameter'),
-        (late_parameters_without_one, 'function "main" uses other, which is no parameter'),
+        (variable_of_nothing, 'function "main" uses other, which is not one of its parameters'),
+        (
+            late_parameters_without_one,
+            'function "main" uses other, which is not one of its parameters',
+        ),
         (variable_of_a_block, "uses lv, which only its dataflow block sees.*emit_output"),
         (effects_in_block, "may have effects, which a dataflow block has not"),
         (half_done, 'function "main" is not complete'),

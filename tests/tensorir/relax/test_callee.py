@@ -123,7 +123,7 @@ def test_names_and_kinds_of_functions():
     x = var("x", 8, 4)
     with pytest.raises(IRValueError, match=r'no function "ad".*did you mean add\?'):
         result_of(call("ad", [x], tensor(8, 4)), mod)
-    with pytest.raises(IRTypeError, match='"main" is a graph function; call it as it is'):
+    with pytest.raises(IRTypeError, match='"main" is a graph function; call it directly'):
         result_of(call("main", [x], tensor(8, 4)), mod)
     with pytest.raises(IRValueError, match=r'"add" takes 3 argument.*R\.call_tir\(add'):
         result_of(GraphCall(GlobalVar("add"), [x]), mod)

@@ -78,7 +78,7 @@ CALLS = {
     "a graph function by call_tir": (
         f"y = R.call_tir(cls.same, (x,), {OUT})\nreturn y",
         f"y = R.call_tir(cls.same, (x,), {OUT})",
-        '"same" is a graph function; call it as it is: same(...)',
+        '"same" is a graph function; call it directly: same(...)',
     ),
     "a tensor function without its output": (
         "y = cls.relu(x)\nreturn y",
@@ -231,7 +231,7 @@ STATEMENTS = {
     "a field beyond the last": (
         "y = t[2]\nreturn y",
         "t[2]",
-        "there is no field 2 in a tuple of 2",
+        "field 2 is out of range for a tuple of 2",
     ),
     "an element of an array": ("y = x[0]\nreturn y", "x[0]", "only a tuple has fields"),
 }
