@@ -348,7 +348,7 @@ def _intrinsic(c: ExpressionCompiler, node: Call, name: str) -> Eval:
             name = f"{name} of {node.args[0].value}"
         elif node.args:
             name = f"{name} of {node.args[0].dtype}"
-        raise InterpreterError(f"the interpreter does not know the intrinsic {name}") from None
+        raise InterpreterError(f"unknown to the interpreter: the intrinsic {name}") from None
     lanes = max(node.dtype.lanes, *(arg.dtype.lanes for arg in node.args))
     parts = [
         c.stored(arg if arg.dtype.lanes == lanes else e.Broadcast(arg, lanes)) for arg in node.args

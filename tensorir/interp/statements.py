@@ -48,7 +48,7 @@ class FunctionCompiler(ExpressionCompiler):
         """Return a closure that runs a statement."""
         handler = _HANDLERS.get(type(node))
         if handler is None:
-            raise InterpreterError(f"the interpreter does not know {type(node).__name__}")
+            raise InterpreterError(f"unknown to the interpreter: {type(node).__name__}")
         return handler(self, node)
 
     def call_function(self, name: str, args: Sequence[PrimExpr]) -> Eval:

@@ -621,7 +621,7 @@ def copy_of_matrix(ins, outs):
     ("options", "error", "message"),
     [
         ({"inputs": [1]}, IRTypeError, "takes tensors, got int as input 0"),
-        ({"inputs": []}, IRTypeError, "no dtype that follows from its inputs"),
+        ({"inputs": []}, IRTypeError, "do not follow from its inputs"),
         ({"dtype": ["int8", "int8"]}, IRValueError, r"1 output\(s\), and 2 dtype\(s\)"),
         ({"fcompute": lambda ins, outs: None}, IRTypeError, "or an expression, got NoneType"),
         ({"in_buffers": []}, IRValueError, r"has 1 input\(s\), and 0 in_buffer\(s\)"),

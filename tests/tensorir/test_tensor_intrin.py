@@ -165,7 +165,9 @@ def test_a_name_that_is_taken():
 
 def test_names_of_no_intrinsic():
     assert TensorIntrin.get("copy_5", allow_missing=True) is None
-    with pytest.raises(IRValueError, match=r"no tensor intrinsic 'copy_5'; known are .*vnni"):
+    with pytest.raises(
+        IRValueError, match=r"unknown tensor intrinsic 'copy_5'; registered are .*vnni"
+    ):
         TensorIntrin.get("copy_5")
 
 

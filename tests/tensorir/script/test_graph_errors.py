@@ -88,7 +88,7 @@ CALLS = {
     "a function as a value": (
         'y = R.call_packed("f", cls.relu)\nreturn y',
         'y = R.call_packed("f", cls.relu)',
-        '"relu" is a tensor function, and a library function is given',
+        '"relu" is a tensor function, and a library function takes',
     ),
     "a function of the module by call_packed": (
         "y = R.call_packed(relu, x)\nreturn y",
