@@ -356,7 +356,7 @@ def test_a_template_that_has_other_arguments_by_now(tmp_path, caplog):
     assert known["tile_y[0]"] == 8
     assert unknown["gflops"] is None
     assert unknown["tile_y[0]"] is None
-    assert caplog.text.count("The design space of a task from a log is not known") == 1
+    assert caplog.text.count("The design space of a task from a log is unknown") == 1
 
 
 def test_a_knob_with_the_name_of_another_column(tmp_path):

@@ -37,7 +37,7 @@ def task_of(name=TUTORIAL, args=ARGS):
 @pytest.fixture
 def table(monkeypatch):
     """Forget the templates that a test registers."""
-    monkeypatch.setattr("search.compat.autotvm.registration.TASK_TABLE", dict(autotvm.TASK_TABLE))
+    monkeypatch.setattr("search.compat.autotvm.task.TASK_TABLE", dict(autotvm.TASK_TABLE))
 
 
 def test_the_tutorial():
@@ -76,7 +76,7 @@ def test_a_call_gets_the_configuration_of_the_context():
     with autotvm.ApplyConfig(config):
         sch = matmul(*ARGS)
     assert structural_equal(sch.mod, task.instantiate(config).mod)
-    with pytest.raises(TemplateError, match=r"are positional.*; got dtype by name"):
+    with pytest.raises(TemplateError, match=r"got dtype by name; its arguments are positional"):
         matmul(16, 24, 32, dtype="float32")
 
 
@@ -94,7 +94,9 @@ def test_a_template_may_return_its_buffers_too(table):
 
 def test_a_template_that_returns_no_schedule(table):
     autotvm.template("test/nothing", lambda: None)
-    with pytest.raises(TemplateError, match=r"'test/nothing' returns a Schedule.*NoneType"):
+    with pytest.raises(
+        TemplateError, match=r"'test/nothing' returned NoneType; expected a Schedule"
+    ):
         task_of("test/nothing", ())
 
 
@@ -105,7 +107,9 @@ def test_unknown_templates():
         task_of("test/matmull")
     missing = autotvm.Task("elsewhere/conv", (1,))
     assert missing.workload == ("elsewhere/conv", 1)
-    with pytest.raises(TemplateError, match=r"no template 'elsewhere/conv'.*may not be imported"):
+    with pytest.raises(
+        TemplateError, match=r"no template 'elsewhere/conv'.*Import the module that registers it"
+    ):
         missing.instantiate(autotvm.ConfigEntity(0, None, {}))
 
 
@@ -119,7 +123,9 @@ def test_a_name_is_taken_once(table):
 
     define()
     define()  # as when a cell of a notebook is run again
-    with pytest.raises(TemplateError, match=r"is a template 'test/again' already: .*define"):
+    with pytest.raises(
+        TemplateError, match=r"the name 'test/again' is taken by the template .*define"
+    ):
         autotvm.template("test/again", lambda: None)
 
 
@@ -183,7 +189,7 @@ def test_a_template_that_fails_is_named_with_its_arguments():
         autotvm.template(matmul)
     with pytest.raises(TemplateError, match=r"there is no template <function"):
         task_of(matmul)
-    with pytest.raises(KnobError, match=r"3 is no configuration of Task"):
+    with pytest.raises(KnobError, match=r"3 is not a configuration of Task"):
         task_of().instantiate(3)
 
 
@@ -220,7 +226,7 @@ def test_copies_have_no_operations(table):
             autotvm.get_config().add_flop(64)
         return Schedule(te.create_prim_func([a, b]))
 
-    with pytest.raises(TemplateError, match=r"say how many operations it does with cfg.add_flop"):
+    with pytest.raises(TemplateError, match=r"declare its number of operations by cfg.add_flop"):
         task_of("test/copy", (False,))
     assert task_of("test/copy", (True,)).flop == 64
 
@@ -283,7 +289,9 @@ def test_a_knob_that_is_declared_for_some_values_of_another(table):
         return sch
 
     task = task_of("test/sometimes", (4,))
-    with pytest.raises(UnknownKnobError, match=r"some values of others only; declare it for all: "):
+    with pytest.raises(
+        UnknownKnobError, match=r"some values of other knobs only: declare it for all"
+    ):
         task.instantiate(task.config_space.get(1))
 
 
@@ -315,7 +323,7 @@ def test_a_knob_that_changed_since_the_configuration_was_logged():
     instantiate(y, x)
     with pytest.raises(
         UnknownKnobError,
-        match=r"older version of the template.*no knob 'tile_x', it has tile_y, til",
+        match=r"no knob 'tile_x'; known are tile_y, tile_w.*another version of the template",
     ):
         instantiate(y, ["tile_w", "sp", [-1, 4]])
     with pytest.raises(KnobError, match=r"'tile_x' differs from .* it is a SplitEntity, the conf"):
@@ -378,7 +386,7 @@ def test_a_filter_that_leaves_nothing(table):
         cfg.multi_filter(lambda values: values["a"].val > 2)
         return sch
 
-    with pytest.raises(KnobError, match=r"filter of the space lets no configuration through"):
+    with pytest.raises(KnobError, match=r"filter of the space accepts no configuration"):
         task_of("test/empty", (4,))
 
 
@@ -412,7 +420,7 @@ def test_messages_go_to_the_logger_of_autotvm(caplog):
         matmul(*args)
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.startswith(
-        "no configuration of ('test/matmul', 16, 24, 40, 'float32') for llvm -keys=cpu is known: "
+        "no configuration of ('test/matmul', 16, 24, 40, 'float32') for llvm -keys=cpu was found: "
         "the fallback is used"
     )
     assert templates.TUTORIAL in autotvm.TASK_TABLE

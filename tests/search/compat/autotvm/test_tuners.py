@@ -198,11 +198,23 @@ def test_what_a_tuner_cannot_be_is_refused(task):
     for make, error, text in (
         (lambda: GridSearchTuner(task).tune(1, option, si_prefix="GB"), TemplateError, "si_prefix"),
         (lambda: GridSearchTuner(task, (3, 64)), SpaceIndexError, r"in \[0, 64\)"),
-        (lambda: XGBTuner(task, feature_type="loops"), TemplateError, "feature_type is one of"),
-        (lambda: XGBTuner(task, feature_type="itervar"), TemplateError, "'nest', which is the def"),
-        (lambda: XGBTuner(task, loss_type="reg"), TemplateError, "leave out loss_type"),
-        (lambda: XGBTuner(task, optimizer="sa"), TemplateError, "leave out optimizer"),
-        (lambda: XGBTuner(task, plan_size=0), TemplateError, "plan_size is at least 1"),
+        (
+            lambda: XGBTuner(task, feature_type="loops"),
+            TemplateError,
+            "unknown feature_type 'loops'; expected",
+        ),
+        (
+            lambda: XGBTuner(task, feature_type="itervar"),
+            TemplateError,
+            "'nest' replaces 'itervar'",
+        ),
+        (
+            lambda: XGBTuner(task, loss_type="reg"),
+            TemplateError,
+            "loss_type 'reg'; expected 'rank'",
+        ),
+        (lambda: XGBTuner(task, optimizer="sa"), TemplateError, "expected 'evolutionary'"),
+        (lambda: XGBTuner(task, plan_size=0), TemplateError, "plan_size is 0; expected at least 1"),
         (lambda: DropletTuner(task, [0, 8]), TemplateError, "start_position"),
     ):
         with pytest.raises(error, match=text):
