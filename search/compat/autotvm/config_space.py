@@ -11,9 +11,6 @@ from itertools import islice
 from math import prod
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from schedule import Schedule, Trace
 from schedule.decisions.factorization import divisors
 from schedule.random_state import RandomState
@@ -24,7 +21,7 @@ from search.compat.autotvm.knobs import Axis, KnobSpace, SplitSpace, accepts
 
 Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
-_MOST_TABULATED: Final = 1_000_000
+_MOST_COUNTED: Final = 1_000_000
 """The largest space in which the configurations that a filter accepts are counted exactly."""
 _MOST_REJECTED: Final = 1_000_000
 _SAMPLES: Final = 4096
@@ -75,7 +72,7 @@ class ConfigSpace(Config):
     # ------------------------------------------------------------------------------------ numbers
 
     def _forget(self) -> None:
-        for name in ("dims", "range_length", "_verdicts", "_accepted_fraction"):
+        for name in ("dims", "range_length", "_length", "_accepted_fraction"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -91,13 +88,7 @@ class ConfigSpace(Config):
     @property
     def length_is_exact(self) -> bool:
         """True if `len` is exact: without a filter, or up to a million indices."""
-        return self._filter is None or self.range_length <= _MOST_TABULATED
-
-    @cached_property
-    def _verdicts(self) -> npt.NDArray[np.bool_]:
-        """True for each index that the filter accepts."""
-        indices = range(self.range_length)
-        return np.fromiter((self.allows(self._values(k)) for k in indices), np.bool_, len(indices))
+        return self._filter is None or self.range_length <= _MOST_COUNTED
 
     @cached_property
     def _accepted_fraction(self) -> float:
@@ -106,8 +97,12 @@ class ConfigSpace(Config):
         draws = (random_below(rng, self.range_length) for _ in range(_SAMPLES))
         return sum(map(self.is_index_valid, draws)) / _SAMPLES
 
-    def __len__(self) -> int:
+    @cached_property
+    def _length(self) -> int:
         return self.subrange_length(0, self.range_length)
+
+    def __len__(self) -> int:
+        return self._length
 
     def __bool__(self) -> bool:
         return True
@@ -119,7 +114,7 @@ class ConfigSpace(Config):
         if self._filter is None:
             return end - start
         if self.length_is_exact:
-            return int(np.count_nonzero(self._verdicts[start:end]))
+            return sum(map(self.is_index_valid, range(start, end)))
         return round(self._accepted_fraction * (end - start))
 
     def point2knob(self, point: int) -> list[int]:
@@ -162,8 +157,6 @@ class ConfigSpace(Config):
         """Return True if a configuration has this index, and the filter accepts it."""
         if not 0 <= index < self.range_length:
             return False
-        if "_verdicts" in self.__dict__:
-            return bool(self._verdicts[index])
         return self._filter is None or self.allows(self._values(index))
 
     def allows(self, values: Mapping[str, Entity]) -> bool:
@@ -284,9 +277,8 @@ class ConfigSpace(Config):
 
     def __str__(self) -> str:
         about = "" if self.length_is_exact else "about "
-        count = self.subrange_length(0, self.range_length)
         lines = [
-            f"ConfigSpace (len={about}{_count(count)}, "
+            f"ConfigSpace (len={about}{_count(self._length)}, "
             f"range_length={_count(self.range_length)}, space_map="
         ]
         lines += [

@@ -13,7 +13,7 @@ from schedule.random_state import RandomState
 from search.compat.autotvm.config_space import ConfigSpace, random_below
 from search.compat.autotvm.errors import InstantiationError, SpaceIndexError, TemplateError
 from search.compat.autotvm.task import Task
-from search.mutator.mutator import MutateDecision, Mutator
+from search.mutator.mutator import MutateDecision
 from search.postproc.postproc import Postproc
 from search.space_generator.design_space import DesignSpace
 from search.space_generator.space_generator import SpaceGenerator
@@ -41,21 +41,11 @@ class TemplateSpace(SpaceGenerator):
     their values, up to 64 of them, and each is a design space.
 
     Candidates are what `task.instantiate` returns: the only postprocessor rejects configurations by
-    the filter of the space. `postprocs` are added to it; `mutator_probs` replace the mutator, which
-    changes any knob.
+    the filter of the space. The only mutator changes any knob.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        postprocs: Sequence[Postproc] = (),
-        mutator_probs: Mapping[Mutator, float] | None = None,
-    ) -> None:
-        super().__init__(
-            [],
-            [WithinFilter(task.space), *postprocs],
-            {MutateDecision(): 1.0} if mutator_probs is None else mutator_probs,
-        )
+    def __init__(self, task: Task) -> None:
+        super().__init__([], [WithinFilter(task.space)], {MutateDecision(): 1.0})
         self.task = task
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:

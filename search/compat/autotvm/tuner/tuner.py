@@ -142,8 +142,8 @@ class Tuner(SearchStrategy):
         called after each trial with this tuner, its input and its result, in lists of one. The
         logger `autotvm` logs trials at DEBUG level, FLOPS with `si_prefix`. Ctrl-C ends tuning: the
         results so far are kept, and KeyboardInterrupt is raised again unless `on_interrupt` is
-        "return". TemplateError for an unknown prefix, an option without a builder or a runner, and
-        a target that the runner cannot measure for.
+        "return". TemplateError for an unknown prefix and an option without a builder or a runner,
+        TuningError for a target that the runner cannot measure for.
         """
         missing = {"builder", "runner"} - set(measure_option)
         if missing:
@@ -251,15 +251,10 @@ class _TunedTask(TuneContext):
         self.tuner = tuner
         self.trials = trials
         self._runner = runner
-        target = tuner.task.target or Target()
-        reason = runner.why_not(target)
-        if reason is not None:
-            where = " on this machine" if runner.measures_here(target) else ""
-            raise TemplateError(f"configurations for {target} cannot be measured{where}: {reason}")
         space, strategy = tuner.strategy()
         super().__init__(
             tuner.task.mod,
-            target=target,
+            target=tuner.task.target or Target(),
             space_generator=space,
             search_strategy=strategy,
             task_name=tuner.task.name,

@@ -214,8 +214,8 @@ def test_a_knob_that_is_declared_again_takes_the_place_of_the_first():
 
 def test_of_equal_candidates_the_first_has_the_index():
     space = ConfigSpace()
-    space.define_knob("x", [1, 1, 2])
-    assert [space.index_of(space.get(k).entity_map) for k in range(3)] == [0, 0, 2]
+    space.define_knob("x", [1, 1, True, None])
+    assert [space.index_of(space.get(k).entity_map) for k in range(4)] == [0, 0, 2, 3]
 
 
 def test_filters_that_fail_are_named():

@@ -16,9 +16,7 @@ from search.compat.autotvm.record import (
     decode,
     encode,
     load_from_file,
-    measure_str_key,
     pick_best,
-    split_workload,
 )
 from tests.search.compat.autotvm import templates
 from tests.search.compat.autotvm.templates import DEMO, TUTORIAL
@@ -186,20 +184,3 @@ def test_best_of_each_task(tmp_path):
     append_to_file(more, [record(5, 1.0), record(6, 5.0, size=32)])
     pick_best(more, best)
     assert indices(best) == [5, 4]
-
-
-def test_a_log_for_each_task(tmp_path):
-    log = tmp_path / "all.log"
-    append_to_file(log, [record(1, 1.0), record(2, 1.0, size=32), record(3, 1.0), record(1, 2.0)])
-    first, second = split_workload(log)
-    assert (first, second) == (f"{log}.000.wkl", f"{log}.001.wkl")
-    assert (indices(first), indices(second)) == ([1, 3], [2])
-    first, _ = split_workload(log, clean=False)
-    assert indices(first) == [1, 3, 1]
-
-
-def test_keys_of_measurements():
-    a, b = record(1, 1.0)[0], record(2, 1.0)[0]
-    assert measure_str_key(a) != measure_str_key(b)
-    assert measure_str_key(a, include_config=False) == measure_str_key(b, include_config=False)
-    assert measure_str_key(a) == measure_str_key(decode(encode(*record(1, 1.0)))[0])

@@ -229,7 +229,7 @@ def test_a_window_of_a_filtered_space_has_few_configurations():
 
 
 def test_random_order_is_a_uniform_permutation_of_a_space_of_any_size(task):
-    firsts = [tuned(RandomTuner(task, seed=seed), 1)[0] for seed in range(1, 641)]
+    firsts = [RandomTuner(task, seed=seed).next_batch(1)[0].index for seed in range(1, 641)]
     counts = np.bincount(firsts, minlength=64)
     assert stats.chisquare(counts).pvalue > 1e-3
     large = autotvm.task.create("test/four_tiles", (4096,), "llvm")
