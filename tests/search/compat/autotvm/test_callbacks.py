@@ -15,7 +15,7 @@ from search.compat.autotvm.tuner import (
     GridSearchTuner,
 )
 from search.database import MemoryDatabase
-from tests.search.compat.autotvm.made_up_results import (
+from tests.search.compat.autotvm.fake_results import (
     best_index,
     bowl,
     failing,

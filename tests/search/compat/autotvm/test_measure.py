@@ -16,7 +16,6 @@ from search import autotvm
 from search.compat.autotvm import (
     MeasureErrorNo,
     MeasureInput,
-    MeasureResult,
     TemplateError,
     create_measure_batch,
 )
@@ -211,14 +210,6 @@ def test_builders_and_runners_are_those_of_the_search():
     assert runner.cooldown_sec == 0, "where AutoTVM has 0.1"
     config = runner.evaluator_config
     assert (config.number, config.repeat, config.min_repeat_ms) == (4, 3, 0)
-
-
-def test_results_print_as_autotvm_prints_them():
-    result = MeasureResult((0.0120379658,), MeasureErrorNo(0), 0.6942737102508545, 1672653690.186)
-    assert str(result) == (
-        "MeasureResult(costs=(0.0120379658,), error_no=MeasureErrorNo.NO_ERROR, "
-        "all_cost=0.6942737102508545, timestamp=1672653690.186)"
-    )
 
 
 def test_the_tutorial_from_a_template_to_a_library(tmp_path):

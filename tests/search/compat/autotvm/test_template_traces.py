@@ -199,10 +199,10 @@ def test_a_model_guides_a_search_of_orders_and_marks(tmp_path):
         task.mod,
         TARGET,
         ms.TuneConfig(
-            max_trials_global=12,
+            max_trials_global=8,
             num_trials_per_iter=4,
             num_confirmed=0,
-            search_strategy_config={"population_size": 64, "init_min_unmeasured": 8},
+            search_strategy_config={"population_size": 32, "init_min_unmeasured": 8},
         ),
         tmp_path,
         space=TemplateSpace(task),
@@ -210,7 +210,7 @@ def test_a_model_guides_a_search_of_orders_and_marks(tmp_path):
         seed=1,
     )
     configs = [task.config_of(record.trace) for record in database.get_all_tuning_records()]
-    assert len({config.index for config in configs}) == 12
+    assert len({config.index for config in configs}) == 8
 
 
 def test_a_template_tunes_its_own_program_only():
