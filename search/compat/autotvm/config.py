@@ -30,9 +30,9 @@ from search.space_generator.decision_site import KNOB
 class Config(ABC):
     """A set of knobs, each with its current value.
 
-    `get_config()` returns one to a template, which need not know its class: a `ConfigSpace` while
-    its knobs are collected, a `ConfigEntity` for a configuration, a `FallbackConfigEntity` if no
-    log has a configuration.
+    `get_config()` returns a `ConfigSpace` while the knobs of a template are collected, a
+    `ConfigEntity` to apply one configuration, and a `FallbackConfigEntity` if no log has a
+    configuration. A template treats them alike.
     """
 
     is_fallback = False
@@ -111,7 +111,7 @@ class Config(ABC):
         close = get_close_matches(str(name), known, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         return UnknownKnobError(
-            f"the configuration has no knob {name!r}; known are {', '.join(known) or 'none'}{hint}"
+            f"unknown knob {name!r}; the configuration has {', '.join(known) or 'none'}{hint}"
         )
 
     # ---------------------------------------------------------------------------------- validity
@@ -267,7 +267,7 @@ def checked_space(name: Any, make: Callable[[], KnobSpace[Any]]) -> KnobSpace[An
     try:
         space = make()
         if not len(space):
-            raise KnobError("it has no candidates left; check its limits")
+            raise KnobError("its limits reject all candidates")
     except (KnobError, TypeError) as error:
         raise KnobError(f"the knob {name!r} cannot be defined: {error}") from error
     return space

@@ -22,7 +22,7 @@ from search.compat.autotvm.knobs import Axis, KnobSpace, SplitSpace, accepts
 Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 _MOST_COUNTED: Final = 1_000_000
-"""The largest space in which the configurations that a filter accepts are counted exactly."""
+"""The largest number of indices for which the accepted ones are counted exactly."""
 _MOST_REJECTED: Final = 1_000_000
 _SAMPLES: Final = 4096
 
@@ -175,7 +175,7 @@ class ConfigSpace(Config):
         return ConfigEntity(index, None, values, self)
 
     def index_of(self, entities: Mapping[str, Entity]) -> int | None:
-        """Return the index of the configuration with these values, None if it has no index."""
+        """Return the index of the configuration with these values, None if one is not offered."""
         digits = []
         for name, space in self.space_map.items():
             digit = space.index_of(entities[name]) if name in entities else None

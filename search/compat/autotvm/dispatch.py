@@ -42,8 +42,8 @@ class _Current:
 class DispatchContext(ABC):
     """Returns configurations to templates; `with` makes it the innermost context.
 
-    A query without a result here goes on to the enclosing context. `memory` has the configurations
-    that `update` has set, by the key of a target and the workload.
+    If a context lacks a configuration, the enclosing context is queried. `memory` has the
+    configurations that `update` has set, by the key of a target and the workload.
     """
 
     current = _Current()
@@ -65,9 +65,9 @@ class DispatchContext(ABC):
             self.memory[key, workload] = cfg
 
     def query(self, target: Target | None, workload: Workload | None) -> Config:
-        """Return the configuration of this context, or of the nearest enclosing one that has one.
+        """Return the configuration of this context, else of the nearest enclosing context.
 
-        A context that was not entered is enclosed by all that were.
+        All entered contexts enclose a context that was not entered itself.
         """
         stack = _stack.get()
         places = [k for k, context in enumerate(stack) if context is self]

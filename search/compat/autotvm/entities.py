@@ -145,8 +145,8 @@ class AnnotateEntity(_ListEntity):
     ) -> list[LoopRV]:
         """Annotate loops and return them: `apply(sch, loops, ...)`, or `apply(sch, block, loops)`.
 
-        Unrolling a loop of more than `max_unroll` iterations, or vectorizing one whose length is
-        not in `vec_size`, makes the configuration `cfg` (by default the one of the knob) invalid.
+        Unrolling a loop of more than `max_unroll` iterations, or vectorizing a loop whose length is
+        not in `vec_size`, makes the configuration `cfg` (by default that of the knob) invalid.
         `axis_lens` override the lengths of the loops.
         """
         loops: list[LoopRV] = list(op if axes is None else axes)

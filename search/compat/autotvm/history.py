@@ -47,7 +47,7 @@ class ApplyHistoryBest(DispatchContext):
         """Return the model of a target, if it has one, and its keys."""
         if target is None:
             raise TemplateError(
-                "there is no target to look up or to set a configuration for; call the template "
+                "the target to look up or to set a configuration for is missing; call the template "
                 "within `with codegen.Target(...):`, or pass a target to update"
             )
         model = str(target.to_dict().get("model", "unknown"))

@@ -72,7 +72,7 @@ def virtual_axis(axis: AxisLike) -> VirtualAxis:
     if isinstance(axis, IterVar):
         return VirtualAxis(_constant(None if axis.dom is None else axis.dom.extent), axis.var.name)
     raise KnobError(
-        f"{axis!r} has no length; expected a loop of a schedule, an axis of a te operation or a "
+        f"{axis!r} is not an axis; expected a loop of a schedule, an axis of a te operation or a "
         "number (the parts of another knob vary: split them in that knob)"
     )
 
@@ -208,7 +208,7 @@ class SplitSpace(KnobSpace[SplitEntity]):
         if filter is not None:
             kept = [size for size in splits if accepts(filter, self.entity_of(size), "of sizes")]
             if not kept:
-                raise KnobError("it has no candidates left; check its filter and limits")
+                raise KnobError("its filter rejects all candidates")
             super().__init__(policy, **{**shape, "policy": "candidate"}, candidates=kept)
 
     def index_of(self, entity: Entity) -> int | None:

@@ -107,12 +107,12 @@ def compare(log_a: LogSource, log_b: LogSource) -> LogComparison:
 
 
 def _trials(records: Sequence[Record], resources: bool | int) -> Iterator[Trial]:
-    """Yield the measurements of a log, of which `resources` says how many have resources."""
+    """Yield the measurements of a log; `resources` limits the number with resources."""
     made = spread_out(len(records), resources)
     tasks: dict[tuple[Any, str], Task] = {}
     found: dict[tuple[int, str], Resources | None] = {}
     for place, (inp, result) in enumerate(records):
-        # Each line of a log has a task of its own; the first of equal tasks collects the space.
+        # Each line of a log has another task; the first of equal tasks collects the space.
         target = str(inp.target)
         task = tasks.setdefault((inp.task.workload, target), inp.task)
         key = (id(task), str(inp.config))

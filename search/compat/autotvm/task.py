@@ -146,7 +146,7 @@ class Task:
         self._func = self._func or TASK_TABLE.get(self.name)
         if self._func is None:
             raise TemplateError(
-                f"there is no template {self.name!r}; {like_or_all(str(self.name), TASK_TABLE)}. "
+                f"unknown template {self.name!r}; {like_or_all(str(self.name), TASK_TABLE)}. "
                 "Import the module that registers it; in a log the name may be outdated"
             )
         return self._func

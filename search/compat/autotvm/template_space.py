@@ -110,7 +110,7 @@ class TemplateSpace(SpaceGenerator):
                     break
 
     def _attempt(self, fixed: Mapping[int, int], rng: RandomState) -> Schedule | None:
-        """Return a schedule in which some knobs have given values, None if all are refused."""
+        """Return a schedule with given values for some knobs, None if all attempts are refused."""
         space = self.task.space
         point = [0] * len(space.dims)
         for attempt in range(_MOST_TRIES):

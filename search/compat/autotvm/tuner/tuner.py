@@ -119,7 +119,7 @@ class Tuner(SearchStrategy):
         return (self.task.flop or 1.0) / result.mean_cost
 
     def index_of(self, inp: MeasureInput) -> int | None:
-        """Return the index of a configuration in the space, None if it has no valid one.
+        """Return the index of a configuration in the space, None if that is invalid.
 
         The values of a log count and not its index, which may be that of an older template.
         """

@@ -203,7 +203,7 @@ def test_fallback_splits_that_cannot_be():
     ):
         cfg.fallback_split("tile", [-1, 1])
     with pytest.raises(
-        KnobError, match=r"has no knob 'tiles'; known are tile; did you mean 'tile'"
+        KnobError, match=r"unknown knob 'tiles'; the configuration has tile; did you mean 'tile'"
     ):
         cfg.fallback_split("tiles", [-1, 1, 1])
 

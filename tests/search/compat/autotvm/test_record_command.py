@@ -76,4 +76,4 @@ def test_what_cannot_be_done_ends_with_a_message(log, capsys, monkeypatch):
     monkeypatch.setattr("search.compat.autotvm.task.TASK_TABLE", {})
     with pytest.raises(SystemExit, match="1"):
         main(["--i", log, "--ir"])
-    assert "there is no template 'test/matmul'" in capsys.readouterr().err
+    assert "unknown template 'test/matmul'" in capsys.readouterr().err
