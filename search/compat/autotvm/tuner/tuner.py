@@ -190,7 +190,7 @@ class Tuner(SearchStrategy):
         cost_model: CostModel | None = None,
     ) -> None:
         """Start a search with batches of a size; the tuner keeps what it has learned earlier."""
-        self._batch_size = num_trials_per_iter
+        self._batch_size, self._refused = num_trials_per_iter, None
 
     def post_tuning(self) -> None:
         """End a search; unmeasured configurations are kept."""

@@ -1,4 +1,4 @@
-"""What is done with each trial, and the curves of many."""
+"""Callbacks of tuners: logs, databases, progress, and the curves of many trials."""
 
 from __future__ import annotations
 

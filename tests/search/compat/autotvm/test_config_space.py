@@ -1,4 +1,4 @@
-"""Which configurations a space has, in which order, and what a filter leaves of them."""
+"""The configurations of a space: their number, their order, and filters."""
 
 from __future__ import annotations
 

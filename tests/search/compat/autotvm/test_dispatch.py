@@ -1,4 +1,4 @@
-"""Which context answers a template, and what configurations it gives where nothing is known."""
+"""The context that answers a template, and fallback configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log says: its table, its explanation, its picture, and two logs side by side."""
+"""Reports on a log: its table, its explanation, its picture, and the comparison of two logs."""
 
 from __future__ import annotations
 

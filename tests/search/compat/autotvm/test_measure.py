@@ -1,4 +1,4 @@
-"""Measuring configurations: what goes wrong with one is its own result, with a number of its own."""
+"""Measuring configurations: the failure of one is its own result, with an error number."""
 
 from __future__ import annotations
 

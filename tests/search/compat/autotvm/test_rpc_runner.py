@@ -1,4 +1,4 @@
-"""Scripts in the style of AutoTVM and Ansor measure on other machines; here they are made up."""
+"""Scripts in the style of AutoTVM and Ansor measure on other machines, which are simulated."""
 
 from __future__ import annotations
 

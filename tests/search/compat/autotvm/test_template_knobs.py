@@ -1,4 +1,4 @@
-"""What knobs offer, and what applying a value does to loops and leaves in the trace."""
+"""The values of knobs, and the effect of applying them on loops and on the trace."""
 
 from __future__ import annotations
 

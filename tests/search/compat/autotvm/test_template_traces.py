@@ -1,4 +1,4 @@
-"""A template is a stochastic schedule: what works on traces works on it, and the other way round."""
+"""A template is a stochastic schedule: traces work on it, and schedules are tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models of tuners learn, and how configurations are chosen by what they say."""
+"""The learning of the models of tuners, and the choice of configurations by their scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuners, on results that a function makes up."""
+"""Tuners, on fake results."""
 
 from __future__ import annotations
 
