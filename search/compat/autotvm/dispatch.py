@@ -12,7 +12,6 @@ from codegen import Target
 from search.compat.autotvm.arguments import Workload
 from search.compat.autotvm.config import Config
 from search.compat.autotvm.config_space import FallbackConfigEntity
-from search.compat.autotvm.errors import TemplateError
 
 logger = logging.getLogger("autotvm")
 
@@ -70,13 +69,10 @@ class DispatchContext(ABC):
         All entered contexts enclose a context that was not entered itself.
         """
         stack = _stack.get()
-        places = [k for k, context in enumerate(stack) if context is self]
-        around = stack[: places[-1]] if places else stack
-        for context in (self, *reversed(around)):
-            found = context._query_inside(target, workload)
-            if found is not None:
-                return found
-        raise TemplateError(f"no context has a configuration for {workload}")
+        outer = stack[: stack.index(self)] if self in stack else stack
+        found = (context._query_inside(target, workload) for context in (self, *reversed(outer)))
+        # The outermost context, a FallbackContext, always has one.
+        return next(config for config in found if config is not None)
 
     def __enter__(self) -> Self:
         _stack.set((*_stack.get(), self))
