@@ -1,4 +1,4 @@
-"""Templates: schedules written by hand, with knobs that a tuner turns, and logs of their times.
+"""Templates: handwritten schedules with knobs for a tuner, and logs of their times.
 
     @autotvm.template("tutorial/matmul")
     def matmul(n, dtype):
@@ -18,15 +18,14 @@
     with autotvm.apply_history_best("matmul.log"), codegen.Target("llvm"):
         lib = codegen.build(matmul(512, "float32").mod)
 
-A template is a stochastic schedule. Each knob is one sampling instruction of the trace that it
-leaves, called by the knob's name: replaying, mutating, storing and printing traces work on
-templates as they are, `tune_tir` with `TemplateSpace(task)` among it. The space of any stochastic
-schedule can be walked as a `ConfigSpace`, too (`task_of_space`). Builders, runners and the loop of
-tuning are those of the search; names and defaults are those of AutoTVM.
+A template is a stochastic schedule. Each knob is one sampling instruction of the trace, named after
+the knob. So replaying, mutating, storing and printing traces work on templates unchanged, and
+`tune_tir` accepts `TemplateSpace(task)`. `task_of_space` makes the space of any stochastic schedule
+a task with a `ConfigSpace`. Builders, runners and the tuning loop are those of the search; names
+and defaults are those of AutoTVM.
 """
 
 from search.compat.autotvm import callback, feature, measure, record, task, tuner
-from search.compat.autotvm.axes import Axis, VirtualAxis
 from search.compat.autotvm.config import Config, ConfigEntity
 from search.compat.autotvm.config_space import ConfigSpace, FallbackConfigEntity
 from search.compat.autotvm.dispatch import (
@@ -50,7 +49,14 @@ from search.compat.autotvm.errors import (
     UnknownKnobError,
 )
 from search.compat.autotvm.history import ApplyHistoryBest, apply_history_best
-from search.compat.autotvm.knobs import AnnotateSpace, OtherOptionSpace, ReorderSpace, SplitSpace
+from search.compat.autotvm.knobs import (
+    AnnotateSpace,
+    Axis,
+    OtherOptionSpace,
+    ReorderSpace,
+    SplitSpace,
+    VirtualAxis,
+)
 from search.compat.autotvm.log_format import compare, explain_log, records_to_table
 from search.compat.autotvm.measure import (
     LocalBuilder,
@@ -62,9 +68,8 @@ from search.compat.autotvm.measure import (
     measure_option,
     measured_by,
 )
-from search.compat.autotvm.registration import TASK_TABLE, get_config, template
 from search.compat.autotvm.schedule_task import task_of_space
-from search.compat.autotvm.task import Task
+from search.compat.autotvm.task import TASK_TABLE, Task, get_config, template
 from search.compat.autotvm.template_space import TemplateSpace
 from search.compat.autotvm.tuner.tuner import create_measure_batch
 from search.database.measure_error_no import MeasureErrorNo

@@ -1,4 +1,4 @@
-"""The arguments of a template as logs have them, and the keys made of them."""
+"""The arguments of a template as encoded in logs, and the keys that contain them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tensorir import te
 from tensorir.nodes.expr import FloatImm, IntImm, StringImm
 
 Workload: TypeAlias = tuple[Any, ...]
-"""The name of a template and its encoded arguments: the key by which a log is searched."""
+"""The name of a template and its encoded arguments: the key of a task in logs."""
 
 _TENSOR: Final = "TENSOR"
 
 
 def serialize_args(args: Any) -> tuple[Any, ...]:
-    """Return arguments as text, numbers, None and tuples of those.
+    """Return arguments as strings, numbers, None and tuples of those.
 
-    A tensor becomes `("TENSOR", shape, dtype)`, a list a tuple, a number of numpy one of Python.
-    ArgumentsError, a RuntimeError, naming the type of anything else.
+    A tensor becomes `("TENSOR", shape, dtype)`, a list a tuple, a NumPy number a Python number.
+    ArgumentsError, a RuntimeError, for other types.
     """
     if not isinstance(args, (tuple, list)):
         raise ArgumentsError(
-            f"the arguments of a task are a tuple, got {type(args).__name__}: {args!r}; that of "
-            "one argument is (n,)"
+            f"the arguments of a task are a tuple, got {type(args).__name__}: {args!r}; write (n,) "
+            "for one argument"
         )
     return tuple([_encoded(arg, f"argument {k}") for k, arg in enumerate(args)])
 
@@ -62,8 +62,8 @@ def _encoded(arg: Any, where: str) -> Any:
     if isinstance(arg, (StringImm, IntImm, FloatImm)):
         return arg.value
     raise ArgumentsError(
-        f"{where} of a task is a {type(arg).__name__}, which a log cannot hold: {arg!r}; give a "
-        "tensor, text, a number, None, or lists of those"
+        f"{where} of a task is a {type(arg).__name__}, which a log cannot hold: {arg!r}; expected "
+        "a tensor, a string, a number, None, or lists of those"
     )
 
 

@@ -7,13 +7,13 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tqdm import TqdmWarning
 
 from search.compat.autotvm.measure import MeasureInput, MeasureResult
 from search.compat.autotvm.record import append_to_file, check_protocol, encode
-from search.compat.autotvm.tuner.model_tuners import store as store_in
+from search.compat.autotvm.tuner.model_tuners import store
 from search.compat.autotvm.tuner.tuner import Callback, Tuner, checked_si_prefix, in_si_unit
 from search.database import Database
 from search.database.measure_error_no import MeasureErrorNo
@@ -30,15 +30,8 @@ with warnings.catch_warnings():
 logger = logging.getLogger("autotvm")
 
 
-class RecordStore(Protocol):
-    """A keeper of records with a way of its own."""
-
-    def save(self, inp: MeasureInput, res: MeasureResult) -> object:
-        """Keep a record."""
-
-
 def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback:
-    """Append each measurement to a log, one line each; directories are made if need be.
+    """Append each measurement to a log, one line each; missing directories are created.
 
     TemplateError for a protocol other than `json`.
     """
@@ -57,27 +50,24 @@ def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback
     return log
 
 
-def log_to_database(database: Database | RecordStore) -> Callback:
-    """Store each measurement in a database of the search, or with `save(input, result)`.
+def log_to_database(database: Database) -> Callback:
+    """Store the trace of each measured configuration in a database of the search.
 
-    A database gets the trace of the configuration, so that `tune_tir` and `compile_tir` find it.
-    Failures have no trace and are left out.
+    So `tune_tir` and `compile_tir` find it. Failures are skipped.
     """
 
-    def store(_: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def log(_: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         for inp, result in zip(inputs, results, strict=True):
-            if not isinstance(database, Database):
-                database.save(inp, result)
-            elif result.error_no == MeasureErrorNo.NO_ERROR:
-                store_in(database, inp, result, inp.target)
+            if result.error_no == MeasureErrorNo.NO_ERROR:
+                store(database, inp, result, inp.target)
 
-    return store
+    return log
 
 
 class ProgressBar:
-    """A callback that shows how many of `total` trials are done, and the current and best speed.
+    """A callback that shows the number of trials out of `total`, and the current and best speed.
 
-    Nothing is shown where the logger `autotvm` tells of each trial.
+    Nothing is shown while the logger `autotvm` logs each trial.
     """
 
     def __init__(self, total: int, prefix: str = "", si_prefix: str = "G") -> None:
@@ -89,11 +79,12 @@ class ProgressBar:
         self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
         """Show trials."""
-        speeds = [in_si_unit(tuner.flops(result), self._si_prefix) for result in results]
-        best = in_si_unit(tuner.best_flops, self._si_prefix)
-        unit = f"{self._si_prefix.strip()}FLOPS"
-        if speeds:
-            text = f"Current/Best: {speeds[-1]:.2f}/{best:.2f} {unit}"
+        if results:
+            prefix = self._si_prefix
+            speed, best = (
+                in_si_unit(f, prefix) for f in (tuner.flops(results[-1]), tuner.best_flops)
+            )
+            text = f"Current/Best: {speed:.2f}/{best:.2f} {prefix.strip()}FLOPS"
             self._bar.set_postfix_str(text, refresh=False)
         self._bar.update(len(inputs))
         if tuner.ttl <= 0:
@@ -104,27 +95,27 @@ progress_bar = ProgressBar
 
 
 class Monitor:
-    """Collects the speed and the time of each trial."""
+    """A callback that collects the speed and the time of each trial."""
 
     def __init__(self) -> None:
-        self.scores: list[float] = []
-        self.timestamps: list[float] = []
+        self.reset()
 
     def __call__(
         self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
-        """Enter trials."""
+        """Add trials."""
         self.scores += map(tuner.flops, results)
         self.timestamps += [result.timestamp for result in results]
 
     def reset(self) -> None:
-        """Forget all trials."""
-        self.scores, self.timestamps = [], []
+        """Remove all trials."""
+        self.scores: list[float] = []
+        self.timestamps: list[float] = []
 
     def trial_scores(self) -> list[float]:
         """Return the operations per second of each trial, 0 for a failure."""
         return list(self.scores)
 
     def trial_timestamps(self) -> list[float]:
-        """Return when each trial ended, in seconds since 1970."""
+        """Return the end of each trial, in seconds since 1970."""
         return list(self.timestamps)

@@ -1,4 +1,4 @@
-"""What a template declares its knobs on, and one configuration: a value for each knob."""
+"""The configuration that a template declares its knobs on: a value for each knob."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from schedule import Instruction, Schedule, Trace
-from search.compat.autotvm.axes import Axis, AxisLike, VirtualAxis, virtual_axis
 from search.compat.autotvm.entities import Entity, OtherOptionEntity, entity_of_json
 from search.compat.autotvm.errors import KnobError, UnknownKnobError
 from search.compat.autotvm.knobs import (
     AnnotateSpace,
+    Axis,
+    AxisLike,
     KnobSpace,
     OtherOptionSpace,
     ReorderSpace,
     SplitSpace,
+    VirtualAxis,
+    virtual_axis,
 )
 from search.space_generator.decision_site import KNOB
 
@@ -27,9 +30,9 @@ from search.space_generator.decision_site import KNOB
 class Config(ABC):
     """A set of knobs, each with its current value.
 
-    `get_config()` gives a template one, and the template never knows which: a `ConfigSpace` while
-    its knobs are collected, a `ConfigEntity` while one configuration is made, a
-    `FallbackConfigEntity` where no configuration is known.
+    `get_config()` returns a `ConfigSpace` while the knobs of a template are collected, a
+    `ConfigEntity` to apply one configuration, and a `FallbackConfigEntity` if no log has a
+    configuration. A template treats them alike.
     """
 
     is_fallback = False
@@ -40,69 +43,60 @@ class Config(ABC):
         self.entity_map: dict[str, Entity] = {}
         """The value of each knob."""
         self.errors: list[str] = []
-        """The reasons why the configuration is not valid."""
+        """The reasons why the configuration is invalid."""
         self.flop: float = 0
-        """Operations that the template has counted itself."""
+        """The number of operations that the template has declared by `add_flop`."""
         self.cost: float | None = None
-        """Seconds that a log has for the configuration."""
-        self.code_hash: str | None = None
+        """Seconds of a run, if a log has them."""
         self.reads: set[str] = set()
-        """Knobs whose value Python has looked at: the program may depend on them in any way."""
-
-    def begin(self) -> None:
-        """Forget what an earlier run of the template has declared."""
-        self.errors.clear()
-        self.flop = 0
+        """The knobs whose value Python has read: the program may depend on them in any way."""
 
     # -------------------------------------------------------------------------------------- knobs
 
     def define_split(
         self, name: str, axis: AxisLike, policy: str = "factors", **kwargs: Any
     ) -> list[Axis]:
-        """Declare a knob that splits an axis, and return handles of the parts; see `SplitSpace`.
+        """Declare a knob that splits an axis, and return handles of the parts.
 
-        `kwargs`: `num_outputs`, `max_factor`, `filter`, `no_tail`, `candidate`.
+        `kwargs` are those of `SplitSpace`: `num_outputs`, `max_factor`, `filter`, `no_tail`,
+        `candidate`.
         """
-        return self._define(name, lambda: SplitSpace(axis, policy, **kwargs))
+        return self._declare(name, lambda: SplitSpace(axis, policy, **kwargs))
 
     def define_reorder(
         self, name: str, axes: Sequence[AxisLike], policy: str, **kwargs: Any
     ) -> list[Axis]:
-        """Declare a knob that orders axes, and return handles of them; see `ReorderSpace`.
-
-        `kwargs`: `interval`, `candidate`, `spatial`, `reduce`.
-        """
-        return self._define(name, lambda: ReorderSpace(axes, policy, **kwargs))
+        """Declare a knob that orders axes, and return handles of them; see `ReorderSpace`."""
+        return self._declare(name, lambda: ReorderSpace(axes, policy, **kwargs))
 
     def define_annotate(
         self, name: str, axes: Sequence[AxisLike], policy: str, **kwargs: Any
     ) -> list[Axis]:
-        """Declare a knob that annotates axes, and return handles of them; see `AnnotateSpace`.
-
-        `kwargs`: `num_anchor`, `candidate`.
-        """
-        return self._define(name, lambda: AnnotateSpace(axes, policy, **kwargs))
+        """Declare a knob that annotates axes, and return handles of them; see `AnnotateSpace`."""
+        return self._declare(name, lambda: AnnotateSpace(axes, policy, **kwargs))
 
     def define_knob(self, name: str, candidate: Sequence[Any]) -> None:
         """Declare a knob that is one of some values."""
-        self._define(name, lambda: OtherOptionSpace(candidate))
+        self._declare(name, lambda: OtherOptionSpace(candidate))
 
     @staticmethod
     def axis(var: AxisLike) -> VirtualAxis:
-        """Return the length of a loop, an axis or a number as an axis of knobs."""
+        """Return the length and the name of a loop, an axis or a number."""
         return virtual_axis(var)
 
     reduce_axis = axis
 
-    def multi_filter(
-        self,
-        filter: Callable[[Mapping[str, Any]], bool],
-    ) -> None:
-        """Restrict the combinations of values; only a space keeps the filter."""
+    def multi_filter(self, filter: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Restrict the combinations of values; only a `ConfigSpace` keeps the filter."""
+
+    def _declare(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
+        space = self._define(name, make)
+        self.space_map[name] = space
+        return [Axis(space, k) for k in range(space.num_output)]
 
     @abstractmethod
-    def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
-        """Declare a knob whose space `make` gives, and return handles of the axes it gives."""
+    def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> KnobSpace[Any]:
+        """Return the space of a declared knob, and set its value."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.entity_map:
@@ -115,9 +109,9 @@ class Config(ABC):
     def _unknown(self, name: str) -> UnknownKnobError:
         known = list(self.entity_map)
         close = get_close_matches(str(name), known, 1)
-        hint = f"; do you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else ""
         return UnknownKnobError(
-            f"the configuration has no knob {name!r}, it has {', '.join(known) or 'none'}{hint}"
+            f"unknown knob {name!r}; the configuration has {', '.join(known) or 'none'}{hint}"
         )
 
     # ---------------------------------------------------------------------------------- validity
@@ -136,15 +130,11 @@ class Config(ABC):
 
     # ------------------------------------------------------------------------------------- traces
 
-    def note_read(self, name: str) -> None:
-        """Take note that Python looked at the value of a knob."""
-        self.reads.add(name)
-
-    def sampled(self, sch: Schedule, name: str) -> Sequence[Any] | None:
+    def sampled(self, sch: Schedule, name: str) -> list[Any] | None:
         """Return the sampled numbers of a knob in the trace of `sch`, None for constants.
 
-        The sampling instruction is appended if the trace lacks it. A knob that has one value is a
-        constant, and so is one that Python has read.
+        The sampling instruction is appended if the trace lacks it. A knob with one value is a
+        constant, and so is a knob that Python has read.
         """
         space = self.space_map.get(name)
         if space is None or not space.can_be_sampled or len(space) <= 1:
@@ -155,13 +145,13 @@ class Config(ABC):
                 return None
             space.sample(sch, name, self.entity_map[name])
             inst = sch.trace.insts[-1]
-        return inst.outputs
+        return list(inst.outputs)
 
     def record(self, sch: Schedule) -> None:
-        """Complete the trace of `sch` with the knobs that none of its instructions uses.
+        """Append the knobs that no instruction uses to the trace of `sch`.
 
-        Those that Python has read are recorded with their one value: no other one leads to this
-        trace. The decisions of a search for the others change nothing.
+        A knob that Python has read is recorded with its one value, since no other value results in
+        this trace. The decisions of a search for the other knobs change nothing.
         """
         present = knob_instructions(sch.trace)
         for name, entity in self.entity_map.items():
@@ -175,11 +165,11 @@ class Config(ABC):
 
 
 class ConfigEntity(Config):
-    """A value for each knob, and the index that it had in the space it was taken from.
+    """A value for each knob, and the index in the space that the configuration was taken from.
 
-    One from a log has no space, and its values count: they are used unchanged also where the space
-    has changed since and the index means another configuration. Knobs that a template declares must
-    have values of the same kind and length.
+    A configuration from a log has no space. Its values are applied unchanged, even if the space has
+    changed since and the index now means another configuration; the knobs of the template must have
+    values of the same kind and length.
     """
 
     def __init__(
@@ -193,51 +183,43 @@ class ConfigEntity(Config):
         self.index = index
         self.code_hash = code_hash
         self.entity_map = dict(entity_map)
-        self._whole = space
+        self._known = {} if space is None else space.space_map
         if space is not None:
             self.reads = space.reads
 
-    def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
-        space = None if self._whole is None else self._whole.space_map.get(name)
-        if space is None:
-            space = checked_space(name, make)
-            if name not in self.entity_map:
-                why = (
-                    "perhaps for an older version of the template"
-                    if self._whole is None
-                    else "as it declares it for some values of others only; declare it for all"
-                )
-                raise UnknownKnobError(
-                    "the template declares a knob that the configuration was made without, "
-                    f"{why}: {self._unknown(name)}"
-                )
-            try:
-                self.entity_map[name] = space.fitting(self.entity_map[name])
-            except KnobError as error:
-                raise KnobError(
-                    f"the knob {name!r} differs from the one of the configuration: {error}"
-                ) from error
-        self.space_map[name] = space
-        return handles(space)
+    def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> KnobSpace[Any]:
+        if name in self._known:
+            return self._known[name]
+        space = checked_space(name, make)
+        if name not in self.entity_map:
+            raise UnknownKnobError(
+                f"{self._unknown(name)}. Either the configuration belongs to another version of "
+                "the template, or the template declares this knob for some values of other knobs "
+                "only: declare it for all"
+            )
+        try:
+            self.entity_map[name] = space.fitting(self.entity_map[name])
+        except KnobError as error:
+            raise KnobError(
+                f"the knob {name!r} differs from the one of the configuration: {error}"
+            ) from error
+        return space
 
     def get_flatten_feature(self) -> npt.NDArray[np.float32]:
         """Return the values of all knobs in one row of numbers, float32.
 
-        KnobError for an option that is no number.
+        KnobError for an option that is not a number.
         """
         row = [number for entity in self.entity_map.values() for number in entity.features]
         return np.array(row, dtype=np.float32)
 
     def get_other_option(self) -> dict[str, Any]:
         """Return the values of the knobs that are options."""
-        return {
-            name: entity._value
-            for name, entity in self.entity_map.items()
-            if isinstance(entity, OtherOptionEntity)
-        }
+        options = self.entity_map.items()
+        return {name: one._value for name, one in options if isinstance(one, OtherOptionEntity)}
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the configuration as logs have it."""
+        """Return the configuration as in a log."""
         return {
             "index": self.index,
             "code_hash": self.code_hash,
@@ -246,20 +228,20 @@ class ConfigEntity(Config):
 
     @classmethod
     def from_json_dict(cls, json_dict: Mapping[str, Any]) -> Self:
-        """Return the configuration that a log has; KnobError for anything else."""
+        """Return the configuration of a log; KnobError for other data."""
         try:
             index, code_hash = json_dict["index"], json_dict.get("code_hash")
             rows = [(name, code, value) for name, code, value in json_dict["entity"]]
+            if type(index) is not int or not all(isinstance(name, str) for name, _, _ in rows):
+                raise TypeError("the index is an integer and names are strings")
+            entities = {name: entity_of_json(code, value) for name, code, value in rows}
+            if len(entities) < len(rows):
+                raise ValueError("a knob occurs twice")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise KnobError(
-                "a configuration has index, code_hash and entity, a list of "
-                f"[name, kind, value]; got {json_dict!r}"
+                f"{json_dict!r} is not a configuration ({error}); expected index, code_hash and "
+                "entity, a list of [name, kind, value]"
             ) from error
-        if type(index) is not int or not all(isinstance(name, str) for name, _, _ in rows):
-            raise KnobError(f"an index is a whole number and names are text; got {json_dict!r}")
-        entities = {name: entity_of_json(code, value) for name, code, value in rows}
-        if len(entities) < len(rows):
-            raise KnobError(f"a knob has one value; got several of a name in {json_dict!r}")
         return cls(index, code_hash, entities)
 
     def __str__(self) -> str:
@@ -267,11 +249,6 @@ class ConfigEntity(Config):
         return f"[{pairs}],{self.code_hash},{self.index}"
 
     __repr__ = __str__
-
-
-def handles(space: KnobSpace[Any]) -> list[Axis]:
-    """Return handles of the axes that a knob gives."""
-    return [Axis(space, k) for k in range(space.num_output)]
 
 
 def knob_instructions(trace: Trace) -> dict[str, Instruction]:
@@ -286,11 +263,11 @@ def knob_instructions(trace: Trace) -> dict[str, Instruction]:
 def checked_space(name: Any, make: Callable[[], KnobSpace[Any]]) -> KnobSpace[Any]:
     """Return the space of a knob; KnobError naming the knob if it cannot be defined."""
     if not isinstance(name, str) or not name:
-        raise KnobError(f"the name of a knob is a text that is not empty, got {name!r}")
+        raise KnobError(f"the name of a knob is a non-empty string, got {name!r}")
     try:
         space = make()
+        if not len(space):
+            raise KnobError("its limits reject all candidates")
     except (KnobError, TypeError) as error:
         raise KnobError(f"the knob {name!r} cannot be defined: {error}") from error
-    if not space.domain.size:
-        raise KnobError(f"the knob {name!r} has no candidates left; check its limits")
     return space

@@ -4,93 +4,63 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from math import prod
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from schedule import Schedule, Trace
 from schedule.decisions.factorization import divisors
 from schedule.random_state import RandomState
-from search.compat.autotvm.axes import Axis
-from search.compat.autotvm.config import (
-    Config,
-    ConfigEntity,
-    checked_space,
-    handles,
-    knob_instructions,
-)
+from search.compat.autotvm.config import Config, ConfigEntity, checked_space, knob_instructions
 from search.compat.autotvm.entities import Entity, SplitEntity, entity_of_json
 from search.compat.autotvm.errors import KnobError, SpaceIndexError
-from search.compat.autotvm.knobs import KnobSpace, SplitSpace, accepts
+from search.compat.autotvm.knobs import Axis, KnobSpace, SplitSpace, accepts
 
 Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
-_MOST_TABULATED: Final = 1_000_000
-"""Filters of spaces up to this size are counted exactly; of larger ones on a sample."""
+_MOST_COUNTED: Final = 1_000_000
+"""The largest number of indices for which the accepted ones are counted exactly."""
 _MOST_REJECTED: Final = 1_000_000
 _SAMPLES: Final = 4096
 
 
 class ConfigSpace(Config):
-    """The knobs that a template declares, and all configurations they have.
+    """The knobs that a template declares, and all their configurations.
 
-    A configuration has an index: its knobs' values are the digits, the knob that was declared first
-    the fastest. Nothing is listed: making, measuring and walking a space of 10^9 configurations
-    costs microseconds. While the template runs on it, each knob has its first value.
+    A configuration has an index, whose digits are the indices of the values of the knobs; the first
+    knob varies fastest. Nothing is listed, so that a space of 10^9 configurations costs
+    microseconds. While the template runs on the space, each knob has its first value.
 
-    A filter over several knobs (`multi_filter`) leaves indices out without renumbering the rest.
-    `len(space)` counts those it accepts; in a space of more than a million it estimates them (see
-    `length_is_exact`). Beyond 2**63 there is no `len`; `range_length` is any number.
+    A filter over several knobs (`multi_filter`) invalidates indices and renumbers nothing.
+    `len(space)` counts the valid ones; above a million indices it estimates them (see
+    `length_is_exact`). `len` fails beyond 2**63; `range_length` does not.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._taken: set[str] = set()
         self._filter: Filter | None = None
-
-    def begin(self) -> None:
-        """Forget what an earlier run of the template has declared and read."""
-        super().begin()
-        self._taken.clear()
 
     # -------------------------------------------------------------------------------------- knobs
 
-    def __getitem__(self, name: str) -> Any:
-        self._taken.add(name)
-        return super().__getitem__(name)
-
-    def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
+    def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> KnobSpace[Any]:
         space = checked_space(name, make)
-        earlier = self.space_map.get(name)
-        if earlier is not None and name in self._taken and earlier.summary != space.summary:
-            raise KnobError(
-                f"the knob {name!r} is declared as {space.summary} after its value was read as "
-                f"one of {earlier.summary}; give one of the two another name"
-            )
-        self.space_map[name] = space
         self.entity_map[name] = space[0]
         self._forget()
-        return handles(space)
+        return space
 
-    def multi_filter(
-        self,
-        filter: Filter,
-    ) -> None:
-        """Restrict the combinations of values: a predicate on `{name: value}`, of all knobs.
+    def multi_filter(self, filter: Filter) -> None:
+        """Restrict the combinations of values by a predicate on `{name: value}` of all knobs.
 
-        It replaces an earlier one.
+        It replaces an earlier filter.
         """
         self._filter = filter
         self._forget()
 
     def __setitem__(self, name: str, entity: Entity) -> None:
-        """Give a knob another value, with which the template continues."""
+        """Set the value of a knob, with which the template continues."""
         space = self.space_map.get(name)
         if space is None:
             raise self._unknown(name)
@@ -102,7 +72,7 @@ class ConfigSpace(Config):
     # ------------------------------------------------------------------------------------ numbers
 
     def _forget(self) -> None:
-        for name in ("dims", "range_length", "_table", "_share"):
+        for name in ("dims", "range_length", "_length", "_accepted_fraction"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -112,65 +82,49 @@ class ConfigSpace(Config):
 
     @cached_property
     def range_length(self) -> int:
-        """The number of indices, those that a filter leaves out among them."""
+        """The number of indices, valid or not."""
         return prod(self.dims)
 
     @property
     def length_is_exact(self) -> bool:
-        """True if `len` is exact: without a filter, or up to a million configurations."""
-        return self._filter is None or self.range_length <= _MOST_TABULATED
+        """True if `len` is exact: without a filter, or up to a million indices."""
+        return self._filter is None or self.range_length <= _MOST_COUNTED
 
     @cached_property
-    def _table(self) -> npt.NDArray[np.bool_]:
-        """The verdict of the filter on each index."""
-        count = self.range_length
-        return np.fromiter(map(self._accepts_index, range(count)), np.bool_, count)
-
-    @cached_property
-    def _share(self) -> float:
-        """The fraction of the configurations that the filter accepts, of always the same sample."""
+    def _accepted_fraction(self) -> float:
+        """The fraction of the indices that the filter accepts, of a fixed random sample."""
         rng = RandomState(1)
         draws = (random_below(rng, self.range_length) for _ in range(_SAMPLES))
-        return sum(map(self._accepts_index, draws)) / _SAMPLES
+        return sum(map(self.is_index_valid, draws)) / _SAMPLES
 
-    def _accepts_index(self, index: int) -> bool:
-        if "_table" in self.__dict__:
-            return bool(self._table[index])
-        return self.allows(self._values(index))
+    @cached_property
+    def _length(self) -> int:
+        return self.subrange_length(0, self.range_length)
 
     def __len__(self) -> int:
-        return self.subrange_length(0, self.range_length)
+        return self._length
 
     def __bool__(self) -> bool:
         return True
 
     def subrange_length(self, start: int, end: int) -> int:
-        """Return the number of configurations with indices in [start, end)."""
+        """Return the number of valid indices in [start, end)."""
         if not 0 <= start <= end <= self.range_length:
-            raise SpaceIndexError(
-                f"the indices [{start}, {end}) are not all in [0, {self.range_length})"
-            )
+            raise SpaceIndexError(f"[{start}, {end}) is not within [0, {self.range_length})")
         if self._filter is None:
             return end - start
         if self.length_is_exact:
-            return int(np.count_nonzero(self._table[start:end]))
-        return round(self._share * (end - start))
-
-    def _values(self, index: int) -> dict[str, Entity]:
-        point = self.point2knob(index)
-        return {
-            name: space.at(digit)
-            for (name, space), digit in zip(self.space_map.items(), point, strict=True)
-        }
+            return sum(map(self.is_index_valid, range(start, end)))
+        return round(self._accepted_fraction * (end - start))
 
     def point2knob(self, point: int) -> list[int]:
         """Return the index of the value of each knob; filters do not matter.
 
-        SpaceIndexError for an index that is not in [0, `range_length`).
+        SpaceIndexError for an index outside of [0, `range_length`).
         """
         if not 0 <= point < self.range_length:
             raise SpaceIndexError(
-                f"there is no configuration {point}: indices are below {self.range_length}"
+                f"configuration {point} does not exist: indices are in [0, {self.range_length})"
             )
         digits = []
         for dim in self.dims:
@@ -184,39 +138,44 @@ class ConfigSpace(Config):
         SpaceIndexError unless there is an index in [0, `dims[k]`) for each knob `k`.
         """
         dims = self.dims
-        if len(knob) != len(dims) or any(
-            not 0 <= d < dim for d, dim in zip(knob, dims, strict=True)
+        if len(knob) != len(dims) or not all(
+            0 <= d < dim for d, dim in zip(knob, dims, strict=True)
         ):
             raise SpaceIndexError(
-                f"{list(knob)} is no list of one index for each knob; the knobs have {dims} values"
+                f"{list(knob)} is not a list of one index for each knob; knobs have {dims} values"
             )
         point = 0
         for digit, dim in zip(reversed(knob), reversed(dims), strict=True):
             point = point * dim + digit
         return point
 
+    def _values(self, index: int) -> dict[str, Entity]:
+        knobs = zip(self.space_map.items(), self.point2knob(index), strict=True)
+        return {name: space[digit] for (name, space), digit in knobs}
+
     def is_index_valid(self, index: int) -> bool:
         """Return True if a configuration has this index, and the filter accepts it."""
-        inside = 0 <= index < self.range_length
-        return inside and (self._filter is None or self._accepts_index(index))
+        if not 0 <= index < self.range_length:
+            return False
+        return self._filter is None or self.allows(self._values(index))
 
     def allows(self, values: Mapping[str, Entity]) -> bool:
         """Return True if the filter over several knobs accepts values, offered or not.
 
-        KnobError where the filter raises an error.
+        KnobError if the filter raises an error.
         """
         return self._filter is None or accepts(self._filter, values, "over several knobs")
 
     def get(self, index: int) -> ConfigEntity:
-        """Return a configuration; SpaceIndexError, an IndexError, if there is none."""
+        """Return a configuration; SpaceIndexError, an IndexError, for an invalid index."""
         index = operator.index(index)
         values = self._values(index)
         if not self.allows(values):
-            raise SpaceIndexError(f"the filter of the space leaves configuration {index} out")
-        return ConfigEntity(index, self.code_hash, values, self)
+            raise SpaceIndexError(f"the filter of the space rejects configuration {index}")
+        return ConfigEntity(index, None, values, self)
 
     def index_of(self, entities: Mapping[str, Entity]) -> int | None:
-        """Return the index of the configuration with these values, None if the space has none."""
+        """Return the index of the configuration with these values, None if one is not offered."""
         digits = []
         for name, space in self.space_map.items():
             digit = space.index_of(entities[name]) if name in entities else None
@@ -224,6 +183,11 @@ class ConfigSpace(Config):
                 return None
             digits.append(digit)
         return self.knob2point(digits)
+
+    def entity_of(self, values: Mapping[str, Entity]) -> ConfigEntity:
+        """Return the configuration with these values; its index is -1 if the space lacks one."""
+        index = self.index_of(values)
+        return ConfigEntity(-1 if index is None else index, None, values, self)
 
     def config_of(self, sch_or_trace: Schedule | Trace) -> ConfigEntity:
         """Return the configuration that a trace of the template decides for.
@@ -240,42 +204,40 @@ class ConfigSpace(Config):
             decision = trace.decisions.get(inst)
             if inst.kind.name == "SampleKnobOption":
                 value = inst.value_of("candidates")[decision]
-                entities[name] = entity_of_json(space[0].code, value)
+                entities[name] = entity_of_json(space.kind.code, value)
             else:
                 entities[name] = space.entity_of(decision)
-        index = self.index_of(entities)
-        return ConfigEntity(-1 if index is None else index, self.code_hash, entities, self)
+        return self.entity_of(entities)
 
     # -------------------------------------------------------------------------------- walking
 
     def get_next_index(
         self, index: int, n: int = 1, start: int | None = None, end: int | None = None
     ) -> int | None:
-        """Return the index of the `n`-th configuration after one, before it for a negative `n`.
+        """Return the `n`-th valid index after `index`, before it for a negative `n`.
 
-        None where there is none in [start, end). SpaceIndexError for n = 0, and after a million
-        indices that the filter leaves out.
+        None if there is none in [start, end). SpaceIndexError for n = 0, and after a million
+        invalid indices in a row.
         """
         if n == 0:
-            raise SpaceIndexError(
-                "n counts configurations after index, or before it if negative; got 0"
-            )
+            raise SpaceIndexError("n is 0; expected a number of steps forwards or backwards")
         first, last = self._window(start, end)
         if self._filter is None:
             return index + n if first <= index + n < last else None
-        step = 1 if n > 0 else -1
-        begin = max(index + 1, first) if n > 0 else min(index - 1, last - 1)
-        ahead = self._accepted(iter(range(begin, last if n > 0 else first - 1, step)))
-        return next(islice(ahead, abs(n) - 1, None), None)
+        if n > 0:
+            ahead = range(max(index + 1, first), last)
+        else:
+            ahead = range(min(index, last) - 1, first - 1, -1)
+        return next(islice(self._valid(ahead), abs(n) - 1, None), None)
 
     def random_order(
         self, rng: RandomState, start: int | None = None, end: int | None = None
     ) -> Iterator[int]:
-        """Yield the indices of the configurations in [start, end) in random order, each once.
+        """Yield the valid indices in [start, end) in random order, each once.
 
-        The order is that of a Fisher-Yates shuffle, of which only the exchanged places are stored:
-        a space of any size costs nothing before it is walked. SpaceIndexError after a million
-        indices in a row that the filter leaves out.
+        The order is that of a Fisher-Yates shuffle that stores only the exchanged positions, so
+        that a space of any size costs nothing before it is walked. SpaceIndexError after a million
+        invalid indices in a row.
         """
         first, last = self._window(start, end)
 
@@ -286,9 +248,23 @@ class ConfigSpace(Config):
                 yield first + exchanged.get(place, place)
                 exchanged[place] = exchanged.pop(left, left)
 
-        return self._accepted(shuffled())
+        return self._valid(shuffled())
 
-    def _accepted(self, indices: Iterator[int]) -> Iterator[int]:
+    def sample_ints(self, m: int, *, rng: RandomState | None = None) -> list[int]:
+        """Return `m` different random valid indices.
+
+        SpaceIndexError if there are fewer. Without `rng` the seed comes from the device.
+        """
+        found = list(islice(self.random_order(RandomState(-1) if rng is None else rng), m))
+        if len(found) < m:
+            raise SpaceIndexError(f"the space has {len(found)} configurations, fewer than {m}")
+        return found
+
+    def _window(self, start: int | None, end: int | None) -> tuple[int, int]:
+        last = self.range_length
+        return max(0, start or 0), last if end is None else min(last, end)
+
+    def _valid(self, indices: Iterable[int]) -> Iterator[int]:
         rejected = 0
         for index in indices:
             if self.is_index_valid(index):
@@ -297,27 +273,12 @@ class ConfigSpace(Config):
             elif (rejected := rejected + 1) >= _MOST_REJECTED:
                 raise SpaceIndexError(f"the filter of the space rejects {rejected} points in a row")
 
-    def sample_ints(self, m: int, *, rng: RandomState | None = None) -> list[int]:
-        """Return the indices of `m` different random configurations.
-
-        SpaceIndexError if there are fewer. Without `rng` the device gives the seed.
-        """
-        found = list(islice(self.random_order(RandomState(-1) if rng is None else rng), m))
-        if len(found) < m:
-            raise SpaceIndexError(f"the space has {len(found)} configurations, not {m}")
-        return found
-
-    def _window(self, start: int | None, end: int | None) -> tuple[int, int]:
-        last = self.range_length
-        return max(0, start or 0), last if end is None else min(last, end)
-
     # ------------------------------------------------------------------------------------ printing
 
     def __str__(self) -> str:
         about = "" if self.length_is_exact else "about "
-        count = self.subrange_length(0, self.range_length)
         lines = [
-            f"ConfigSpace (len={about}{_count(count)}, "
+            f"ConfigSpace (len={about}{_count(self._length)}, "
             f"range_length={_count(self.range_length)}, space_map="
         ]
         lines += [
@@ -330,35 +291,37 @@ class ConfigSpace(Config):
 
 
 class FallbackConfigEntity(ConfigSpace):
-    """A space whose knobs have their first values until a template gives them better ones.
+    """A space whose knobs have their first values unless the template sets better ones.
 
-    A template asks `cfg.is_fallback` after it has declared its knobs, and sets `cfg["tile_x"]` or
+    A template checks `cfg.is_fallback` after it has declared its knobs, and sets `cfg["tile_x"]` or
     calls `fallback_split`. These values stay when the template runs again.
     """
 
     is_fallback = True
 
-    def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
+    def _declare(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
         kept = self.entity_map.get(name)
-        axes = super()._define(name, make)
+        axes = super()._declare(name, make)
         if kept is not None:
-            with contextlib.suppress(KnobError):  # It may have been set for another such knob.
+            with contextlib.suppress(KnobError):  # The knob may have changed since.
                 self[name] = kept
         return axes
 
     def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
-        """Split as evenly as limits allow: each part the largest divisor of what is left.
+        """Split an axis: each part is the largest divisor of the rest within its limit.
 
-        `constraints` are the largest sizes, outermost first, -1 for any. KnobError for a limit
-        below 1.
+        `constraints` are the largest sizes, outermost first, -1 for any; the innermost part is
+        chosen first. KnobError for a limit below 1.
         """
         space = self.space_map.get(name)
-        if not isinstance(space, SplitSpace):
-            raise self._unknown(name) if space is None else KnobError(f"{name!r} is no split")
-        if len(constraints) != space.num_output:
-            raise KnobError(
-                f"the knob {name!r} splits in {space.num_output} parts, there are "
-                f"{len(constraints)} limits"
+        if not isinstance(space, SplitSpace) or len(constraints) != space.num_output:
+            raise (
+                self._unknown(name)
+                if space is None
+                else KnobError(
+                    f"the knob {name!r} is {space.summary}; fallback_split needs a split into "
+                    f"{len(constraints)} parts, one for each limit"
+                )
             )
         left = space.product
         sizes: list[int] = []
@@ -366,8 +329,8 @@ class FallbackConfigEntity(ConfigSpace):
             fitting = [d for d in divisors(left) if limit == -1 or d <= limit]
             if not fitting:
                 raise KnobError(
-                    f"the knob {name!r}: no divisor of {left} is at most {limit}; limits are at "
-                    "least 1, or -1 for none"
+                    f"the knob {name!r}: no divisor of {left} is at most {limit}; expected a limit "
+                    "of at least 1, or -1 for none"
                 )
             sizes.insert(0, fitting[-1])
             left //= fitting[-1]
@@ -375,7 +338,7 @@ class FallbackConfigEntity(ConfigSpace):
 
 
 def random_below(rng: RandomState, count: int) -> int:
-    """Return an integer in [0, count), all equally likely, however large the count is."""
+    """Return a uniformly distributed integer in [0, count) for a count of any size."""
     digit = 1 << 24
     if count <= digit:
         return rng.uniform_int(0, count)

@@ -1,4 +1,4 @@
-"""The configuration that a call of a template gets: nested contexts are asked from inside out."""
+"""The configuration that a call of a template gets: contexts are queried from inside out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from codegen import Target
 from search.compat.autotvm.arguments import Workload
 from search.compat.autotvm.config import Config
 from search.compat.autotvm.config_space import FallbackConfigEntity
-from search.compat.autotvm.errors import TemplateError
 
 logger = logging.getLogger("autotvm")
 
@@ -21,8 +20,8 @@ logger = logging.getLogger("autotvm")
 class GlobalScope:
     """The settings of the whole process.
 
-    `in_tuning`: a tuner is measuring, so templates may take inputs that are packed already.
-    `silent`: nothing is said about missing configurations.
+    `in_tuning`: a tuner is measuring, so that templates may assume packed inputs.
+    `silent`: missing configurations cause no warning.
     """
 
     in_tuning: bool = False
@@ -40,10 +39,10 @@ class _Current:
 
 
 class DispatchContext(ABC):
-    """Answers templates that ask for a configuration; `with` makes it the one that is asked first.
+    """Returns configurations to templates; `with` makes it the innermost context.
 
-    What it does not know, the context around it is asked. `memory` has the configurations that were
-    set, by the key of a target and the workload.
+    If a context lacks a configuration, the enclosing context is queried. `memory` has the
+    configurations that `update` has set, by the key of a target and the workload.
     """
 
     current = _Current()
@@ -53,27 +52,27 @@ class DispatchContext(ABC):
 
     @abstractmethod
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Config | None:
-        """Return the configuration for a workload, None if it is not known here."""
+        """Return the configuration for a workload, None if this context has none."""
 
     def _keys(self, target: Target | None) -> list[str]:
-        """Return the keys by which a target is known here."""
+        """Return the keys of a target, most specific first."""
         return [str(target)]
 
     def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
-        """Answer with another configuration for a workload from now on."""
+        """Set the configuration for a workload."""
         for key in self._keys(target):
             self.memory[key, workload] = cfg
 
     def query(self, target: Target | None, workload: Workload | None) -> Config:
-        """Return the configuration of the innermost context that knows one."""
+        """Return the configuration of this context, else of the nearest enclosing context.
+
+        All entered contexts enclose a context that was not entered itself.
+        """
         stack = _stack.get()
-        places = [k for k, context in enumerate(stack) if context is self]
-        around = stack[: places[-1]] if places else stack
-        for context in (self, *reversed(around)):
-            found = context._query_inside(target, workload)
-            if found is not None:
-                return found
-        raise TemplateError(f"no context has a configuration for {workload}")
+        outer = stack[: stack.index(self)] if self in stack else stack
+        found = (context._query_inside(target, workload) for context in (self, *reversed(outer)))
+        # The outermost context, a FallbackContext, always has one.
+        return next(config for config in found if config is not None)
 
     def __enter__(self) -> Self:
         _stack.set((*_stack.get(), self))
@@ -84,25 +83,24 @@ class DispatchContext(ABC):
 
 
 class ApplyConfig(DispatchContext):
-    """Answers with one configuration, whatever is asked."""
+    """Returns one configuration for every workload; `workload` is the last one queried."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         self.workload: Workload | None = None
-        """The workload that was asked for last."""
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Config:
         self.workload = workload
         return self.config
 
     def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
-        """Answer with another configuration from now on."""
+        """Set the configuration."""
         self.workload, self.config = workload, cfg
 
 
 class FallbackContext(DispatchContext):
-    """Answers with default configurations, and warns once of each that they may be slow."""
+    """Returns default configurations, and warns once for each workload that they may be slow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,18 +111,17 @@ class FallbackContext(DispatchContext):
         if key not in self.memory:
             if workload is not None and key not in self._warned and not GLOBAL_SCOPE.silent:
                 self._warned.add(key)
-                logger.warning(self._warning(target, workload))
+                logger.warning(
+                    "no configuration of %s for %s was found: the fallback is used, which may be "
+                    "much slower; tune the task, or apply a log that has it",
+                    workload,
+                    target,
+                )
             self.memory[key] = FallbackConfigEntity()
         return self.memory[key]
 
-    def _warning(self, target: Target | None, workload: Workload) -> str:
-        return (
-            f"no configuration of {workload} for {target} is known: the fallback is used, which "
-            "may be much slower; tune the task, or apply a log that has it"
-        )
-
     def clear_cache(self, target: Target | None, workload: Workload) -> None:
-        """Forget the configuration of a workload."""
+        """Drop the configuration of a workload."""
         self.memory.pop((str(target), workload), None)
 
 

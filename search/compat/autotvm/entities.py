@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from schedule.decisions.knobs import MARKS, LoopMarkDomain, SplitDomain, checked_order
 from schedule.primitives.loop_kind import refused_extent
-from search.compat.autotvm.axes import virtual_axis
 from search.compat.autotvm.errors import KnobError
+from tensorir.nodes.expr import IntImm
 
 if TYPE_CHECKING:
     from schedule import LoopRV, Schedule
     from schedule.handles import ExprRV
-
-
-class Owner(Protocol):
-    """The configuration that a value belongs to."""
-
-    def note_read(self, name: str) -> None:
-        """Take note that Python looked at the value of a knob."""
-
-    def sampled(self, sch: Schedule, name: str) -> Sequence[Any] | None:
-        """Return the sampled numbers of a knob in the trace of `sch`, None for constants."""
-
-    def raise_error(self, msg: str) -> None:
-        """Declare the configuration invalid, with a reason."""
+    from search.compat.autotvm.config import Config
 
 
 class Entity:
     """One value of a knob.
 
-    `cfg[name]` gives one that knows its configuration: applied to a schedule, it leaves the
-    sampling instruction of its knob in the trace, and primitives use the numbers of that
-    instruction. One that was made by its class is applied as constants. Values compare by content.
+    `cfg[name]` returns a value that belongs to the configuration: applying it appends the sampling
+    instruction of the knob to the trace, and primitives use the sampled numbers. A value that a
+    template constructs itself is applied as constants. Values compare by content.
     """
 
     code: ClassVar[str]
@@ -41,31 +29,31 @@ class Entity:
 
     def __init__(self, value: Any) -> None:
         self._value = value
-        self._owner: Owner | None = None
+        self._owner: Config | None = None
         self._name = ""
 
     def to_json(self) -> list[Any]:
-        """Return kind and value as logs have them, without the name of the knob."""
+        """Return kind and value as in a log, without the name of the knob."""
         return [self.code, self._value]
 
-    def owned(self, owner: Owner, name: str) -> Self:
-        """Return the value as that of a knob of a configuration."""
+    def owned(self, owner: Config, name: str) -> Self:
+        """Return the value as the one of a knob of a configuration."""
         twin = type(self)(self._value)
         twin._owner, twin._name = owner, name
         return twin
 
     @property
     def features(self) -> list[float]:
-        """The features of the value for a cost model: its numbers."""
+        """The numbers of the value, for a cost model."""
         return [float(number) for number in self._value]
 
     def _read(self) -> Any:
-        """Return the value to Python: what the template does next may depend on it."""
+        """Return the value to Python: the program may depend on it in any way from now on."""
         if self._owner is not None:
-            self._owner.note_read(self._name)
+            self._owner.reads.add(self._name)
         return self._value
 
-    def _numbers(self, sch: Schedule) -> Sequence[Any] | None:
+    def _sampled(self, sch: Schedule) -> list[Any] | None:
         """Return the sampled numbers of the knob in a schedule, None for constants."""
         return None if self._owner is None else self._owner.sampled(sch, self._name)
 
@@ -86,25 +74,24 @@ class _ListEntity(Entity):
 
 
 class SplitEntity(_ListEntity):
-    """The sizes of the parts of a loop, outermost first; -1 is what is left for the first."""
+    """The sizes of the parts of a loop, outermost first; the first may be -1, to be inferred."""
 
     code = "sp"
 
     @property
     def size(self) -> list[int]:
-        """The sizes. Reading them fixes the knob in the trace: Python may depend on them."""
+        """The sizes. Reading them fixes the knob in the trace."""
         return list(self._read())
 
     def apply(self, sch: Schedule, op: Any, axis: LoopRV | None = None) -> list[LoopRV]:
         """Split a loop and return the parts: `apply(sch, loop)`, or `apply(sch, block, loop)`.
 
-        Where the sizes do not divide the number of iterations, the last outer one is guarded.
+        If the sizes do not divide the number of iterations, the last iterations are guarded.
         """
         loop: LoopRV = op if axis is None else axis
         if len(self._value) == 1:
             return [loop]
-        sizes = self._numbers(sch)
-        return sch.split(loop, [None, *self._value[1:]] if sizes is None else list(sizes))
+        return sch.split(loop, self._sampled(sch) or [None, *self._value[1:]])
 
 
 class ReorderEntity(_ListEntity):
@@ -120,18 +107,13 @@ class ReorderEntity(_ListEntity):
     def apply(self, sch: Schedule, op: Any, axes: Sequence[LoopRV] | None = None) -> list[LoopRV]:
         """Reorder loops and return them in the new order.
 
-        `apply(sch, loops)`, or `apply(sch, block, loops)`. Where there are fewer loops than
-        positions, the positions beyond are left out.
+        `apply(sch, loops)`, or `apply(sch, block, loops)`. Positions beyond the number of loops are
+        skipped.
         """
         loops: list[LoopRV] = list(op if axes is None else axes)
-        order = self._value
-        if len(loops) == len(order):
-            positions = self._numbers(sch)
-            if positions is not None:
-                return sch.reorder_by(loops, list(positions))
-        else:
-            order = self.perm
-        ordered = [loops[position] for position in order if position < len(loops)]
+        if len(loops) == len(self._value) and (positions := self._sampled(sch)) is not None:
+            return sch.reorder_by(loops, positions)
+        ordered = [loops[position] for position in self.perm if position < len(loops)]
         sch.reorder(*ordered)
         return ordered
 
@@ -148,7 +130,7 @@ class AnnotateEntity(_ListEntity):
 
     @property
     def features(self) -> list[float]:
-        """For each axis a number for `none`, `vec` and `unroll`: 1 for its own, 0 for others."""
+        """Three numbers for each axis, one-hot in the order `none`, `vec`, `unroll`."""
         return [float(ann == mark) for ann in self._value for mark in MARKS]
 
     def apply(
@@ -159,20 +141,20 @@ class AnnotateEntity(_ListEntity):
         axis_lens: Sequence[int] | None = None,
         max_unroll: int | None = None,
         vec_size: Sequence[int] | None = None,
-        cfg: Owner | None = None,
+        cfg: Config | None = None,
     ) -> list[LoopRV]:
-        """Annotate loops and return them: `apply(sch, loops, ...)`.
+        """Annotate loops and return them: `apply(sch, loops, ...)`, or `apply(sch, block, loops)`.
 
-        `apply(sch, block, loops, ...)` is the same. A loop longer than `max_unroll` that would be
-        unrolled, and one that would be vectorized with a length that is not in `vec_size`, make the
-        configuration `cfg`, or the one of the knob, invalid. `axis_lens` override the lengths of
-        the loops.
+        Unrolling a loop of more than `max_unroll` iterations, or vectorizing a loop whose length is
+        not in `vec_size`, makes the configuration `cfg` (by default that of the knob) invalid.
+        `axis_lens` override the lengths of the loops.
         """
         loops: list[LoopRV] = list(op if axes is None else axes)
         anns = self._value
         if len(anns) != len(loops):
-            raise KnobError(f"{len(anns)} annotations {anns} are applied to {len(loops)} loops")
-        lengths = [virtual_axis(loop).length for loop in loops] if axis_lens is None else axis_lens
+            raise KnobError(f"{len(anns)} annotations {anns} cannot annotate {len(loops)} loops")
+        extents = [sch.get(loop).extent for loop in loops]
+        lengths = axis_lens or [e.value if isinstance(e, IntImm) else -1 for e in extents]
         refused = [
             f"an axis of length {length} is to be {ann}: {reason}"
             for ann, length in zip(anns, lengths, strict=True)
@@ -182,59 +164,47 @@ class AnnotateEntity(_ListEntity):
         if refused and owner is None:
             raise KnobError(refused[0])
         for message in refused:
-            assert owner is not None
-            owner.raise_error(message)
-        marks = self._numbers(sch)
-        if marks is not None:
-            limits = (None, None) if refused else (max_unroll, vec_size)
-            sch.mark_loops(loops, list(marks), *limits)
-            return loops
-        for loop, ann in zip(loops, anns, strict=True):
-            if ann == "vec":
-                sch.vectorize(loop)
-            elif ann == "unroll":
-                sch.unroll(loop)
+            owner.raise_error(message)  # type: ignore[union-attr]
+        marks = self._sampled(sch) or [MARKS.index(ann) for ann in anns]
+        sch.mark_loops(loops, marks, *((None, None) if refused else (max_unroll, vec_size)))
         return loops
 
 
 class OtherOptionEntity(Entity):
-    """A value: anything that JSON can hold."""
+    """A value that JSON can represent."""
 
     code = "ot"
 
     @property
     def val(self) -> Any:
-        """The value. Reading it fixes the knob in the trace: Python may depend on it."""
+        """The value. Reading it fixes the knob in the trace."""
         return self._read()
 
     @property
     def features(self) -> list[float]:
         """The value, which must be a number."""
         if not isinstance(self._value, (int, float)):
-            raise KnobError(f"the value {self._value!r} is no number, so it is no feature")
+            raise KnobError(f"the value {self._value!r} is not a number and cannot be a feature")
         return [float(self._value)]
 
     def apply(self, sch: Schedule) -> ExprRV | int:
         """Return the number as primitives accept it, so that a search of traces may change it.
 
-        KnobError where a candidate is no whole number: read `val`, which fixes the knob.
+        KnobError unless all candidates are 32-bit integers; other values are read by `val`.
         """
-        numbers = self._numbers(sch)
-        if numbers is not None:
-            return numbers[0]  # type: ignore[no-any-return]
-        if type(self._value) is not int:
+        numbers = self._sampled(sch)
+        if numbers is None and type(self._value) is not int:
             raise KnobError(
-                f"the knob {self._name!r} has candidates that are no whole numbers of 32 bits; "
-                "read val instead"
+                f"the knob {self._name!r} has candidates that are not 32-bit integers; use val"
             )
-        value: int = self._read()
+        value: ExprRV | int = self._read() if numbers is None else numbers[0]
         return value
 
 
-def _checked_split(value: Any) -> Any:
-    if not value or (value[0] != -1 and value[0] <= 0):
+def _checked_split(value: Any) -> None:
+    SplitDomain(1, len(value)).repair(value)
+    if value[0] != -1 and value[0] <= 0:
         raise ValueError("the first size is -1 or above 0")
-    return SplitDomain(1, len(value)).repair(value)
 
 
 _KINDS: Final[dict[str, tuple[type[Entity], Callable[[Any], object]]]] = {
@@ -246,12 +216,12 @@ _KINDS: Final[dict[str, tuple[type[Entity], Callable[[Any], object]]]] = {
 
 
 def entity_of_json(code: Any, value: Any) -> Entity:
-    """Return the value of a knob from what `Entity.to_json` gave; KnobError for anything else."""
+    """Return the value of a knob from the result of `Entity.to_json`; KnobError for other data."""
     if not isinstance(code, str) or code not in _KINDS:
         raise KnobError(f"unknown kind of knob {code!r}; expected one of {sorted(_KINDS)}")
     kind, check = _KINDS[code]
     try:
         check(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, IndexError):
         raise KnobError(f"a knob of kind {code!r} cannot have the value {value!r}") from None
     return kind(value)

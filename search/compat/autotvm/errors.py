@@ -6,7 +6,7 @@ from search.errors import TuningError
 
 
 class TemplateError(TuningError, RuntimeError):
-    """A template is not known, or cannot be called so."""
+    """A template or a log is unknown, or cannot be used in this way."""
 
 
 class ArgumentsError(TuningError, RuntimeError):
@@ -14,17 +14,17 @@ class ArgumentsError(TuningError, RuntimeError):
 
 
 class KnobError(TuningError, ValueError):
-    """A knob is defined in a way that cannot be, or a configuration does not fit it."""
+    """A knob cannot be defined, or a configuration does not fit it."""
 
 
 class UnknownKnobError(KnobError, KeyError):
-    """A configuration has no knob of this name."""
+    """A configuration lacks a knob of this name."""
 
     __str__ = Exception.__str__
 
 
 class SpaceIndexError(TuningError, IndexError):
-    """There is no configuration with this index."""
+    """No configuration has this index."""
 
 
 class InstantiationError(TuningError, ValueError):

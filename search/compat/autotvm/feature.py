@@ -1,4 +1,4 @@
-"""The features of configurations that the cost model of the search learns from, by kind."""
+"""The features of configurations, from which the cost model of the search learns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _NullExtractor(FeatureExtractor):
-    """Has no columns: the knobs are all."""
+    """Has no columns, so that the values of the knobs are the only features."""
 
     def extract_from(
         self, context: search.task.Task, candidates: Sequence[MeasureCandidate]
@@ -45,28 +45,26 @@ FEATURES: Final[Mapping[str, Callable[[], FeatureExtractor]]] = {
     "per_store": PerStoreFeature,
     "knob": _NullExtractor,
 }
-"""What describes the program of a configuration, in addition to the values of its knobs."""
+"""The extractors that describe the program of a configuration, by name."""
 
 
 class ConfigFeatures(FeatureExtractor):
-    """The columns of a kind of `FEATURES` for each row of a program, then the values of the knobs.
+    """The columns of an extractor of `FEATURES` for each row of a program, then the knobs.
 
-    The former describe programs before any was measured; the latter distinguish programs with
-    equal columns. A value that is no number is its place among those of the knob. A program of
-    another template has no knobs: NaN. A model starts from the estimated times of the nests.
-    TemplateError for an unknown kind.
+    The columns describe programs before any was measured; the values of the knobs distinguish
+    programs with equal columns. A value that is not a number is represented by its index among the
+    values of its knob. The knobs of a program of another template are NaN. A model starts from the
+    estimated times of the loop nests. TemplateError for an unknown name.
     """
 
     reads_drafts = True
 
     def __init__(self, task: Task, kind: str = "nest") -> None:
-        if kind in ("itervar", "curve"):
-            raise TemplateError(
-                f"there is no feature_type {kind!r}: 'nest', which is the default, describes the "
-                "loops of a program; other types are 'per_store' and 'knob'"
-            )
         if kind not in FEATURES:
-            raise TemplateError(f"feature_type is one of {list(FEATURES)}, got {kind!r}")
+            hint = "; 'nest' replaces 'itervar' and 'curve'" if kind in ("itervar", "curve") else ""
+            raise TemplateError(
+                f"unknown feature_type {kind!r}; expected one of {list(FEATURES)}{hint}"
+            )
         self.task = task
         self.kind = kind
         self._programs = FEATURES[kind]()
@@ -76,7 +74,7 @@ class ConfigFeatures(FeatureExtractor):
     def extract_from(
         self, context: search.task.Task, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
-        """Return an array [rows, columns] for each candidate; no row for one without stores."""
+        """Return an array [rows, columns] for each candidate, without rows if it has no stores."""
         described = self._programs.extract_from(context, candidates)
         return [
             np.hstack([rows, np.tile(self._of_trace(candidate.sch.trace), (len(rows), 1))])
@@ -86,7 +84,7 @@ class ConfigFeatures(FeatureExtractor):
     def extract_points(
         self, context: search.task.Task, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> PackedFeatures | None:
-        """Return the rows of the points whose programs need not be made."""
+        """Return the rows of the points whose programs need no replay."""
         packed = self._programs.extract_points(context, space, decisions)
         if packed is None:
             return None
@@ -101,7 +99,7 @@ class ConfigFeatures(FeatureExtractor):
     def _of_trace(self, trace: Trace) -> list[float]:
         try:
             return self._knobs(self.task.config_of(trace))
-        except KnobError:
+        except KnobError:  # It is the trace of another template.
             return [np.nan] * self._width
 
     def _knobs(self, config: ConfigEntity) -> list[float]:
@@ -122,5 +120,5 @@ class ConfigFeatures(FeatureExtractor):
         decisions: Decisions,
         candidate: MeasureCandidate,
     ) -> bool:
-        """Return True if a point has the features of its candidate; withdraw its form if not."""
+        """Return True if a point has the features of its candidate; else stop using them."""
         return self._programs.check(context, space, decisions, candidate)

@@ -1,23 +1,22 @@
-"""Knobs: the values that each can have, by index.
+"""Knobs: the values that each offers, by index.
 
-A knob is one sampling instruction of the trace that its template leaves. What it offers is the
-domain of that instruction; here are the policies of AutoTVM, as operands of the instruction.
+A knob is one sampling instruction of the trace that its template leaves, and the values that it
+offers are the domain of that instruction. AutoTVM's policies are operands of the instruction.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from schedule.decisions.domain import (
-    DecisionDomain,
-    NoDecision,
-    OptionDomain,
-)
+import numpy as np
+
+from schedule import LoopRV
+from schedule.decisions.domain import DecisionDomain, NoDecision, OptionDomain
 from schedule.decisions.knobs import NO_LIMIT
 from schedule.primitives import sample_knob
-from search.compat.autotvm.axes import AxisLike, virtual_axis
 from search.compat.autotvm.entities import (
     AnnotateEntity,
     Entity,
@@ -26,6 +25,7 @@ from search.compat.autotvm.entities import (
     SplitEntity,
 )
 from search.compat.autotvm.errors import KnobError
+from tensorir.nodes.expr import IntImm, IterVar
 
 if TYPE_CHECKING:
     from schedule import Schedule
@@ -36,51 +36,87 @@ V = TypeVar("V")
 _MOST_SHOWN: Final = 16
 
 
-class KnobSpace(Generic[E]):
-    """The values of one knob, by index: the decisions of its sampling instruction.
+# ------------------------------------------------------------------------------------------- axes
 
-    `options` are the operands of the instruction, without the name of the knob.
-    """
+
+class VirtualAxis(NamedTuple):
+    """The number of iterations of an axis, -1 if it is not constant, and the name of the axis."""
+
+    length: int
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The axis `index` that applying the knob `space` results in; other knobs accept it."""
+
+    space: object
+    index: int
+
+
+AxisLike: TypeAlias = "int | IntImm | VirtualAxis | Axis | LoopRV | IterVar"
+"""A number of iterations, a loop of a schedule, an axis of a `te` operation, a part of a knob."""
+
+
+def virtual_axis(axis: AxisLike) -> VirtualAxis:
+    """Return the length and the name of an axis; KnobError for anything else."""
+    if isinstance(axis, VirtualAxis):
+        return axis
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
+        return VirtualAxis(int(axis))
+    if isinstance(axis, IntImm):
+        return VirtualAxis(axis.value)
+    if isinstance(axis, LoopRV) and axis.schedule is not None:
+        loop = axis.schedule.get(axis)
+        return VirtualAxis(_constant(loop.extent), loop.loop_var.name)
+    if isinstance(axis, IterVar):
+        return VirtualAxis(_constant(None if axis.dom is None else axis.dom.extent), axis.var.name)
+    raise KnobError(
+        f"{axis!r} is not an axis; expected a loop of a schedule, an axis of a te operation or a "
+        "number (the parts of another knob vary: split them in that knob)"
+    )
+
+
+def _constant(extent: object) -> int:
+    return extent.value if isinstance(extent, IntImm) else -1
+
+
+# ------------------------------------------------------------------------------------------ spaces
+
+
+class KnobSpace(Generic[E]):
+    """The values of one knob, by index: the decisions of its sampling instruction."""
 
     kind: type[E]
     """The class of the values."""
     primitive: ClassVar[str]
     """The method of a schedule that appends the sampling instruction."""
-    policy: str
-    """The word for the way in which the values were chosen."""
     num_output: int = 0
-    """The number of axes that applying a value gives."""
+    """The number of axes that applying a value results in."""
     can_be_sampled: bool = True
     """True if primitives accept the sampled numbers of a value."""
-    domain: DecisionDomain
-    """The decisions of the sampling instruction."""
 
-    def _sampled_by(self, **options: Any) -> None:
-        """Offer what the sampling instruction offers; KnobError for operands that it refuses."""
+    def __init__(self, policy: str, /, **options: Any) -> None:
+        """Offer the domain of the sampling instruction with the operands `options`."""
+        self.policy = policy
         self.options = options
         try:
             # The domain of a knob depends on no program, hence on no state of a schedule.
-            self.domain = getattr(sample_knob, self.primitive)(None, "", **options)
+            make = getattr(sample_knob, self.primitive)
+            self.domain: DecisionDomain = make(None, "", **options)
         except NoDecision as error:
             raise KnobError(f"{error.path} {error}") from None
 
     def sample(self, sch: Schedule, name: str, entity: E) -> None:
-        """Append the sampling instruction of the knob, which decides for `entity`, to a trace."""
+        """Append the sampling instruction of the knob, with the decision `entity`, to a trace."""
         getattr(sch, self.primitive)(name, **self.options, decision=entity._value)
-
-    def __len__(self) -> int:
-        return self.domain.size
-
-    def at(self, index: int) -> E:
-        """Return the value at an index in [0, len)."""
-        return self.entity_of(self.domain.at(index))
 
     def index_of(self, entity: Entity) -> int | None:
         """Return the index of a value, None if the knob does not offer it."""
         return self.domain.index_of(tuple(entity._value))
 
     def fitting(self, entity: Entity) -> E:
-        """Return a value that was logged or set as one of this knob, whether offered or not.
+        """Return a logged or assigned value as one of this knob, which need not offer it.
 
         KnobError for a value of another kind or length.
         """
@@ -100,17 +136,20 @@ class KnobSpace(Generic[E]):
 
     @property
     def summary(self) -> str:
-        """A few words about the values that the knob offers."""
+        """The policy and the number of values."""
         kind = type(self).__name__.removesuffix("Space")
         return f"{kind}(policy={self.policy}) len={len(self)}"
+
+    def __len__(self) -> int:
+        return self.domain.size
 
     def __getitem__(self, index: int) -> E:
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index} of {len(self)} values")
-        return self.at(index % len(self))
+        return self.entity_of(self.domain.at(index % len(self)))
 
     def __iter__(self) -> Iterator[E]:
-        return map(self.at, range(len(self)))
+        return map(self.entity_of, self.domain)
 
     @property
     def entities(self) -> list[E]:
@@ -122,7 +161,7 @@ class KnobSpace(Generic[E]):
 
 
 class SplitSpace(KnobSpace[SplitEntity]):
-    """The splits of an axis in `num_outputs` parts.
+    """The splits of an axis into `num_outputs` parts.
 
     `policy` is `factors` (the sizes are divisors), `power2` (powers of two), `verbose` (both; like
     `power2` it offers sizes that leave a tail, unless `no_tail`), or `candidate` with `candidate`,
@@ -143,7 +182,6 @@ class SplitSpace(KnobSpace[SplitEntity]):
         no_tail: bool | None = None,
         candidate: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        self.policy = policy
         self.product = virtual_axis(axis).length
         if (policy == "candidate") != bool(candidate):
             raise KnobError(
@@ -153,16 +191,16 @@ class SplitSpace(KnobSpace[SplitEntity]):
         if candidate and num_outputs is None:
             num_outputs = len(candidate[0])
         if not isinstance(num_outputs, int):
-            raise KnobError(f"num_outputs is {num_outputs}; it is a whole number, at least 1")
+            raise KnobError(f"num_outputs is {num_outputs}; expected an integer of at least 1")
         if not candidate and self.product < 1:
-            raise KnobError("the number of iterations is not constant; give it, or candidates")
+            raise KnobError("the number of iterations is not constant; pass it, or candidates")
         self.num_output = num_outputs
-        shape = {"extent": max(1, self.product), "parts": num_outputs}
+        shape = {"extent": max(1, self.product), "parts": num_outputs, "policy": policy}
         if candidate:
-            self._sampled_by(**shape, policy=policy, candidates=candidate)
+            super().__init__(policy, **shape, candidates=candidate)
         else:
             tailless = policy == "factors" if no_tail is None else no_tail
-            self._sampled_by(**shape, policy=policy, max_factor=max_factor, no_tail=tailless)
+            super().__init__(policy, **shape, max_factor=max_factor, no_tail=tailless)
         try:
             splits = self.domain.alternatives
         except ValueError as error:
@@ -170,20 +208,20 @@ class SplitSpace(KnobSpace[SplitEntity]):
         if filter is not None:
             kept = [size for size in splits if accepts(filter, self.entity_of(size), "of sizes")]
             if not kept:
-                raise KnobError("it has no candidates left; check its filter and limits")
-            self._sampled_by(**shape, policy="candidate", candidates=kept)
+                raise KnobError("its filter rejects all candidates")
+            super().__init__(policy, **{**shape, "policy": "candidate"}, candidates=kept)
 
     def index_of(self, entity: Entity) -> int | None:
-        """Return the index of a split, None if it is not offered.
+        """Return the index of a split, None if the knob does not offer it.
 
-        The first size may be given where -1 means the same.
+        The first size may be explicit where the knob offers -1.
         """
         found = super().index_of(entity)
         return self.domain.index_of((-1, *entity._value[1:])) if found is None else found
 
     @property
     def summary(self) -> str:
-        """Policy, number of iterations, of parts and of splits."""
+        """The policy, and the numbers of iterations, of parts and of splits."""
         return (
             f"Split(policy={self.policy}, product={self.product}, "
             f"num_outputs={self.num_output}) len={len(self)}"
@@ -193,8 +231,7 @@ class SplitSpace(KnobSpace[SplitEntity]):
 class ReorderSpace(KnobSpace[ReorderEntity]):
     """The orders of some axes.
 
-    `policy` is `identity`; `all`; `interval_all` with `interval=(begin, end)`, which leaves the
-    axes outside where they are; `candidate` with `candidate`, lists of the same axes.
+    `policy` is `all`, or `candidate` with `candidate`, a list of orders of the same axes.
     """
 
     kind = ReorderEntity
@@ -205,54 +242,36 @@ class ReorderSpace(KnobSpace[ReorderEntity]):
         axes: Sequence[AxisLike],
         policy: str,
         *,
-        interval: tuple[int, int] | None = None,
         candidate: Sequence[Sequence[AxisLike]] | None = None,
     ) -> None:
-        self.policy = policy
-        self.num_output = count = len(axes)
-        if policy == "all":
-            self._sampled_by(count=count, begin=0, end=count)
-        elif policy == "interval_all":
-            if interval is None or not 0 <= interval[0] < interval[1] <= count:
-                raise KnobError(
-                    f"policy='interval_all' needs interval=(begin, end) within {count} axes, "
-                    f"got {interval}"
-                )
-            self._sampled_by(count=count, begin=interval[0], end=interval[1])
-        elif policy == "identity":
-            self._sampled_by(count=count, candidates=[tuple(range(count))])
-        elif policy == "candidate":
-            if not candidate:
-                raise KnobError("policy='candidate' needs candidate, lists of the axes")
-            self._sampled_by(count=count, candidates=[_positions(axes, one) for one in candidate])
-        else:
+        if policy not in ("all", "candidate") or (policy == "candidate") != bool(candidate):
             raise KnobError(
-                f"unknown policy {policy!r} of orders; expected identity, all, interval_all, or "
-                "candidate with candidate, which lists any orders of the axes"
+                f"policy={policy!r} of a reordering with candidate={candidate}; expected 'all', or "
+                "'candidate' with candidate, the list of orders of the axes"
             )
+        self.num_output = len(axes)
+        orders = None if candidate is None else [_positions(axes, one) for one in candidate]
+        super().__init__(policy, count=len(axes), candidates=orders)
         if self.domain.size >= 1 << 63:
-            raise KnobError(f"the orders of {count} axes are beyond int64; reorder fewer at a time")
+            raise KnobError(
+                f"{len(axes)} axes have more orders than int64 can count; reorder fewer at a time"
+            )
 
 
 def _positions(axes: Sequence[AxisLike], order: Sequence[AxisLike]) -> tuple[int, ...]:
     """Return the positions of the axes of an order among the axes."""
     places: dict[AxisLike, int] = {axis: position for position, axis in enumerate(axes)}
-    unknown = [axis for axis in order if axis not in places]
-    once = len(places) == len(axes) == len(order) == len(set(order))
-    if unknown or not once:
-        raise KnobError(
-            f"an order has each of the {len(axes)} axes once, which are all different; "
-            f"this one has {len(order)} axes, {len(unknown)} of them unknown"
-        )
+    if not len(places) == len(axes) == len(order) or set(order) != set(places):
+        raise KnobError(f"{list(order)} is not an order of the axes {list(axes)}: use each once")
     return tuple(places[axis] for axis in order)
 
 
 class AnnotateSpace(KnobSpace[AnnotateEntity]):
-    """The annotations that some axes may have.
+    """The annotations of some axes.
 
-    `policy` is made of the words `try` (may stay), `unroll` and `vec`, as `try_unroll_vec`, of
-    which each axis has any, but only one is `vec`; or `candidate` with `candidate`, lists of the
-    annotations `none`, `unroll` and `vec`.
+    `policy` consists of the words `try` (for no annotation), `unroll` and `vec`, as in
+    `try_unroll_vec`: each axis may have any of them, but at most one axis is `vec`. Or it is
+    `candidate` with `candidate`, a list of annotations of all axes.
     """
 
     kind = AnnotateEntity
@@ -265,14 +284,8 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
         *,
         candidate: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        self.policy = policy
-        self.num_output = count = len(axes)
-        if policy != "candidate":
-            self._sampled_by(count=count, policy=policy)
-        elif candidate:
-            self._sampled_by(count=count, candidates=candidate)
-        else:
-            raise KnobError("policy='candidate' needs candidate, lists of annotations")
+        self.num_output = len(axes)
+        super().__init__(policy, count=len(axes), policy=policy, candidates=candidate)
 
 
 class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
@@ -284,37 +297,32 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
 
     def __init__(self, candidate: Sequence[Any]) -> None:
         self._candidates = list(candidate)
-        self._sampled_by(candidates=self._candidates)
+        super().__init__("", candidates=self._candidates)
         self.can_be_sampled = self.domain.are_numbers
         self._places: dict[str, int] = {}
         for place, text in enumerate(self.domain.labels):
             self._places.setdefault(text, place)
 
     def index_of(self, entity: Entity) -> int | None:
-        """Return the index of a value, None if it is not offered."""
-        return self._place(entity._value)
-
-    def _place(self, value: Any) -> int | None:
-        place = self._places.get(json.dumps(value, sort_keys=True, allow_nan=False))
+        """Return the index of a value, None if the knob does not offer it."""
+        place = self._places.get(json.dumps(entity._value, sort_keys=True, allow_nan=False))
         if place is not None:
             return place
-        # Traces have true as 1.
-        return next((k for k, one in enumerate(self._candidates) if one == value), None)
+        # Traces store True as 1.
+        return next((k for k, one in enumerate(self._candidates) if one == entity._value), None)
 
     def sample(self, sch: Schedule, name: str, entity: OtherOptionEntity) -> None:
-        """Append `sample_knob_option`; a value that is not offered comes after the candidates."""
+        """Append `sample_knob_option`; a value that is not offered is added to the candidates."""
         index = self.index_of(entity)
-        if index is None:
-            candidates = [*self._candidates, entity._value]
-            sch.sample_knob_option(name, candidates, decision=len(self._candidates))
-        else:
-            sch.sample_knob_option(name, self._candidates, decision=index)
+        added = [entity._value] if index is None else []
+        decision = len(self._candidates) if index is None else index
+        sch.sample_knob_option(name, self._candidates + added, decision=decision)
 
     def fitting(self, entity: Entity) -> OtherOptionEntity:
-        """Return the candidate that is the same as JSON, a tuple for a list say; else the value."""
+        """Return the candidate with the same JSON, such as a tuple for a list; else the value."""
         if not isinstance(entity, OtherOptionEntity):
             return super().fitting(entity)
-        place = self._place(entity._value)
+        place = self.index_of(entity)
         return entity if place is None else self.entity_of(place)
 
     def entity_of(self, decision: Any) -> OtherOptionEntity:
@@ -330,7 +338,7 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
 
 
 def accepts(filter: Callable[[V], Any], value: V, which: str) -> bool:
-    """Return the answer of a template's filter on a value; KnobError where it raises an error."""
+    """Return the result of a template's filter for a value; KnobError if the filter raises."""
     try:
         return bool(filter(value))
     except Exception as error:

@@ -1,18 +1,16 @@
-"""Logs of templates: their tables, their lines taken apart, two of them side by side."""
+"""Reports on logs of templates: tables, explained lines, and the comparison of two logs."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from search.compat.autotvm.config import ConfigEntity
-from search.compat.autotvm.entities import SplitEntity
 from search.compat.autotvm.errors import TemplateError
 from search.compat.autotvm.knobs import SplitSpace
 from search.compat.autotvm.measure import MeasureInput, Record
@@ -45,7 +43,7 @@ class TemplateLog(LogFormat):
     """A log in AutoTVM's format."""
 
     def recognises(self, path: Path) -> bool:
-        """Say whether a line has an input and a configuration."""
+        """Return True if a line has an input and a configuration."""
         return {"input", "config"} <= first_fields(path).keys()
 
     def read(self, path: Path) -> Log:
@@ -68,9 +66,9 @@ class TemplateLog(LogFormat):
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
     """Return the explanation of a log, or of the working directory of a `tune_tir` run.
 
-    It prints; in a notebook it shows tables. `.table()` are the measurements, `.plot()` is a
-    picture. Templates that are registered here tell what the log does not: see `records_to_table`.
-    Of a log of more than a thousand measurements, programs are made for a thousand of them.
+    It prints; in a notebook it shows tables. `.table()` returns the measurements, `.plot()` draws
+    them. Registered templates supply what the log omits: see `records_to_table`. If there are more
+    than a thousand measurements, the programs of a thousand are made.
 
     OSError for a log that cannot be opened, DatabaseError for a directory without trials,
     TemplateError for a log in which no line is a record.
@@ -82,10 +80,10 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
 def records_to_table(log: LogSource, resources: bool | int = True) -> LogTable:
     """Return the measurements of a log, of a `tune_tir` working directory, or of records.
 
-    What a log does not say comes from its templates, if they are registered here: operations, the
-    outermost parts of splits, and resources, for which each program is made again (about two
-    milliseconds each; a number is the most that are made, and False leaves them out). A working
-    directory has names and programs in its database.
+    Registered templates supply what a log omits: the number of operations, the outermost parts of
+    splits, and resources, for which each program is made again in about two milliseconds
+    (`resources` limits their number; False skips them). The database of a working directory has
+    names and programs.
 
     OSError for a log that cannot be opened, DatabaseError for a directory without trials.
     """
@@ -99,8 +97,8 @@ def records_to_table(log: LogSource, resources: bool | int = True) -> LogTable:
 def compare(log_a: LogSource, log_b: LogSource) -> LogComparison:
     """Compare two logs, or working directories, on the same tasks and configurations.
 
-    Joined are rows of the same task with the same values of all knobs, whatever their targets;
-    of several measurements the best counts. What has no cost in one of them is left out.
+    Rows of the same task with the same values of all knobs are joined, whatever their targets; the
+    best of several measurements counts. Configurations without a cost in both logs are skipped.
     """
     return compare_tables(*(records_to_table(log, resources=False) for log in (log_a, log_b)))
 
@@ -109,20 +107,17 @@ def compare(log_a: LogSource, log_b: LogSource) -> LogComparison:
 
 
 def _trials(records: Sequence[Record], resources: bool | int) -> Iterator[Trial]:
-    """Yield the measurements of a log, with the resources of as many as `resources` says."""
+    """Yield the measurements of a log; `resources` limits the number with resources."""
     made = spread_out(len(records), resources)
     tasks: dict[tuple[Any, str], Task] = {}
-    taken: dict[tuple[int, str], Resources | None] = {}
+    found: dict[tuple[int, str], Resources | None] = {}
     for place, (inp, result) in enumerate(records):
-        # Tasks of a log are made anew for each line; one of them has the space for all.
+        # Each line of a log has another task; the first of equal tasks collects the space.
         target = str(inp.target)
         task = tasks.setdefault((inp.task.workload, target), inp.task)
-        takes = None
-        if place in made:
-            key = (id(task), str(inp.config))
-            if key not in taken:
-                taken[key] = _resources_of(task, inp.config)
-            takes = taken[key]
+        key = (id(task), str(inp.config))
+        if place in made and key not in found:
+            found[key] = _resources_of(task, inp.config)
         yield trial_of_result(
             result,
             place,
@@ -130,37 +125,36 @@ def _trials(records: Sequence[Record], resources: bool | int) -> Iterator[Trial]
             target=target,
             config=inp.config.index,
             knobs=dict(_knobs(task, inp.config)),
-            resources=takes,
-            # Where its template is not registered here, a task does not know what it computes.
-            flop=None if task.known_space() is None else task.flop,
+            resources=found[key] if place in made else None,
+            # Without its template, the program of a task is unknown.
+            flop=None if task.known_space is None else task.flop,
         )
 
 
 def _knobs(task: Task, config: ConfigEntity) -> Iterator[tuple[str, Any]]:
     """Yield the columns of the knobs of a configuration."""
-    space = task.known_space()
+    space = task.known_space
     for name, entity in config.entity_map.items():
-        _, value = entity.to_json()
-        if isinstance(entity, SplitEntity):
+        code, value = entity.to_json()
+        if code == "sp":
             known = None if space is None else space.space_map.get(name)
             extent = known.product if isinstance(known, SplitSpace) else 0
             outer = value[0]
             if outer == -1:
                 outer = -(-extent // prod(value[1:])) if extent > 0 else None
-            sizes = [outer, *value[1:]]
-            yield from ((f"{name}[{k}]", size) for k, size in enumerate(sizes))
-        elif entity.code == "an":
-            yield from ((f"{name}[{k}]", mark) for k, mark in enumerate(value))
+            value = [outer, *value[1:]]
+        if code in ("sp", "an"):
+            yield from ((f"{name}[{k}]", one) for k, one in enumerate(value))
         else:
             yield name, json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
 def _resources_of(task: Task, config: ConfigEntity) -> Resources | None:
-    if task.known_space() is None:
+    if task.known_space is None:
         return None
     try:
         return resources_of(task.instantiate(config).mod)
-    except Exception:  # noqa: BLE001  whatever the template of today raises for this one
+    except Exception:  # noqa: BLE001  the current template may raise anything for an old line
         return None
 
 
@@ -168,21 +162,18 @@ def _resources_of(task: Task, config: ConfigEntity) -> Resources | None:
 
 
 def _fields(text: str, inp: MeasureInput, trial: Trial) -> list[Field]:
-    """Return the fields of a line, which is the record of a measurement."""
+    """Return the fields of the line of a measurement, with what they mean."""
     line = json.loads(text)
     target, name, args, kwargs = line["input"]
     config = line["config"]
+    code_hash = json.dumps(config.get("code_hash"))
     return [
         Field("input[0]", target, "the target it was compiled for"),
         Field("input[1]", name, "the name of the template"),
         Field("input[2]", json.dumps(args), "the arguments of the template"),
         Field("input[3]", json.dumps(kwargs), "arguments by name; AutoTVM leaves them empty"),
         Field("config.index", str(config["index"]), _index_meaning(inp.task, inp.config)),
-        Field(
-            "config.code_hash",
-            json.dumps(config.get("code_hash")),
-            "the hash of the code that the schedule was made for, if it states one",
-        ),
+        Field("config.code_hash", code_hash, "the hash of the code of the template, if known"),
         *_entities(inp.task, inp.config),
         *fields_of_result("result", line["result"], trial),
         Field("version", str(line["version"]), "the version of this format"),
@@ -191,47 +182,37 @@ def _fields(text: str, inp: MeasureInput, trial: Trial) -> list[Field]:
 
 
 def _index_meaning(task: Task, config: ConfigEntity) -> str:
-    space = task.known_space()
+    space = task.known_space
     if space is None:
         return "the number of the configuration; its template is not registered here"
     index = space.index_of(config.entity_map)
     if index != config.index:
         return (
-            f"the number that the configuration had in the space it was taken from; here it has "
+            "the number of the configuration in the space it was taken from; here it has "
             f"{'none' if index is None else index}, and config.entity counts"
         )
-    digits, weights = space.point2knob(index), [1]
-    for dim in space.dims[:-1]:
-        weights.append(weights[-1] * dim)
-    terms = " + ".join(
-        str(digit) if weight == 1 else f"{digit}*{weight}"
-        for digit, weight in zip(digits, weights, strict=True)
-    )
-    return f"its number among {space.range_length}: {terms}, a digit for each knob"
+    digits = space.point2knob(index)
+    weights = [prod(space.dims[:k]) for k in range(len(digits))]
+    terms = [str(d) if w == 1 else f"{d}*{w}" for d, w in zip(digits, weights, strict=True)]
+    return f"its number among {space.range_length}: {' + '.join(terms)}, a digit for each knob"
 
 
 def _entities(task: Task, config: ConfigEntity) -> Iterator[Field]:
-    space = task.known_space()
+    space = task.known_space
     for k, (name, entity) in enumerate(config.entity_map.items()):
         code, value = entity.to_json()
         known = None if space is None else space.space_map.get(name)
         offers = "" if known is None else f"; one of {len(known)}"
-        yield Field(
-            f"config.entity[{k}]",
-            json.dumps([name, code, value]),
-            f"the knob {name!r}: {_KINDS[code](value)}{offers}",
-        )
+        meaning = f"the knob {name!r}: {_meaning(code, value)}{offers}"
+        yield Field(f"config.entity[{k}]", json.dumps([name, code, value]), meaning)
 
 
-def _split_meaning(value: Any) -> str:
-    inner = math.prod(value[1:])
-    left = f", -1 being what is left of it divided by {inner}" if value[0] == -1 else ""
-    return f"a loop split in {len(value)} parts, the outermost first{left}"
-
-
-_KINDS: Final[dict[str, Callable[[Any], str]]] = {
-    "sp": _split_meaning,
-    "re": lambda value: f"loops reordered: first the one that was at place {value[0]}",
-    "an": lambda value: f"what each of {len(value)} loops becomes",
-    "ot": lambda value: f"an option, {value!r}",
-}
+def _meaning(code: str, value: Any) -> str:
+    if code == "sp":
+        rest = f", -1 for the rest divided by {prod(value[1:])}" if value[0] == -1 else ""
+        return f"a loop split into {len(value)} parts, outermost first{rest}"
+    if code == "re":
+        return f"loops reordered: the new first one was at position {value[0]}"
+    if code == "an":
+        return f"the annotations of {len(value)} loops"
+    return f"an option, {value!r}"

@@ -1,4 +1,4 @@
-"""Measuring configurations: the options of AutoTVM for the builder and the runner of the search."""
+"""Measuring configurations: AutoTVM's options for the builder and the runner of the search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from search.compat.autotvm.config import ConfigEntity
 from search.compat.autotvm.errors import TemplateError
 from search.compat.autotvm.task import Task
 from search.database.measure_error_no import MeasureErrorNo
-from search.errors import TuningError
 from search.runner import EvaluatorConfig, Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.distributed import DaskBuilder, DaskRunner
 from tensorir.function import IRModule
@@ -48,17 +47,17 @@ class SlowerThan:
 
     def __str__(self) -> str:
         return (
-            f"ended in its first call, which took longer than {self.seconds:.3g} s: it is not the "
-            "best; LocalRunner(end_hopeless=False) times such ones too"
+            f"ended in its first call after {self.seconds:.3g} s, as it cannot be the best; "
+            "LocalRunner(end_hopeless=False) measures such configurations too"
         )
 
 
 class MeasureResult(NamedTuple):
     """The result of a measurement.
 
-    `costs` are seconds per run, one for each repeat; after an error, its text: logs have [1e9]
-    then. One that was ended early is a RUN_TIMEOUT whose cost is a `SlowerThan`. `all_cost` is the
-    wall time in seconds of building and running together, `timestamp` the end of it in seconds
+    `costs` are seconds per run, one for each repeat; after an error, its text, for which logs have
+    [1e9]. A configuration that was ended early is a RUN_TIMEOUT whose cost is a `SlowerThan`.
+    `all_cost` is the wall time in seconds of building and running, `timestamp` its end in seconds
     since 1970.
     """
 
@@ -86,7 +85,7 @@ class MeasureResult(NamedTuple):
 
         Of more than two times the lowest and the highest are dropped.
         """
-        if isinstance(run, _Known) and run.result is not None:
+        if isinstance(run, _Answer) and run.result is not None:
             return run.result
         spent = build.seconds + run.build_seconds + run.seconds
         if build.error_msg is not None:
@@ -111,13 +110,8 @@ class MeasureResult(NamedTuple):
     @property
     def slower_than(self) -> float | None:
         """A lower bound of the time of a run, in seconds, if it was ended early; else None."""
-        known = self.costs[0] if self.costs else None
-        return known.seconds if isinstance(known, SlowerThan) else None
-
-    @property
-    def least_cost(self) -> float:
-        """The mean cost, or its lower bound: `slower_than`, infinite after other errors."""
-        return self.mean_cost if self.slower_than is None else self.slower_than
+        bound = self.costs[0] if self.costs else None
+        return bound.seconds if isinstance(bound, SlowerThan) else None
 
 
 Record: TypeAlias = tuple[MeasureInput, MeasureResult]
@@ -126,35 +120,13 @@ Record: TypeAlias = tuple[MeasureInput, MeasureResult]
 # ----------------------------------------------------------------------------- builder and runner
 
 
-def build_with(
-    build_func: str | BuildFunction, kwargs: Mapping[str, Any], error: type[TuningError]
-) -> Callable[..., codegen.Module] | None:
-    """Return the `f_build` of a builder that calls a function; None for the usual build.
-
-    `build_func` is `"default"` or a function; `error` is raised for anything else.
-    """
-    if build_func == "default":
-        if not kwargs:
-            return None
-        build_func = codegen.build
-    if not callable(build_func):
-        raise error(f"build_func is 'default' or a function of (mod, target), got {build_func!r}")
-    return partial(_build, build_func, dict(kwargs))
-
-
-def _build(
-    function: BuildFunction, kwargs: Mapping[str, Any], mod: IRModule, target: Target, _: Any
-) -> codegen.Module:
-    return function(mod, target, **kwargs)
-
-
 class LocalBuilder(builders.LocalBuilder):
     """Builds in `n_parallel` processes of this machine (None: one for each logical core).
 
     A template runs in this process; another process compiles its program and is killed after
     `timeout` seconds. `build_func(mod, target, **build_kwargs)` replaces `codegen.build`; it may be
-    a function of a notebook or a script. `allow_externs` names the C functions that programs may
-    call in addition to mathematical ones.
+    a function of a notebook or a script. `allow_externs` are the names of the C functions that
+    programs may call in addition to mathematical ones.
     """
 
     def __init__(
@@ -166,12 +138,24 @@ class LocalBuilder(builders.LocalBuilder):
         *,
         allow_externs: Collection[str] = (),
     ) -> None:
+        function = codegen.build if build_func == "default" else build_func
+        if not callable(function):
+            raise TemplateError(
+                f"build_func is 'default' or a function of (mod, target), got {build_func!r}"
+            )
+        is_default = build_func == "default" and not build_kwargs
         super().__init__(
             max_workers=n_parallel,
             timeout_sec=timeout,
-            f_build=build_with(build_func, build_kwargs or {}, TemplateError),
+            f_build=None if is_default else partial(_build, function, dict(build_kwargs or {})),
             allow_externs=allow_externs,
         )
+
+
+def _build(
+    function: BuildFunction, kwargs: Mapping[str, Any], mod: IRModule, target: Target, _: Any
+) -> codegen.Module:
+    return function(mod, target, **kwargs)
 
 
 class LocalRunner(runners.LocalRunner):
@@ -179,18 +163,16 @@ class LocalRunner(runners.LocalRunner):
 
     After one call that does not count, each of `repeat` costs is the time per call of at least
     `number` calls that take at least `min_repeat_ms` milliseconds together; of more than two costs
-    the lowest and the highest are dropped. `enable_cpu_cache_flush` drops the arguments but the
-    first from the caches before each `number` calls. `timeout` are seconds for one configuration,
-    whose process is killed then. Between two of them are `cooldown_interval` seconds at least, in
-    which builds go on. AutoTVM's 0.1 is for boards that get hot: the times of a CPU that idles in
-    between vary more.
+    the lowest and the highest are dropped. `enable_cpu_cache_flush` evicts the arguments except the
+    first from the caches before each `number` calls. A configuration that takes longer than
+    `timeout` seconds is killed. The next one starts `cooldown_interval` seconds later, while builds
+    continue. (AutoTVM's 0.1 is for boards that get hot; idling makes the times of a CPU vary.)
 
     With `end_hopeless`, a configuration whose first call takes 10 times as long as the best (and
-    50 ms) is ended then: its result is a RUN_TIMEOUT with a lower bound of its time. Without, each
-    is timed in full, however slow.
+    50 ms) is ended then: its result is a RUN_TIMEOUT with a lower bound of its time.
 
-    With `check_correctness` each configuration must compute what the unscheduled program does, but
-    for rounding. `ref_input`, an array for each argument, replaces the random arguments.
+    With `check_correctness` the results of each configuration are compared with those of the
+    unscheduled program. `ref_input`, an array for each argument, replaces the random arguments.
     """
 
     def __init__(
@@ -212,11 +194,8 @@ class LocalRunner(runners.LocalRunner):
         self.ref_input: Sequence[npt.NDArray[Any]] | None = None
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
-        """Return futures that measure when their result is asked for."""
-        wanted = partial(
-            _wanted, end_hopeless=self.end_hopeless, check_correctness=self.check_correctness
-        )
-        return super().run(list(map(wanted, runner_inputs)))
+        """Return futures that measure when their result is requested."""
+        return super().run(_adapted(self, runner_inputs))
 
 
 class RPCRunner(DaskRunner):
@@ -257,21 +236,24 @@ class RPCRunner(DaskRunner):
         self.check_correctness = check_correctness
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
-        """Send candidates to the scheduler, which gives them to machines."""
-        wanted = partial(
-            _wanted, end_hopeless=self.end_hopeless, check_correctness=self.check_correctness
+        """Send candidates to the scheduler, which distributes them to machines."""
+        return super().run(_adapted(self, runner_inputs))
+
+
+def _adapted(
+    runner: LocalRunner | RPCRunner, runner_inputs: Sequence[RunnerInput]
+) -> list[RunnerInput]:
+    """Return the inputs of runs without the checks that the options of a runner disable."""
+    ends, checks = runner.end_hopeless, runner.check_correctness
+    return [
+        replace(
+            entry,
+            best_seconds=entry.best_seconds if ends else None,
+            ends_hopeless=entry.ends_hopeless and ends,
+            reference_path=entry.reference_path if checks else None,
         )
-        return super().run(list(map(wanted, runner_inputs)))
-
-
-def _wanted(entry: RunnerInput, end_hopeless: bool, check_correctness: bool) -> RunnerInput:
-    """Return the input of a run without the checks that the options leave out."""
-    return replace(
-        entry,
-        best_seconds=entry.best_seconds if end_hopeless else None,
-        ends_hopeless=entry.ends_hopeless and end_hopeless,
-        reference_path=entry.reference_path if check_correctness else None,
-    )
+        for entry in runner_inputs
+    ]
 
 
 # --------------------------------------------------------------------------------- measure options
@@ -289,45 +271,27 @@ def measure_option(
 ) -> MeasureOption:
     """Return the builder and the runner to measure with; `"local"` is either with its defaults.
 
-    Any builder and runner of the search will do. Where other machines build what they measure, the
-    timeout of a `LocalBuilder` is the time that they have. TemplateError for one with functions of
-    its own, which cannot travel.
+    Any builder and runner of the search will do. If other machines build what they measure, the
+    timeout of a `LocalBuilder` applies there. TemplateError for a `LocalBuilder` with a function,
+    which cannot travel to them.
     """
-    if builder == "local":
-        builder = LocalBuilder()
-    if runner == "local":
-        runner = LocalRunner()
+    builder = LocalBuilder() if builder == "local" else builder
+    runner = LocalRunner() if runner == "local" else runner
     for name, part, kind in (("builder", builder, Builder), ("runner", runner, Runner)):
         if not isinstance(part, kind):
             raise TemplateError(
-                f"the {name} of measure_option is 'local', or an object like "
-                f"autotvm.Local{name.capitalize()}(), got {part!r}"
+                f"the {name} of measure_option is {part!r}; expected 'local', or an object such as "
+                f"autotvm.Local{name.capitalize()}()"
             )
     if isinstance(runner, DaskRunner) and isinstance(builder, builders.LocalBuilder):
         if builder.f_build is not None:
             raise TemplateError(
-                "with an RPCRunner the machines build what they measure, and functions cannot "
-                "travel there: give autotvm.LocalBuilder() without build_func and build_kwargs; "
-                "options of the code are those of the target, as in llvm -mcpu=... -opt-level=..."
+                "the machines of an RPCRunner build what they measure, and functions cannot travel "
+                "there: use autotvm.LocalBuilder() without build_func and build_kwargs, and pass "
+                "options of the code in the target, as in llvm -mcpu=... -opt-level=..."
             )
         builder = DaskBuilder(timeout_sec=builder.timeout_sec)
     return {"builder": builder, "runner": runner}
-
-
-@dataclass(frozen=True)
-class _Known(RunnerResult):
-    """A result that was not measured now."""
-
-    result: MeasureResult | None = None
-
-    @staticmethod
-    def of(result: MeasureResult) -> _Known:
-        if result.error_no == MeasureErrorNo.NO_ERROR:
-            return _Known(run_secs=tuple(map(float, result.costs)), result=result)
-        if result.slower_than is not None:
-            return _Known(run_secs=(result.slower_than,), stopped=True, result=result)
-        text = f"{MeasureErrorNo(result.error_no)!s}: {'; '.join(map(str, result.costs))}"
-        return _Known(error_msg=text, result=result)
 
 
 class _NoBuilder(Builder):
@@ -338,8 +302,15 @@ class _NoBuilder(Builder):
         pass
 
 
+@dataclass(frozen=True)
+class _Answer(RunnerResult):
+    """A measurement that a function returned."""
+
+    result: MeasureResult | None = None
+
+
 class Answers(Runner):
-    """Takes the results of configurations from a function; a tuner sets the next `batch`."""
+    """Gets the results of configurations from a function; a tuner sets the next `batch`."""
 
     takes_batches = True
 
@@ -348,13 +319,19 @@ class Answers(Runner):
         self.batch: Sequence[MeasureInput] = ()
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
-        """Return the results of the batch, each computed when it is asked for."""
+        """Return the results of the batch, each computed when it is requested."""
         return [RunnerFuture.on_demand(partial(self._answer, inp)) for inp in self.batch]
 
     def _answer(self, inp: MeasureInput) -> RunnerResult:
-        return _Known.of(self._results(inp))
+        result = self._results(inp)
+        if result.error_no == MeasureErrorNo.NO_ERROR:
+            return _Answer(run_secs=tuple(map(float, result.costs)), result=result)
+        if result.slower_than is not None:
+            return _Answer(run_secs=(result.slower_than,), stopped=True, result=result)
+        text = f"{MeasureErrorNo(result.error_no)!s}: {'; '.join(map(str, result.costs))}"
+        return _Answer(error_msg=text, result=result)
 
 
 def measured_by(results: Callable[[MeasureInput], MeasureResult]) -> MeasureOption:
-    """Return a measure option whose results a function computes from inputs."""
+    """Return a measure option that calls a function for the result of each input."""
     return {"builder": _NoBuilder(), "runner": Answers(results)}

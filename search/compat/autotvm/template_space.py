@@ -1,4 +1,4 @@
-"""A template as a design space of the search: `tune_tir` takes it as `space`."""
+"""A template as a design space of the search: `tune_tir` accepts it as `space`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedule.random_state import RandomState
 from search.compat.autotvm.config_space import ConfigSpace, random_below
 from search.compat.autotvm.errors import InstantiationError, SpaceIndexError, TemplateError
 from search.compat.autotvm.task import Task
-from search.mutator.mutator import MutateDecision, Mutator
+from search.mutator.mutator import MutateDecision
 from search.postproc.postproc import Postproc
 from search.space_generator.design_space import DesignSpace
 from search.space_generator.space_generator import SpaceGenerator
@@ -35,34 +35,24 @@ class TemplateSpace(SpaceGenerator):
 
         search.tune_tir(task.mod, target, config, work_dir, space=autotvm.TemplateSpace(task))
 
-    A knob that is only applied is a decision of the trace, which the search takes differently. For
-    knobs whose values Python reads (`cfg["x"].val`, or the length of a loop that was split; for the
-    latter some values are tried), the template is run once for each combination, up to 64 of them;
-    those are design spaces of their own.
+    A knob that is only applied is a decision of the trace, which the search may change. Knobs whose
+    values Python reads (`cfg["x"].val`, or the length of a loop that was split, which is detected
+    by trying some values) are fixed in a trace: the template runs once for each combination of
+    their values, up to 64 of them, and each is a design space.
 
-    What is measured is what `task.instantiate` gives: there are no postprocessors but one that
-    rejects what a filter of the space leaves out. `postprocs` and `mutator_probs` are added, and
-    taken instead of a step at any knob.
+    Candidates are what `task.instantiate` returns: the only postprocessor rejects configurations by
+    the filter of the space. The only mutator changes any knob.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        postprocs: Sequence[Postproc] = (),
-        mutator_probs: Mapping[Mutator, float] | None = None,
-    ) -> None:
-        super().__init__(
-            [],
-            [WithinFilter(task.space), *postprocs],
-            {MutateDecision(): 1.0} if mutator_probs is None else mutator_probs,
-        )
+    def __init__(self, task: Task) -> None:
+        super().__init__([], [WithinFilter(task.space)], {MutateDecision(): 1.0})
         self.task = task
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return a schedule for each combination of the knobs that Python reads.
 
-        Where such a knob changes what is computed or how, only the schedules of `mod` are returned.
-        TemplateError where the template gives no schedule, or one of another program than `mod`.
+        If such a knob changes the program itself, only the schedules of `mod` are returned.
+        TemplateError if the template results in no schedule, or in one of another program.
         """
         rng = RandomState(1 if self.context is None else self.context.fork_seed())
         made = self._made(rng)
@@ -72,16 +62,16 @@ class TemplateSpace(SpaceGenerator):
                 replay = Schedule(mod, seed=rng.fork())
                 sch.trace.apply_to_schedule(replay, remove_postproc=False)
                 same.append(replay)
-        if not made:
-            raise TemplateError(f"{self.task} refuses every configuration that was tried")
         if not same:
             raise TemplateError(
                 f"{self.task} schedules another program than the one to tune; pass task.mod"
+                if made
+                else f"{self.task} refuses every configuration that was tried"
             )
         if len(same) < len(made):
             logger.warning(
-                "%s makes other programs with other values of %s: %d of %d design spaces are left "
-                "out, which a tuner of configurations would reach",
+                "%s computes other programs for other values of %s: %d of %d design spaces are "
+                "skipped; the tuners of autotvm would search them",
                 self.task,
                 ", ".join(sorted(self.task.space.reads)),
                 len(made) - len(same),
@@ -90,7 +80,7 @@ class TemplateSpace(SpaceGenerator):
         return same
 
     def _made(self, rng: RandomState) -> list[Schedule]:
-        """Return the schedules, made anew if the template turns out to read more knobs."""
+        """Return the schedules; start again while the template turns out to read more knobs."""
         space = self.task.space
         while True:
             known = set(space.reads)
@@ -102,9 +92,9 @@ class TemplateSpace(SpaceGenerator):
                 return made
 
     def _probe(self, sch: Schedule, rng: RandomState) -> None:
-        """Count knobs as read with other values of which the template leaves other instructions.
+        """Count a knob as read if other values of it result in other instructions.
 
-        It may look at a loop that a knob has split, say, and go on as that has turned out.
+        The template may depend on a loop that the knob has split, for example.
         """
         space = self.task.space
         design = DesignSpace.of(sch)
@@ -120,7 +110,7 @@ class TemplateSpace(SpaceGenerator):
                     break
 
     def _attempt(self, fixed: Mapping[int, int], rng: RandomState) -> Schedule | None:
-        """Return a schedule in which some knobs have given values, None if none was accepted."""
+        """Return a schedule with given values for some knobs, None if all attempts are refused."""
         space = self.task.space
         point = [0] * len(space.dims)
         for attempt in range(_MOST_TRIES):
@@ -134,7 +124,7 @@ class TemplateSpace(SpaceGenerator):
         return None
 
     def _instantiated(self, point: Sequence[int]) -> Schedule | None:
-        """Return the schedule of a configuration, None where it is refused or filtered out."""
+        """Return the schedule of a configuration, None if it is refused or filtered out."""
         space = self.task.space
         try:
             return self.task.instantiate(space.get(space.knob2point(point)))
@@ -143,22 +133,22 @@ class TemplateSpace(SpaceGenerator):
 
 
 class WithinFilter(Postproc):
-    """Rejects the configurations that the filter over several knobs of a space leaves out."""
+    """Rejects configurations by the filter over several knobs of a space."""
 
     def __init__(self, space: ConfigSpace) -> None:
         self.space = space
 
     def apply(self, sch: Schedule) -> bool:
-        """Say whether the filter lets the decisions of the trace through."""
+        """Return True if the filter accepts the decisions of the trace."""
         return self.space.allows(self.space.config_of(sch).entity_map)
 
     def reason(self, sch: Schedule) -> str:
-        """Name the configuration."""
-        return f"the filter of the template leaves {self.space.config_of(sch)} out"
+        """Return a sentence that names the configuration."""
+        return f"the filter of the template rejects {self.space.config_of(sch)}"
 
 
 def _combinations(space: ConfigSpace, rng: RandomState) -> Iterator[dict[int, int]]:
-    """Yield values, by position, for the knobs that Python reads: all, or some drawn at random."""
+    """Yield values, by position, for the knobs that Python reads: all, or a random sample."""
     positions = [k for k, name in enumerate(space.space_map) if name in space.reads]
     dims = [space.dims[k] for k in positions]
     if prod(dims) <= _MOST_SPACES:

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Final
 
 from search.compat.autotvm.arguments import as_tuples
 from search.compat.autotvm.config import ConfigEntity
@@ -27,20 +27,18 @@ from search.lines import PathLike
 from tensorir.errors import TensorIRError
 
 __all__ = [
+    "LOGS",
     "LOG_VERSION",
     "LineError",
-    "PathLike",
     "Record",
     "Records",
     "append_to_file",
-    "check_protocol",
     "decode",
     "encode",
     "load_from_buffer",
     "load_from_file",
     "measure_str_key",
     "pick_best",
-    "records_of",
     "split_workload",
 ]
 
@@ -57,8 +55,8 @@ _SLOWER_THAN: Final = "slower_than"
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
     """Return a measurement as a line of a log, without its end.
 
-    The texts of errors are not in it, but what a run takes at least that was ended early is, as a
-    field that AutoTVM passes over. Only protocol `json` is written: data, which is never run.
+    The texts of errors are omitted. The lower bound of a run that was ended early is a field that
+    AutoTVM ignores. TemplateError for a protocol other than `json`.
     """
     check_protocol(protocol)
     failed = result.error_no != MeasureErrorNo.NO_ERROR
@@ -79,7 +77,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     """Return the measurement of a line.
 
     None for a line of log format 0.1, which AutoTVM does not read either. LineError, a ValueError,
-    for one that was cut short, has another version, or holds something else.
+    for an incomplete line, another version, and anything else.
     """
     check_protocol(protocol)
     fields = json_object(row)
@@ -88,7 +86,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     if "i" in fields:
         raise LineError("it is a line of Ansor; read the log by search.compat.auto_scheduler")
     if fields.get("version") != LOG_VERSION:
-        raise LineError(f"it has log version {fields.get('version')!r}, known is {LOG_VERSION}")
+        raise LineError(f"it has log version {fields.get('version')!r}; expected {LOG_VERSION}")
     try:
         target, name, args, _ = fields["input"]
         costs, error_no, all_cost, timestamp = fields["result"]
@@ -100,11 +98,13 @@ def decode(row: str, protocol: str = "json") -> Record | None:
             float(all_cost),
             float(timestamp),
         )
-        task = Task(_text(name), as_tuples(args))
+        if not isinstance(name, str):
+            raise LineError(f"the name of its template is {name!r}; expected a string")
+        task = Task(name, as_tuples(args))
         task.target = target_of_line(target)
         config = ConfigEntity.from_json_dict(fields["config"])
     except KeyError as error:
-        raise LineError(f"it has no field {error}") from error
+        raise LineError(f"it lacks the field {error}") from error
     except (TensorIRError, TypeError, ValueError, OverflowError) as error:
         raise LineError(str(error)) from error
     config.cost = sum(costs) / len(costs)
@@ -112,17 +112,12 @@ def decode(row: str, protocol: str = "json") -> Record | None:
 
 
 def check_protocol(protocol: str) -> None:
-    """Raise TemplateError for a protocol that is not written."""
+    """Raise TemplateError for a protocol that is not supported."""
     if protocol != "json":
         raise TemplateError(
-            f"logs are written as 'json', not as {protocol!r}; reading pickles would run code"
+            f"the protocol of a log is {protocol!r}; only 'json' is supported, as reading pickles "
+            "would run code"
         )
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
-    return value
 
 
 def _package_version() -> str:
@@ -136,30 +131,26 @@ def _package_version() -> str:
 
 
 def _no_log(given: object) -> TemplateError:
-    return TemplateError(f"a log is a path, an opened file or records, got {type(given).__name__}")
+    return TemplateError(f"a log is a path, an open file or records, got {type(given).__name__}")
 
 
 LOGS: Final[RecordFiles[Record]] = RecordFiles(
     lambda: decode, encode, (MeasureInput, MeasureResult), _no_log, logger
 )
+"""The format of logs."""
 
 
 def load_from_file(filepath: PathLike) -> Iterator[Record]:
-    """Yield the records of a log; see `load_from_buffer`. OSError for one that cannot be opened."""
+    """Yield the records of a log; OSError if it cannot be opened.
+
+    Lines that are not records are skipped with a warning.
+    """
     return LOGS.load(filepath)
 
 
 def load_from_buffer(file: Iterable[str]) -> Iterator[Record]:
-    """Yield the records of an opened log; lines that are no records are left out with a warning."""
+    """Yield the records of an open log; see `load_from_file`."""
     return (record for _, record in LOGS.lines(file))
-
-
-def records_of(records: Any) -> Iterator[Record]:
-    """Yield the records of what `Records` are, one source after the other.
-
-    TemplateError for what is neither a log nor records.
-    """
-    return LOGS.records(records)
 
 
 def append_to_file(filepath: PathLike, records: Iterable[Record]) -> None:
@@ -168,15 +159,15 @@ def append_to_file(filepath: PathLike, records: Iterable[Record]) -> None:
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
-    """Return a text that tells measurements apart: target, task, and configuration."""
+    """Return a text that identifies a measurement: target, task, and configuration."""
     config = str(inp.config) if include_config else ""
     return f"{inp.target}{inp.task.name}{inp.task.args}{inp.task.kwargs}{config}"
 
 
 def pick_best(in_file: PathLike, out_file: PathLike) -> int:
-    """Write the fastest record of each task and target of a log to another, and return how many.
+    """Write the fastest record of each task and target to another log; return their number.
 
-    Records that the other log has already compete, and its records that are not beaten stay first.
+    The records that the other log already has compete, and come first if they are faster.
     """
     kept, given = LOGS.reduce(in_file, out_file, _fastest_of_each)
     logger.info("picked %d best record(s) of %d into %s", kept, given, out_file)
@@ -196,20 +187,16 @@ def _fastest_of_each(records: Iterable[Record]) -> Iterable[Record]:
 
 
 def split_workload(in_file: PathLike, clean: bool = True) -> list[str]:
-    """Write the records of each task and target to a log of its own, and return their names.
+    """Write the records of each task and target to a separate log, and return the names.
 
-    They are called `<in_file>.000.wkl` and so on. With `clean`, of a configuration that was
-    measured several times only the first record is kept.
+    The logs are called `<in_file>.000.wkl` and so on. With `clean`, only the first record of each
+    configuration is kept.
     """
-    parts: dict[str, list[Record]] = {}
-    seen: set[str] = set()
-    for inp, result in load_from_file(in_file):
-        key = measure_str_key(inp)
-        if clean and key in seen:
-            continue
-        seen.add(key)
-        parts.setdefault(measure_str_key(inp, include_config=False), []).append((inp, result))
+    parts: dict[str, dict[object, Record]] = {}
+    for place, (inp, result) in enumerate(load_from_file(in_file)):
+        records = parts.setdefault(measure_str_key(inp, include_config=False), {})
+        records.setdefault(str(inp.config) if clean else place, (inp, result))
     names = [f"{os.fspath(in_file)}.{k:03d}.wkl" for k in range(len(parts))]
-    for name, records in zip(names, parts.values(), strict=True):
-        LOGS.replace(name, records)
+    for name, kept in zip(names, parts.values(), strict=True):
+        LOGS.replace(name, kept.values())
     return names

@@ -4,10 +4,10 @@
     python -m search.compat.autotvm.record --mode pick --i matmul.log --o best.log
     python -m search.compat.autotvm.record --mode split --i all.log
 
-`read` prints records, with `--ir` their programs and with `--code` what they are compiled to, which
-takes their templates: `--template MODULE` imports a module that registers some. `pick` writes the
-best record of each task to a log, `<i>.best.log` by default; `split` writes the records of each
-task to a log of its own.
+`read` prints records, with `--ir` their programs and with `--code` the LLVM IR of these. Both need
+the templates: `--template MODULE` imports a module that registers some. `pick` writes the best
+record of each task to a log, `<i>.best.log` by default; `split` writes the records of each task to
+a separate log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import codegen
-from search.compat.autotvm.record import Record, load_from_file, pick_best, split_workload
+from search.compat.autotvm.record import load_from_file, pick_best, split_workload
 from tensorir.errors import TensorIRError
 
 
@@ -42,36 +42,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     if not 0 <= options.begin <= options.end:
-        parser.error(f"records [{options.begin}, {options.end}) are none")
+        parser.error(f"--begin {options.begin} --end {options.end}: expected 0 <= begin <= end")
     try:
         for module in options.template:
             importlib.import_module(module)
-        sys.stdout.writelines(f"{text}\n" for text in _said(options))
+        sys.stdout.writelines(f"{text}\n" for text in _output(options))
     except (OSError, ImportError, TensorIRError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
 
 
-def _said(options: argparse.Namespace) -> Iterator[str]:
+def _output(options: argparse.Namespace) -> Iterator[str]:
     if options.mode == "pick":
         best = options.o or f"{options.i}.best.log"
         yield f"{pick_best(options.i, best)} record(s) in {best}"
     elif options.mode == "split":
         yield from split_workload(options.i)
     else:
-        for record in islice(load_from_file(options.i), options.begin, options.end):
-            yield from _described(record, options.ir, options.code)
-
-
-def _described(record: Record, ir: bool, code: bool) -> Iterator[str]:
-    inp, result = record
-    yield f"{inp.task}\n{inp.target}\n{inp.config}\n{result}"
-    if ir or code:
-        mod = inp.task.instantiate(inp.config).mod
-        if ir:
-            yield mod.script()
-        if code:
-            yield codegen.build(mod, inp.target).get_source()
-    yield ""
+        for inp, result in islice(load_from_file(options.i), options.begin, options.end):
+            yield f"{inp.task}\n{inp.target}\n{inp.config}\n{result}"
+            if options.ir:
+                yield inp.task.instantiate(inp.config).mod.script()
+            if options.code:
+                mod = inp.task.instantiate(inp.config).mod
+                yield codegen.build(mod, inp.target).get_source()
+            yield ""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
-"""Tuners: which configurations of a task to measure, in which order."""
+"""Tuners, which choose the configurations of a task to measure."""
 
-from search.compat.autotvm.tuner.droplet_tuner import DropletTuner
-from search.compat.autotvm.tuner.index_tuners import GridSearchTuner, IndexBaseTuner, RandomTuner
+from search.compat.autotvm.tuner.index_tuners import (
+    DropletTuner,
+    GridSearchTuner,
+    IndexBaseTuner,
+    RandomTuner,
+)
 from search.compat.autotvm.tuner.model_tuners import EvolutionTuner, GATuner, XGBTuner
 from search.compat.autotvm.tuner.tuner import Callback, Tuner
 

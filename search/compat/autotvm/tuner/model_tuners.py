@@ -1,4 +1,4 @@
-"""Tuners that search with the strategy and the cost model of the search."""
+"""Tuners that use the strategy and the cost model of the search."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ logger = logging.getLogger("autotvm")
 _PLAN: Final = 8
 _LEAST_PLAN: Final = 4
 _PLANS: Final = 16
-"""The least number of plans that make up a space that is not tiny."""
+"""The minimum number of batches in which a whole space is measured."""
 _RANDOM: Final = 0.01
-"""The fraction of a batch that is random; it is five times that in the first one, as AutoTVM's."""
+"""The fraction of a batch that is random, as in AutoTVM; five times that in the first batch."""
 
 
 class EvolutionTuner(Tuner):
     """Searches a template as `tune_tir` searches a design space.
 
-    The knobs are decisions of a trace, so what is known of traces helps: the model describes
-    programs by what decides how fast their loop nests run on the target (`nest-feature`), estimates
-    times before anything was measured, and scores thousands of points a second without making their
-    programs; it knows how certain it is, and the batches weigh that. Two configurations with the
-    same program are measured once; the search ends when it finds no new program.
+    The knobs are decisions of a trace. So the cost model describes the loop nests of programs by
+    `nest-feature`, estimates times before anything was measured, scores thousands of points a
+    second without replaying them, and estimates its uncertainty, which weighs in the choice of a
+    batch. Two configurations with the same program are measured once; the search ends when it finds
+    no new program.
 
     `cost_model` and `strategy` are those of the search or their short names. The model is trained
-    again after at most `plan_size` measurements. `update` adds records of a log to the database
-    that seeds the search, `load_history` records of other templates.
+    after at most `plan_size` measurements. `update` adds records of a log to the database that
+    seeds the search, `load_history` adds records of other templates.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class EvolutionTuner(Tuner):
     ) -> None:
         super().__init__(task, seed=seed)
         if plan_size < 1:
-            raise TemplateError(f"plan_size is at least 1, got {plan_size}")
+            raise TemplateError(f"plan_size is {plan_size}; expected at least 1")
         if cost_model is None:
             cost_model = XGBModel(extractor=ConfigFeatures(task))
         self.cost_model = CostModel.create(cost_model)
@@ -73,42 +73,42 @@ class EvolutionTuner(Tuner):
         return TemplateSpace(self.task), self._strategy
 
     def note_trial(self, inp: MeasureInput, result: MeasureResult) -> None:
-        """Take note of a trial: the search learns from it."""
+        """Mark a trial as visited; the search itself has stored it and learns from it."""
         super().update([inp], [result])
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Enter measurements of a log, which seed the search."""
+        """Add measurements of a log to the database that seeds the search."""
         super().update(inputs, results)
         for inp, result in zip(inputs, results, strict=True):
-            # Values that the space offers no more would be parents of others.
+            # Values that the space no longer offers would be passed on to other configurations.
             if inp.task != self.task or self.index_of(inp) is not None:
                 store(self.database, inp, result, self._target)
 
     def load_history(self, data_set: Iterable[Record], min_seed_records: int = 1) -> None:
-        """Let the model learn from records of other tasks; it is called before `tune`.
+        """Train the model on records of other tasks; call it before `tune`.
 
-        Fewer than `min_seed_records` are left out, with a warning.
+        Fewer than `min_seed_records` are ignored, with a warning.
         """
-        usable = [record for record in data_set if record[0].task.known_space() is not None]
+        usable = [record for record in data_set if record[0].task.known_space is not None]
         if len(usable) >= min_seed_records:
             self.update([inp for inp, _ in usable], [result for _, result in usable])
         else:
             logger.warning(
-                "The history has %d usable records; fewer than %d are left out",
+                "The history has %d usable records, fewer than %d: it is ignored",
                 *(len(usable), min_seed_records),
             )
 
 
 class XGBTuner(EvolutionTuner):
-    """Measures what trees, fitted to the measurements so far, expect to be fastest.
+    """Measures the configurations that boosted trees expect to be fastest.
 
-    `feature_type` says what describes a configuration: `nest` the loops of its program and its
-    knobs, `per_store` each store of its program and its knobs, `knob` the knobs alone. `itervar`
-    and `curve` are AutoTVM's descriptions of loops; `nest` replaces them. `loss_type` is `rank`:
-    the model learns which of two configurations is the faster one. `optimizer` is a strategy of the
-    search, or its short name. `plan_size` as for `EvolutionTuner`, and at most a sixteenth of the
-    space, so that the model is trained before most is measured. `num_threads` train, 1 by default;
-    the loss is logged every `log_interval` rounds (0: never).
+    `feature_type` is `nest` (the loops of a program, and the knobs), `per_store` (each store of a
+    program, and the knobs) or `knob` (the knobs alone); `nest` replaces AutoTVM's `itervar` and
+    `curve`. `loss_type` is `rank`: the model learns which of two configurations is the faster one.
+    `optimizer` is a strategy of the search, or its short name. `plan_size` is as for
+    `EvolutionTuner`, and at most a sixteenth of the space, so that the model is trained before most
+    of it is measured. Training uses `num_threads`, 1 by default, and logs the loss every
+    `log_interval` rounds (0: never).
     """
 
     def __init__(
@@ -125,13 +125,13 @@ class XGBTuner(EvolutionTuner):
     ) -> None:
         if loss_type != "rank":
             raise TemplateError(
-                f"loss_type is 'rank', got {loss_type!r}: the model of the search is trained for a "
-                "ranking loss; leave out loss_type"
+                f"unknown loss_type {loss_type!r}; expected 'rank', the only loss of the model of "
+                "the search"
             )
         if optimizer == "sa":
             raise TemplateError(
-                "there is no simulated annealing (optimizer='sa'): leave out optimizer for the "
-                "evolutionary search, or give another strategy of the search"
+                "optimizer is 'sa', simulated annealing, which is not supported; expected "
+                "'evolutionary' or another strategy of the search"
             )
         if optimizer == "evolutionary":
             optimizer = EvolutionarySearch(eps_greedy=_RANDOM)
@@ -146,9 +146,9 @@ class XGBTuner(EvolutionTuner):
 
 
 class GATuner(EvolutionTuner):
-    """Breeds generations of `pop_size` configurations from the fastest ones before, by no model.
+    """Breeds generations of `pop_size` configurations from the fastest ones, without a model.
 
-    Half of a generation are mutations of those, the front ones more often; half are random.
+    Half of a generation are mutations, more often of the fastest; the other half is random.
     """
 
     def __init__(self, task: Task, pop_size: int = 100, *, seed: int | None = None) -> None:
@@ -159,7 +159,7 @@ class GATuner(EvolutionTuner):
 def store(database: Database, inp: MeasureInput, result: MeasureResult, target: Target) -> None:
     """Store a measurement in a database of the search, as one for `target`.
 
-    A configuration that its template refuses has no trace, and is left out.
+    A configuration that its template refuses has no trace, and is skipped.
     """
     try:
         sch = inp.task.instantiate(inp.config)

@@ -1,12 +1,11 @@
-"""The base class of tuners, which propose configurations to the loop of the search."""
+"""The base class of tuners: a search strategy that proposes configurations by their indices."""
 
 from __future__ import annotations
 
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from codegen import Target
@@ -42,26 +41,28 @@ logger = logging.getLogger("autotvm")
 Callback: TypeAlias = "Callable[[Tuner, Sequence[MeasureInput], Sequence[MeasureResult]], object]"
 
 _LEAST_BATCH: Final = 8
-"""Configurations that are sent together: while one is measured, the others are built."""
+"""The minimum size of a batch: while one configuration is measured, the others are built."""
 _PREFIXES: Final = "yzafpnµm kMGTPEZY"
-"""The prefixes of units, as in GFLOPS, each a thousand times the one before."""
+"""The prefixes of units, as in GFLOPS, each a thousand times the previous one."""
 
 
-class Tuner:
+class Tuner(SearchStrategy):
     """Proposes configurations of a task, and learns from their measurements.
 
     A subclass proposes (`has_next`, `next_batch`) and may learn (`update`, `load_history`), or it
-    brings a strategy of the search (`strategy`). `tune` is the same for all. `best_config` is the
-    fastest so far, `best_flops` its operations per second, `best_measure_pair` its input and
-    result, `best_iter` the number of its trial, from 0. `ttl` is the maximum number of trials left.
+    returns another strategy of the search (`strategy`). `tune` is the same for all.
 
-    The same `seed` gives the same proposals for the same results; None uses a seed of the device.
+    `best_config` is the fastest so far, `best_flops` its operations per second, `best_measure_pair`
+    its input and result, `best_iter` the number of its trial, from 0. `ttl` is the maximum number
+    of trials left.
+
+    The same `seed` and the same results give the same proposals; None uses a seed of the device.
     """
 
     cost_model: CostModel | None = None
-    """The model of the strategy; None where the strategy needs none."""
+    """The model of the strategy, if it needs one."""
     plan_size: int | None = None
-    """The maximum number of configurations in a batch; None for as many as are built at once."""
+    """The maximum size of a batch; None for as many as are built in parallel."""
 
     def __init__(self, task: Task, *, seed: int | None = None) -> None:
         self.task = task
@@ -74,8 +75,10 @@ class Tuner:
         self.ttl = 0.0
         self.visited: set[int] = set()
         """The indices that were proposed or measured."""
-        self._postponed: list[ConfigEntity] = []
-        """Configurations that were proposed but not measured: `tune` starts with them."""
+        self.unmeasured: Sequence[ConfigEntity] = ()
+        """The configurations that were proposed and not measured yet: `tune` starts with them."""
+        self._batch_size = 0
+        self._refused: str | None = None
         self.reset()
 
     def has_next(self) -> bool:
@@ -87,19 +90,22 @@ class Tuner:
         return []
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Learn from measurements: those of a batch, or records of this task from a log."""
+        """Learn from the measurements of a batch, or from records of this task in a log."""
         self.visited.update(index for index in map(self.index_of, inputs) if index is not None)
 
     def note_trial(self, inp: MeasureInput, result: MeasureResult) -> None:
-        """Take note of a trial of `tune`."""
+        """Learn from a trial of `tune`."""
         self.update([inp], [result])
 
     def load_history(self, data_set: Iterable[Record], min_seed_records: int = 500) -> None:
         """Learn from records of another task; only tuners with a model do."""
 
     def strategy(self) -> tuple[SpaceArg, SearchStrategy]:
-        """Return the design space and the strategy that `tune` searches with."""
-        return _unscheduled, _Proposals(self)
+        """Return the design space and the strategy of the search in `tune`.
+
+        The tuner itself needs no space, since its candidates are schedules of the template.
+        """
+        return lambda sch: None, self
 
     def reset(self) -> None:
         """Forget the best configuration."""
@@ -113,9 +119,9 @@ class Tuner:
         return (self.task.flop or 1.0) / result.mean_cost
 
     def index_of(self, inp: MeasureInput) -> int | None:
-        """Return the index that a configuration has in the space, None if it has none.
+        """Return the index of a configuration in the space, None if that is invalid.
 
-        In a log, that of an older template say, the values count and not the index.
+        The values of a log count and not its index, which may be that of an older template.
         """
         own = inp.task is self.task
         index = inp.config.index if own else self.space.index_of(inp.config.entity_map)
@@ -130,14 +136,14 @@ class Tuner:
         si_prefix: str = "G",
         on_interrupt: OnInterrupt = "raise",
     ) -> None:
-        """Measure up to `n_trial` configurations with the parts of `autotvm.measure_option(...)`.
+        """Measure up to `n_trial` configurations by the parts of `autotvm.measure_option(...)`.
 
         It ends after `early_stopping` trials without a better one (None: never). Each callback is
-        called after each trial with this tuner, its input and its result, in lists of one. Trials
-        are logged at DEBUG level by the logger `autotvm`, FLOPS with `si_prefix`. Ctrl-C ends it,
-        and raises KeyboardInterrupt again when the results so far are learned and kept; with
-        `on_interrupt="return"`, `tune` returns. TemplateError for an unknown prefix, an option
-        without a builder or a runner, and a target that the runner cannot measure for.
+        called after each trial with this tuner, its input and its result, in lists of one. The
+        logger `autotvm` logs trials at DEBUG level, FLOPS with `si_prefix`. Ctrl-C ends tuning: the
+        results so far are kept, and KeyboardInterrupt is raised again unless `on_interrupt` is
+        "return". TemplateError for an unknown prefix and an option without a builder or a runner,
+        TuningError for a target that the runner cannot measure for.
         """
         missing = {"builder", "runner"} - set(measure_option)
         if missing:
@@ -153,7 +159,7 @@ class Tuner:
         self.ttl = min(self.early_stopping, n_trial)
         config = TuneConfig(
             max_trials_global=n_trial,
-            num_trials_per_iter=self.plan_size or _built_at_once(builder, runner),
+            num_trials_per_iter=self.plan_size or _built_in_parallel(builder, runner),
             num_confirmed=0,
             builder=builder,
             runner=runner,
@@ -163,27 +169,75 @@ class Tuner:
             verbose=0,
             on_interrupt=on_interrupt,
         )
-        with (
-            _tuning(),
-            tempfile.TemporaryDirectory() as folder,
-            Run.open([context], [1.0], folder, config) as run,
-        ):
-            tune_run(run)
+        before, GLOBAL_SCOPE.in_tuning = GLOBAL_SCOPE.in_tuning, True
+        try:
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                Run.open([context], [1.0], folder, config) as run,
+            ):
+                tune_run(run)
+        finally:
+            GLOBAL_SCOPE.in_tuning = before
 
-    def propose(self, size: int) -> list[ConfigEntity]:
-        """Return up to `size` configurations to measure next, none when there are no more."""
-        if self._postponed:
-            configs, self._postponed = self._postponed[:size], self._postponed[size:]
-            return configs
-        return self.next_batch(size) if self.has_next() else []
+    # ------------------------------------------------------------------ as a strategy of the search
 
-    def postpone(self, configs: Sequence[ConfigEntity]) -> None:
-        """Propose configurations again: they were not measured."""
-        self._postponed = [*configs, *self._postponed]
+    def pre_tuning(
+        self,
+        max_trials: int,
+        num_trials_per_iter: int,
+        design_spaces: Sequence[Schedule],
+        database: Database | None = None,
+        cost_model: CostModel | None = None,
+    ) -> None:
+        """Start a search with batches of a size; the tuner keeps what it has learned earlier."""
+        self._batch_size, self._refused = num_trials_per_iter, None
+
+    def post_tuning(self) -> None:
+        """End a search; unmeasured configurations are kept."""
+
+    def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
+        """Return the next configurations that their template accepts, None at the end."""
+        while self.ttl > 0:
+            size = int(min(self._batch_size, self.ttl))
+            if not self.unmeasured:
+                self.unmeasured = self.next_batch(size) if self.has_next() else ()
+            if not self.unmeasured:
+                break
+            made = [self._candidate(config) for config in self.unmeasured[:size]]
+            accepted = [candidate for candidate in made if candidate is not None]
+            if accepted:
+                return accepted
+        return None
+
+    def _candidate(self, config: ConfigEntity) -> MeasureCandidate | None:
+        """Return the candidate of a configuration; if its template refuses it, the trial fails."""
+        try:
+            return _Proposal(self.task.instantiate(config), config)
+        except InstantiationError as error:
+            number, text = MeasureErrorNo.INSTANTIATION_ERROR, str(error)
+        except TuningError:
+            raise
+        except Exception as error:  # noqa: BLE001  a template may raise anything for some values
+            number = MeasureErrorNo.COMPILE_HOST
+            text = f"the template fails: {type(error).__name__}: {error}"
+        assert isinstance(self.context, _TunedTask)
+        self._refused = self._refused or text
+        inp = MeasureInput(self.task.target or Target(), self.task, config)
+        self.context.trials.add(inp, MeasureResult.failed(number, text))
+        return None
+
+    def notify_runner_results(
+        self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
+    ) -> None:
+        """Do nothing: `note_trial` has been called with each result."""
+
+    def why_nothing(self) -> str | None:
+        """Return the reason why the first configuration was refused."""
+        return self._refused
 
 
 class _Proposal(MeasureCandidate):
-    """A configuration that a tuner proposed, as a candidate of the search."""
+    """A candidate of the search with the configuration that a tuner proposed."""
 
     def __init__(self, sch: Schedule, config: ConfigEntity) -> None:
         super().__init__(sch)
@@ -197,20 +251,15 @@ class _TunedTask(TuneContext):
         self.tuner = tuner
         self.trials = trials
         self._runner = runner
-        target = tuner.task.target or Target()
-        reason = runner.why_not(target)
-        if reason is not None:
-            where = " on this machine" if runner.measures_here(target) else ""
-            raise TemplateError(f"configurations for {target} cannot be measured{where}: {reason}")
         space, strategy = tuner.strategy()
         super().__init__(
             tuner.task.mod,
-            target=target,
+            target=tuner.task.target or Target(),
             space_generator=space,
             search_strategy=strategy,
             task_name=tuner.task.name,
             rand_state=tuner.rng.fork(),
-            input_data=_given(tuner.task, runner),
+            input_data=_input_data(tuner.task, runner),
         )
 
     def input_of(self, candidate: MeasureCandidate) -> MeasureInput:
@@ -222,9 +271,7 @@ class _TunedTask(TuneContext):
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
         """Return the next batch, None when the search or the trials of the tuner are over."""
-        if self.tuner.ttl <= 0:
-            return None
-        batch = super().generate_measure_candidates()
+        batch = super().generate_measure_candidates() if self.tuner.ttl > 0 else None
         if batch is not None:
             batch = batch[: max(0, int(min(self.tuner.ttl, len(batch))))]
             if isinstance(self._runner, Answers):
@@ -232,74 +279,8 @@ class _TunedTask(TuneContext):
         return batch
 
 
-class _Proposals(SearchStrategy):
-    """Makes candidates of what a tuner proposes.
-
-    A configuration that its template refuses is a trial, too, which fails here.
-    """
-
-    def __init__(self, tuner: Tuner) -> None:
-        self._tuner = tuner
-        self._size = 0
-        self._sent: list[_Proposal] = []
-        self._refused: str | None = None
-
-    def pre_tuning(
-        self,
-        max_trials: int,
-        num_trials_per_iter: int,
-        design_spaces: Sequence[Schedule],
-        database: Database | None = None,
-        cost_model: CostModel | None = None,
-    ) -> None:
-        """Start a search; the tuner knows what was measured before."""
-        self._size = num_trials_per_iter
-
-    def post_tuning(self) -> None:
-        """Return to the tuner what was not measured."""
-        self._tuner.postpone([one.config for one in self._sent])
-        self._sent = []
-
-    def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
-        """Return the next configurations that their template accepts, None at the end."""
-        self.post_tuning()
-        while not self._sent and self._tuner.ttl > 0:
-            configs = self._tuner.propose(int(min(self._size, self._tuner.ttl)))
-            if not configs:
-                break
-            self._sent = [made for made in map(self._made, configs) if made is not None]
-        return list(self._sent) or None
-
-    def _made(self, config: ConfigEntity) -> _Proposal | None:
-        tuner = self._tuner
-        try:
-            return _Proposal(tuner.task.instantiate(config), config)
-        except InstantiationError as error:
-            number, text = MeasureErrorNo.INSTANTIATION_ERROR, str(error)
-        except TuningError:
-            raise
-        except Exception as error:  # noqa: BLE001  a template may raise anything for some values
-            number = MeasureErrorNo.COMPILE_HOST
-            text = f"the template fails: {type(error).__name__}: {error}"
-        assert isinstance(self.context, _TunedTask)
-        self._refused = self._refused or text
-        inp = MeasureInput(tuner.task.target or Target(), tuner.task, config)
-        self.context.trials.add(inp, MeasureResult.failed(number, text))
-        return None
-
-    def notify_runner_results(
-        self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
-    ) -> None:
-        """Take note of which candidates were measured; the tuner has learned their results."""
-        self._sent = [one for one in self._sent if one not in candidates]
-
-    def why_nothing(self) -> str | None:
-        """Return why the first configuration was refused."""
-        return self._refused
-
-
 class _Trials(MeasureCallback):
-    """Gives each trial of the search to a tuner and its callbacks, and logs it."""
+    """Passes each trial of the search to a tuner and its callbacks, and logs it."""
 
     def __init__(self, tuner: Tuner, callbacks: Sequence[Callback], si_prefix: str) -> None:
         self._tuner = tuner
@@ -315,13 +296,13 @@ class _Trials(MeasureCallback):
         builder_result: BuilderResult,
         runner_result: RunnerResult,
     ) -> None:
-        """Enter a trial."""
+        """Pass on a trial that was measured."""
         context = run.tasks[task_id].ctx
         assert isinstance(context, _TunedTask)
         self.add(context.input_of(candidate), MeasureResult.of_trial(builder_result, runner_result))
 
     def add(self, inp: MeasureInput, result: MeasureResult) -> None:
-        """Enter a trial; the tuner learns from it unless its strategy does."""
+        """Pass on a trial."""
         tuner = self._tuner
         flops = tuner.flops(result)
         if flops > tuner.best_flops:
@@ -329,6 +310,7 @@ class _Trials(MeasureCallback):
             tuner.best_config = inp.config
             tuner.best_measure_pair = (inp, result)
             tuner.best_iter = self._count
+        tuner.unmeasured = [one for one in tuner.unmeasured if one is not inp.config]
         self._count += 1
         tuner.ttl = min(tuner.best_iter + tuner.early_stopping, tuner.n_trial) - self._count
         logger.debug(
@@ -345,74 +327,56 @@ class _Trials(MeasureCallback):
             callback(tuner, [inp], [result])
 
 
-@contextmanager
-def _tuning() -> Iterator[None]:
-    before = GLOBAL_SCOPE.in_tuning
-    GLOBAL_SCOPE.in_tuning = True
-    try:
-        yield
-    finally:
-        GLOBAL_SCOPE.in_tuning = before
-
-
-def _unscheduled(sch: Schedule) -> None:
-    """Leave a schedule as it is: proposals bring schedules of their own."""
-
-
-def _built_at_once(builder: Builder, runner: Runner) -> int:
+def _built_in_parallel(builder: Builder, runner: Runner) -> int:
     if isinstance(runner, DaskRunner):
-        there = sum(machine.at_once for machine in runner.machines().values())
+        count = sum(machine.at_once for machine in runner.machines().values())
     else:
-        there = getattr(builder, "max_workers", 1)
-    return max(_LEAST_BATCH, there)
+        count = getattr(builder, "max_workers", 1)
+    return max(_LEAST_BATCH, count)
 
 
-def _given(task: Task, runner: Runner) -> dict[str, Any] | None:
-    """Return the `ref_input` of a runner by the names of parameters, None if there is none."""
+def _input_data(task: Task, runner: Runner) -> dict[str, Any] | None:
+    """Return the `ref_input` of a runner by the names of parameters, None if it has none."""
     arrays = runner.ref_input if isinstance(runner, LocalRunner) else None
     if arrays is None:
         return None
     names = [param.name for param in task.mod.prim_func("main").params]
     if len(names) != len(arrays):
         raise TemplateError(
-            f"ref_input has {len(arrays)} array(s), the program takes {len(names)}: give one for "
-            "each argument"
+            f"ref_input has {len(arrays)} array(s), the program has {len(names)} argument(s): pass "
+            "an array for each"
         )
     return dict(zip(names, arrays, strict=True))
 
 
-class MeasureBatch:
-    """Measures configurations of one task without a tuner: `batch(inputs)` returns their results.
+def create_measure_batch(
+    task: Task, option: Mapping[str, Any]
+) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
+    """Return a function that measures configurations of a task, and returns results in their order.
 
-    `option` is of `measure_option`; TemplateError for one without a builder or a runner.
+    `option` is the result of `measure_option`; TemplateError if it lacks a builder or a runner.
     """
+    database = MemoryDatabase()  # It has the best of earlier calls.
 
-    def __init__(self, task: Task, option: Mapping[str, Any]) -> None:
-        self._task = task
-        self._option = option
-        self._database = MemoryDatabase()  # has the best of earlier calls
-
-    def __call__(self, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
-        """Return the results of all, in their order."""
+    def measure(inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         found: dict[int, MeasureResult] = {}
 
         def note(_: Tuner, done: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
             found.update((id(i.config), r) for i, r in zip(done, results, strict=True))
 
-        tuner = Tuner(self._task, seed=1)
-        tuner.database = self._database
-        tuner.postpone([inp.config for inp in inputs])
-        tuner.tune(len(inputs), self._option, callbacks=[note])
+        tuner = Tuner(task, seed=1)
+        tuner.database = database
+        tuner.unmeasured = [inp.config for inp in inputs]
+        tuner.tune(len(inputs), option, callbacks=[note])
         return [found[id(inp.config)] for inp in inputs]
 
-
-create_measure_batch = MeasureBatch
+    return measure
 
 
 def checked_si_prefix(prefix: str) -> str:
     """Return a prefix; TemplateError unless it is one known letter, or blank."""
     if len(prefix) != 1 or prefix not in _PREFIXES:
-        raise TemplateError(f"si_prefix is one of {list(_PREFIXES)}, got {prefix!r}")
+        raise TemplateError(f"unknown si_prefix {prefix!r}; expected one of {list(_PREFIXES)}")
     return prefix
 
 

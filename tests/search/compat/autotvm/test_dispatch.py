@@ -1,4 +1,4 @@
-"""Which context answers a template, and what configurations it gives where nothing is known."""
+"""The context that answers a template, and fallback configurations."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_several_sources_are_merged(tmp_path):
     history.load(record(16, 0.5))
     with history:
         assert size_of(answer()) == 16
-    with pytest.raises(TemplateError, match=r"a log is a path, an opened file or records, got int"):
+    with pytest.raises(TemplateError, match=r"a log is a path, an open file or records, got int"):
         ApplyHistoryBest(3)
 
 
@@ -152,11 +152,6 @@ def test_the_deployed_schedule_is_the_one_that_was_measured():
     ]
 
 
-def test_a_name_that_is_not_there():
-    with pytest.raises(AttributeError, match=r"has no attribute 'LocalRuner'"):
-        _ = autotvm.LocalRuner
-
-
 # -------------------------------------------------------------------------------- where nothing is
 
 
@@ -170,7 +165,8 @@ def test_a_fallback_is_made_once_and_warned_of_once(caplog):
         assert answer() is not first
         context.update(HERE, (TUTORIAL, *ARGS), tile(8))
         assert size_of(answer()) == 8
-    assert len(caplog.records) == 1
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"no configuration of {(TUTORIAL, *ARGS)} for {HERE} was found: the ")
 
 
 def test_silence(caplog, monkeypatch):
@@ -202,14 +198,18 @@ def test_fallback_splits_that_cannot_be():
     cfg = fallback(tile=49)
     with pytest.raises(KnobError, match=r"no divisor of 49 is at most 0"):
         cfg.fallback_split("tile", [-1, 1, 0])
-    with pytest.raises(KnobError, match=r"splits in 3 parts, there are 2 limits"):
+    with pytest.raises(
+        KnobError, match=r"num_outputs=3.*needs a split into 2 parts, one for each limit"
+    ):
         cfg.fallback_split("tile", [-1, 1])
-    with pytest.raises(KnobError, match=r"has no knob 'tiles', it has tile; do you mean 'tile'"):
+    with pytest.raises(
+        KnobError, match=r"unknown knob 'tiles'; the configuration has tile; did you mean 'tile'"
+    ):
         cfg.fallback_split("tiles", [-1, 1, 1])
 
 
 def test_a_template_sets_better_values_where_nothing_is_known(monkeypatch):
-    monkeypatch.setattr("search.compat.autotvm.registration.TASK_TABLE", dict(autotvm.TASK_TABLE))
+    monkeypatch.setattr("search.compat.autotvm.task.TASK_TABLE", dict(autotvm.TASK_TABLE))
 
     @autotvm.template("test/fallback")
     def template(n):

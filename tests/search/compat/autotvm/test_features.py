@@ -1,4 +1,4 @@
-"""What cost models of tuners get to see of a configuration."""
+"""The features of configurations, from which cost models of tuners learn."""
 
 from __future__ import annotations
 

@@ -16,9 +16,7 @@ from search.compat.autotvm.record import (
     decode,
     encode,
     load_from_file,
-    measure_str_key,
     pick_best,
-    split_workload,
 )
 from tests.search.compat.autotvm import templates
 from tests.search.compat.autotvm.templates import DEMO, TUTORIAL
@@ -81,24 +79,24 @@ def test_what_a_run_takes_at_least_is_kept():
     assert row["slower_than"] == 0.05
     again, result = decode(json.dumps(row))
     assert result == bound
-    assert (result.mean_cost, result.least_cost) == (float("inf"), 0.05)
+    assert (result.mean_cost, result.slower_than) == (float("inf"), 0.05)
     assert again.config.cost == 1e9
     del row["slower_than"]
-    assert decode(json.dumps(row))[1].least_cost == float("inf")
+    assert decode(json.dumps(row))[1].slower_than is None
 
 
 def test_a_log_of_a_template_that_is_not_here_is_read():
     inp, _ = decode(LINE.replace("demo/matmul", "elsewhere/conv2d"))
-    with pytest.raises(autotvm.TemplateError, match=r"no template 'elsewhere/conv2d'"):
+    with pytest.raises(autotvm.TemplateError, match=r"unknown template 'elsewhere/conv2d'"):
         _ = inp.task.func
     assert inp.task.workload[0] == "elsewhere/conv2d"
-    assert inp.task.known_space() is None
+    assert inp.task.known_space is None
 
 
 def test_a_template_may_be_registered_after_its_log_was_read(monkeypatch):
-    monkeypatch.setattr("search.compat.autotvm.registration.TASK_TABLE", {})
+    monkeypatch.setattr("search.compat.autotvm.task.TASK_TABLE", {})
     inp, _ = decode(LINE)
-    assert inp.task.known_space() is None
+    assert inp.task.known_space is None
     autotvm.template(DEMO, templates.all_knobs.__wrapped__)
     assert inp.task.space.get(28193).entity_map == inp.config.entity_map
 
@@ -118,21 +116,21 @@ def changed(**fields):
         (LINE[:200], "it is no JSON"),
         ("[" * 100_000, "it is no JSON"),
         ("3", "it is no JSON object"),
-        (changed(version=0.3), "log version 0.3, known is 0.2"),
+        (changed(version=0.3), "log version 0.3; expected 0.2"),
         ('{"i": [], "v": "v0.6"}', "it is a line of Ansor"),
         ("{}", "log version None"),
-        ('{"version": 0.2}', "no field 'input'"),
+        ('{"version": 0.2}', "lacks the field 'input'"),
         (changed(input=["llvm"]), "not enough values"),
         (changed(input=["cuda", "a", [], {}]), "cuda"),
-        (changed(input=["llvm", 3, [], {}]), "3 is no text"),
+        (changed(input=["llvm", 3, [], {}]), "name of its template is 3"),
         (changed(input=["llvm", "a", [{}], {}]), "argument 0 of a task is a dict"),
         (changed(result=[[], 0, 1, 1]), "no costs"),
         (changed(result=[[0.0], 0, 1, 1]), "costs are \\[0.0\\]; they are seconds above 0"),
         (changed(result=[["fast"], 0, 1, 1]), "could not convert"),
         (changed(result=[[1], 99, 1, 1]), "99 is not a valid MeasureErrorNo"),
         (changed(result=[3, 0, 1, 1]), "not iterable"),
-        (changed(config={"index": 1}), "a configuration has index"),
-        (changed(config=None), "a configuration has index"),
+        (changed(config={"index": 1}), "is not a configuration"),
+        (changed(config=None), "is not a configuration"),
     ],
 )
 def test_what_is_no_record(line, message):
@@ -141,7 +139,7 @@ def test_what_is_no_record(line, message):
 
 
 def test_nothing_but_json():
-    with pytest.raises(autotvm.TemplateError, match=r"reading pickles would run code"):
+    with pytest.raises(autotvm.TemplateError, match=r"only 'json' is supported"):
         decode(LINE, protocol="pickle")
 
 
@@ -186,20 +184,3 @@ def test_best_of_each_task(tmp_path):
     append_to_file(more, [record(5, 1.0), record(6, 5.0, size=32)])
     pick_best(more, best)
     assert indices(best) == [5, 4]
-
-
-def test_a_log_for_each_task(tmp_path):
-    log = tmp_path / "all.log"
-    append_to_file(log, [record(1, 1.0), record(2, 1.0, size=32), record(3, 1.0), record(1, 2.0)])
-    first, second = split_workload(log)
-    assert (first, second) == (f"{log}.000.wkl", f"{log}.001.wkl")
-    assert (indices(first), indices(second)) == ([1, 3], [2])
-    first, _ = split_workload(log, clean=False)
-    assert indices(first) == [1, 3, 1]
-
-
-def test_keys_of_measurements():
-    a, b = record(1, 1.0)[0], record(2, 1.0)[0]
-    assert measure_str_key(a) != measure_str_key(b)
-    assert measure_str_key(a, include_config=False) == measure_str_key(b, include_config=False)
-    assert measure_str_key(a) == measure_str_key(decode(encode(*record(1, 1.0)))[0])

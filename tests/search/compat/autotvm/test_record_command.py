@@ -6,7 +6,7 @@ import pytest
 
 from search import autotvm
 from search.compat.autotvm import MeasureErrorNo, MeasureInput, MeasureResult
-from search.compat.autotvm.record import append_to_file, load_from_file
+from search.compat.autotvm.record import append_to_file, load_from_file, split_workload
 from search.compat.autotvm.record.__main__ import main
 from tests.search.compat.autotvm.templates import TUTORIAL
 
@@ -54,8 +54,13 @@ def test_the_best_are_picked(log, capsys):
 
 
 def test_each_task_gets_a_log(log, capsys):
+    append_to_file(log, list(load_from_file(log))[:1])
     main(["--mode", "split", "--i", log])
     assert capsys.readouterr().out.split() == [f"{log}.000.wkl", f"{log}.001.wkl"]
+    parts = [[inp.config.index for inp, _ in load_from_file(f"{log}.00{k}.wkl")] for k in (0, 1)]
+    assert parts == [[0, 9, 10], [3]]
+    first, _ = split_workload(log, clean=False)
+    assert len(list(load_from_file(first))) == 4
 
 
 def test_what_cannot_be_done_ends_with_a_message(log, capsys, monkeypatch):
@@ -67,8 +72,8 @@ def test_what_cannot_be_done_ends_with_a_message(log, capsys, monkeypatch):
     assert "No module named 'no_such_module'" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["--i", log, "--begin", "3", "--end", "1"])
-    assert "records [3, 1) are none" in capsys.readouterr().err
-    monkeypatch.setattr("search.compat.autotvm.registration.TASK_TABLE", {})
+    assert "--begin 3 --end 1: expected" in capsys.readouterr().err
+    monkeypatch.setattr("search.compat.autotvm.task.TASK_TABLE", {})
     with pytest.raises(SystemExit, match="1"):
         main(["--i", log, "--ir"])
-    assert "there is no template 'test/matmul'" in capsys.readouterr().err
+    assert "unknown template 'test/matmul'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What knobs offer, and what applying a value does to loops and leaves in the trace."""
+"""The values of knobs, and the effect of applying them on loops and on the trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from search.compat.autotvm import (
     ConfigSpace,
     KnobError,
     OtherOptionEntity,
-    OtherOptionSpace,
     ReorderSpace,
     SplitEntity,
     SplitSpace,
@@ -42,7 +41,6 @@ def orders(axes, policy, **options):
 
 
 def test_orders():
-    assert orders([0, 1, 2], "identity") == [[0, 1, 2]]
     assert orders("abc", "all") == [
         [0, 1, 2],
         [0, 2, 1],
@@ -51,7 +49,6 @@ def test_orders():
         [2, 0, 1],
         [2, 1, 0],
     ]
-    assert orders("abcd", "interval_all", interval=(1, 3)) == [[0, 1, 2, 3], [0, 2, 1, 3]]
     assert orders("abc", "candidate", candidate=["cab", "abc"]) == [[2, 0, 1], [0, 1, 2]]
 
 
@@ -65,11 +62,10 @@ def test_the_same_order_for_a_million_million():
 @pytest.mark.parametrize(
     ("policy", "options", "message"),
     [
-        ("some", {}, "unknown policy 'some' of orders"),
-        ("interval_all", {"interval": (2, 5)}, "within 3 axes"),
-        ("candidate", {"candidate": ["abd"]}, "each of the 3 axes once"),
-        ("candidate", {"candidate": ["aab"]}, "each of the 3 axes once"),
-        ("candidate", {}, "needs candidate"),
+        ("some", {}, "policy='some' .*expected 'all', or 'candidate' with candidate"),
+        ("candidate", {"candidate": ["abd"]}, "is not an order of the axes"),
+        ("candidate", {"candidate": ["aab"]}, "is not an order of the axes"),
+        ("candidate", {}, "expected 'all', or 'candidate' with candidate"),
     ],
 )
 def test_orders_that_cannot_be(policy, options, message):
@@ -91,13 +87,6 @@ def test_number_of_annotations():
     ]
 
 
-def test_words_of_policies():
-    with pytest.raises(
-        KnobError, match=r"is 'try_fast'; it must be made of the words try, none, unroll and vec"
-    ):
-        AnnotateSpace([1, 2], "try_fast")
-
-
 # -------------------------------------------------------------------------------------- features
 
 
@@ -106,7 +95,7 @@ def test_features_of_values():
     assert ReorderSpace("abc", "all")[2].features == [1, 0, 2]
     assert autotvm.AnnotateEntity(["vec", "unroll"]).features == [0, 1, 0, 0, 0, 1]
     assert OtherOptionEntity(True).features == [1]
-    with pytest.raises(KnobError, match=r"'fast' is no number"):
+    with pytest.raises(KnobError, match=r"'fast' is not a number"):
         _ = OtherOptionEntity("fast").features
 
 
@@ -203,17 +192,10 @@ def test_an_option_is_a_number_of_the_trace():
     assert (
         calls(sch)[0] == 'v4 = sch.sample_knob_option(knob="step", candidates=[0, 16], decision=0)'
     )
-    with pytest.raises(KnobError, match=r"'layout' has candidates that are no whole numbers"):
+    with pytest.raises(KnobError, match=r"'layout' has candidates that are not 32-bit integers"):
         cfg["layout"].apply(sch)
     assert cfg["layout"].val == "row"
     assert cfg.reads == {"layout"}
-
-
-def test_options_tell_true_from_one():
-    space = OtherOptionSpace([1, True, None, 2.5])
-    assert [space.index_of(OtherOptionEntity(v)) for v in (True, 1, None, 2.5)] == [1, 0, 2, 3]
-    with pytest.raises(KnobError, match=r"a value that JSON cannot hold"):
-        OtherOptionSpace([object()])
 
 
 # --------------------------------------------------------------------------------------- refusals
@@ -227,38 +209,38 @@ def test_options_tell_true_from_one():
             "'t' .* policy is 'halves'; it must be one of",
         ),
         (lambda c: c.define_split("t", 8), "num_outputs is None"),
-        (lambda c: c.define_split("t", 8, num_outputs=2.0), "num_outputs is 2.0; it is a whole"),
+        (
+            lambda c: c.define_split("t", 8, num_outputs=2.0),
+            "num_outputs is 2.0; expected an integer",
+        ),
         (lambda c: c.define_split("t", -1, num_outputs=2), "is not constant"),
-        (lambda c: c.define_split("t", "y", num_outputs=2), "an axis is a loop"),
+        (lambda c: c.define_split("t", "y", num_outputs=2), "'y' is not an axis; expected a loop"),
         (lambda c: c.define_split("t", 8, policy="candidate"), "go together"),
         (lambda c: c.define_split("t", 8, num_outputs=2, candidate=[[4, 2]]), "go together"),
         (lambda c: c.define_split("t", 8, num_output=2), "'t' cannot .* argument 'num_output'"),
         (lambda c: c.define_knob("t", 5), "'t' cannot be defined: 'int' object is not iterable"),
-        (lambda c: c.define_knob(5, [1]), "the name of a knob is a text that is not empty, got 5"),
-        (lambda c: c.define_reorder("t", [1] * 21, "all"), "orders of 21 axes are beyond int64"),
+        (lambda c: c.define_knob(5, [1]), "the name of a knob is a non-empty string, got 5"),
+        (lambda c: c.define_reorder("t", [1] * 21, "all"), "21 axes have more orders than int64"),
         (
             lambda c: c.define_split("t", 8, policy="candidate", candidate=[[4, 2], [8]]),
             "a split must have 2 whole sizes",
         ),
-        (lambda c: c.define_split("t", c.define_split("s", 8, num_outputs=2)[0]), "varies"),
+        (lambda c: c.define_split("t", c.define_split("s", 8, num_outputs=2)[0]), "is not an axis"),
         (lambda c: c.define_split("t", 1 << 40, "verbose", num_outputs=9), "more than 1000000"),
-        (lambda c: c["t"], "has no knob 't', it has none"),
-        (lambda c: c[0], "has no knob 0, it has none"),
+        (lambda c: c["t"], "unknown knob 't'; the configuration has none"),
+        (
+            lambda c: [c.define_knob("tu", [1]), c["t"]],
+            "the configuration has tu; did you mean 'tu'",
+        ),
+        (lambda c: c.define_annotate("t", [1], "try_fast"), "made of the words try, none, unroll"),
+        (lambda c: c.define_annotate("t", [1], "candidate"), "made of the words try, none, unroll"),
+        (lambda c: c.define_knob("t", [object()]), "a value that JSON cannot hold"),
+        (lambda c: c[0], "unknown knob 0; the configuration has none"),
     ],
 )
 def test_knobs_that_cannot_be(define, message):
     with pytest.raises(KnobError, match=message):
         define(ConfigSpace())
-
-
-def test_near_names_of_knobs():
-    cfg = ConfigSpace()
-    cfg.define_knob("tile_x", [1])
-    with pytest.raises(
-        KnobError, match=r"has no knob 'tile_y', it has tile_x; do you mean 'tile_x'"
-    ):
-        cfg["tile_y"]
-    assert "tile_x" in cfg
 
 
 def test_lengths_come_from_loops_axes_and_numbers():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import subprocess
 import sys
 
@@ -24,7 +23,6 @@ from search.compat.autotvm import (
 from search.compat.autotvm.arguments import as_tuples, deserialize_args, serialize_args
 from search.compat.autotvm.task import compute_flop
 from tensorir import structural_equal, te, workloads
-from tests.search.compat.autotvm import templates
 from tests.search.compat.autotvm.templates import DEMO, TUTORIAL, matmul, product
 
 ARGS = (16, 24, 32, "float32")
@@ -37,7 +35,7 @@ def task_of(name=TUTORIAL, args=ARGS):
 @pytest.fixture
 def table(monkeypatch):
     """Forget the templates that a test registers."""
-    monkeypatch.setattr("search.compat.autotvm.registration.TASK_TABLE", dict(autotvm.TASK_TABLE))
+    monkeypatch.setattr("search.compat.autotvm.task.TASK_TABLE", dict(autotvm.TASK_TABLE))
 
 
 def test_the_tutorial():
@@ -76,7 +74,7 @@ def test_a_call_gets_the_configuration_of_the_context():
     with autotvm.ApplyConfig(config):
         sch = matmul(*ARGS)
     assert structural_equal(sch.mod, task.instantiate(config).mod)
-    with pytest.raises(TemplateError, match=r"are positional.*; got dtype by name"):
+    with pytest.raises(TemplateError, match=r"got dtype by name; its arguments are positional"):
         matmul(16, 24, 32, dtype="float32")
 
 
@@ -94,22 +92,29 @@ def test_a_template_may_return_its_buffers_too(table):
 
 def test_a_template_that_returns_no_schedule(table):
     autotvm.template("test/nothing", lambda: None)
-    with pytest.raises(TemplateError, match=r"'test/nothing' returns a Schedule.*NoneType"):
+    with pytest.raises(
+        TemplateError, match=r"'test/nothing' returned NoneType; expected a Schedule"
+    ):
         task_of("test/nothing", ())
 
 
 def test_unknown_templates():
     with pytest.raises(
-        TemplateError, match=r"no template 'test/matmull'; do you mean 'test/matmul'"
+        TemplateError, match=r"unknown template 'test/matmull'; do you mean 'test/matmul'"
     ):
         task_of("test/matmull")
     missing = autotvm.Task("elsewhere/conv", (1,))
     assert missing.workload == ("elsewhere/conv", 1)
-    with pytest.raises(TemplateError, match=r"no template 'elsewhere/conv'.*may not be imported"):
+    with pytest.raises(
+        TemplateError,
+        match=r"unknown template 'elsewhere/conv'.*Import the module that registers it",
+    ):
         missing.instantiate(autotvm.ConfigEntity(0, None, {}))
 
 
 def test_a_name_is_taken_once(table):
+    autotvm.template("test/partial", functools.partial(product, 4, 4, 4))
+
     def define():
         @autotvm.template("test/again")
         def again():
@@ -119,15 +124,10 @@ def test_a_name_is_taken_once(table):
 
     define()
     define()  # as when a cell of a notebook is run again
-    with pytest.raises(TemplateError, match=r"is a template 'test/again' already: .*define"):
+    with pytest.raises(
+        TemplateError, match=r"the name 'test/again' is taken by the template .*define"
+    ):
         autotvm.template("test/again", lambda: None)
-
-
-def test_a_template_need_not_be_a_plain_function(table):
-    four = autotvm.template("test/four", functools.partial(product, 4, 4, 4))
-    with autotvm.ApplyConfig(autotvm.ConfigSpace()):
-        assert isinstance(four("float32"), Schedule)
-    assert task_of("test/four", ("float32",)).flop == 2 * 4**3
 
 
 def test_arguments_as_logs_have_them():
@@ -148,20 +148,6 @@ def test_arguments_as_logs_have_them():
         task_of(args=(object(),))
 
 
-def test_tensors_are_arguments(table):
-    @autotvm.template("test/double")
-    def double(a):
-        b = te.compute(a.shape, lambda i: a[i] * 2.0, name="B")
-        return Schedule(te.create_prim_func([a, b]))
-
-    tensor = te.placeholder((8,), name="A")
-    task = task_of("test/double", (tensor,))
-    assert task.workload == ("test/double", ("TENSOR", (8,), "float32"))
-    assert task.flop == 8
-    with autotvm.ApplyConfig(autotvm.ConfigSpace()):
-        assert isinstance(double(tensor), Schedule)
-
-
 def test_lists_of_tensors_are_arguments(table):
     @autotvm.template("test/sum")
     def total(tensors):
@@ -169,9 +155,12 @@ def test_lists_of_tensors_are_arguments(table):
         c = te.compute(a.shape, lambda i: a[i] + b[i], name="C")
         return Schedule(te.create_prim_func([a, b, c]))
 
-    task = task_of("test/sum", ([te.placeholder((8,)), te.placeholder((8,))],))
-    assert task.args == ((("TENSOR", (8,), "float32"),) * 2,)
+    tensors = [te.placeholder((8,)), te.placeholder((8,))]
+    task = task_of("test/sum", (tensors,))
+    assert task.workload == ("test/sum", (("TENSOR", (8,), "float32"),) * 2)
     assert task.flop == 8
+    with autotvm.ApplyConfig(autotvm.ConfigSpace()):
+        assert isinstance(total(tensors), Schedule)
 
 
 def test_a_template_that_fails_is_named_with_its_arguments():
@@ -181,9 +170,9 @@ def test_a_template_that_fails_is_named_with_its_arguments():
         task_of(args=(16,))
     with pytest.raises(TemplateError, match=r'registered by name, as in @template\("ns/name"\)'):
         autotvm.template(matmul)
-    with pytest.raises(TemplateError, match=r"there is no template <function"):
+    with pytest.raises(TemplateError, match=r"unknown template <function"):
         task_of(matmul)
-    with pytest.raises(KnobError, match=r"3 is no configuration of Task"):
+    with pytest.raises(KnobError, match=r"3 is not a configuration of Task"):
         task_of().instantiate(3)
 
 
@@ -220,7 +209,7 @@ def test_copies_have_no_operations(table):
             autotvm.get_config().add_flop(64)
         return Schedule(te.create_prim_func([a, b]))
 
-    with pytest.raises(TemplateError, match=r"say how many operations it does with cfg.add_flop"):
+    with pytest.raises(TemplateError, match=r"declare its number of operations by cfg.add_flop"):
         task_of("test/copy", (False,))
     assert task_of("test/copy", (True,)).flop == 64
 
@@ -243,31 +232,19 @@ def test_a_configuration_that_the_template_refuses(table):
     def limit(n):
         sch = product(n, n, n, "float32")
         cfg = autotvm.get_config()
-        cfg.define_knob("unroll", [1, 64])
-        if cfg["unroll"].val > 16:
-            cfg.raise_error("too much to unroll")
-        return sch
-
-    task = task_of("test/limit", (4,))
-    task.instantiate(task.config_space.get(0))
-    config = task.config_space.get(1)
-    for _ in range(2):
-        with pytest.raises(InstantiationError, match=r"too much to unroll$"):
-            task.instantiate(config)
-    assert config.errors == ["too much to unroll"]
-
-
-def test_the_program_does_not_need_a_first_configuration_that_is_accepted(table):
-    @autotvm.template("test/not_first")
-    def not_first(n):
-        sch = product(n, n, n, "float32")
-        cfg = autotvm.get_config()
         cfg.define_knob("unroll", [64, 1])
         if cfg["unroll"].val > 16:
             cfg.raise_error("too much to unroll")
         return sch
 
-    assert len(task_of("test/not_first", (4,)).mod.prim_funcs()) == 1
+    task = task_of("test/limit", (4,))
+    assert len(task.mod.prim_funcs()) == 1
+    task.instantiate(task.config_space.get(1))
+    config = task.config_space.get(0)
+    for _ in range(2):
+        with pytest.raises(InstantiationError, match=r"too much to unroll$"):
+            task.instantiate(config)
+    assert config.errors == ["too much to unroll"]
 
 
 def test_a_knob_that_is_declared_for_some_values_of_another(table):
@@ -283,7 +260,9 @@ def test_a_knob_that_is_declared_for_some_values_of_another(table):
         return sch
 
     task = task_of("test/sometimes", (4,))
-    with pytest.raises(UnknownKnobError, match=r"some values of others only; declare it for all: "):
+    with pytest.raises(
+        UnknownKnobError, match=r"some values of other knobs only: declare it for all"
+    ):
         task.instantiate(task.config_space.get(1))
 
 
@@ -315,7 +294,7 @@ def test_a_knob_that_changed_since_the_configuration_was_logged():
     instantiate(y, x)
     with pytest.raises(
         UnknownKnobError,
-        match=r"older version of the template.*no knob 'tile_x', it has tile_y, til",
+        match=r"unknown knob 'tile_x'; the configuration has tile_y, tile_w.*another version of the template",
     ):
         instantiate(y, ["tile_w", "sp", [-1, 4]])
     with pytest.raises(KnobError, match=r"'tile_x' differs from .* it is a SplitEntity, the conf"):
@@ -378,7 +357,7 @@ def test_a_filter_that_leaves_nothing(table):
         cfg.multi_filter(lambda values: values["a"].val > 2)
         return sch
 
-    with pytest.raises(KnobError, match=r"filter of the space lets no configuration through"):
+    with pytest.raises(KnobError, match=r"filter of the space accepts no configuration"):
         task_of("test/empty", (4,))
 
 
@@ -395,24 +374,6 @@ def test_features_of_a_configuration():
     assert config.get_other_option() == {"unroll_k": 8}
 
 
-def test_printed_configuration():
-    config = task_of().config_space.get(13)
-    assert str(config) == "[('tile_y', [-1, 8]), ('tile_x', [-1, 4])],None,13"
-
-
 def test_the_package_is_loaded_when_it_is_asked_for():
     code = "import sys, search; sys.exit('search.compat.autotvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_messages_go_to_the_logger_of_autotvm(caplog):
-    args = (16, 24, 40, "float32")
-    with caplog.at_level(logging.WARNING, "autotvm"), codegen.Target("llvm"):
-        matmul(*args)
-        matmul(*args)
-    (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith(
-        "no configuration of ('test/matmul', 16, 24, 40, 'float32') for llvm -keys=cpu is known: "
-        "the fallback is used"
-    )
-    assert templates.TUTORIAL in autotvm.TASK_TABLE

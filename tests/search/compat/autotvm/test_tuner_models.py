@@ -1,4 +1,4 @@
-"""What models of tuners learn, and how configurations are chosen by what they say."""
+"""The learning of the models of tuners, and the choice of configurations by their scores."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from search.compat.autotvm.tuner import (
     GridSearchTuner,
     XGBTuner,
 )
-from search.compat.autotvm.tuner.droplet_tuner import is_lower
+from search.compat.autotvm.tuner.index_tuners import is_lower
 from search.context import TuneContext
 from search.cost_model import XGBModel
 from search.database.records import FAILED
 from search.runner import RunnerResult
 from search.runner.measure_candidate import MeasureCandidate
-from tests.search.compat.autotvm.made_up_results import (
+from tests.search.compat.autotvm.fake_results import (
     best_index,
     bowl,
     bowl_costs,
@@ -105,22 +105,9 @@ def test_a_log_of_another_size_helps_from_the_first_trial(task, caplog):
     indices = tuned(tuner, 12)
     ranks = [sorted(bowl_costs(task), key=bowl_costs(task).get).index(k) for k in indices]
     assert np.mean(ranks[:4]) < 12, "random ones would be at 32"
+    assert tuner.cost_model.data_size == 49 + 12
     XGBTuner(task).load_history(history, min_seed_records=50)
-    assert "49 usable records; fewer than 50 are left out" in caplog.text
-
-
-def test_history_teaches_the_model_of_the_search(task):
-    small = autotvm.task.create(TUTORIAL, (64, 64, 64, "float32"), "llvm -num-cores=1")
-    history = []
-    tuned(
-        GridSearchTuner(small),
-        49,
-        callbacks=[lambda _, i, r: history.extend(zip(i, r, strict=True))],
-    )
-    tuner = EvolutionTuner(task, seed=1)
-    tuner.load_history(history)
-    tuned(tuner, 1)
-    assert tuner.cost_model.data_size == 50
+    assert "49 usable records, fewer than 50" in caplog.text
 
 
 def test_a_droplet_begins_where_it_is_told_to(task):

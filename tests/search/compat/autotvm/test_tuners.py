@@ -1,4 +1,4 @@
-"""Tuners, on results that a function makes up."""
+"""Tuners, on fake results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from search.compat.autotvm.tuner import (
     RandomTuner,
     XGBTuner,
 )
-from tests.search.compat.autotvm.made_up_results import (
+from tests.search.compat.autotvm.fake_results import (
     best_index,
     bowl,
     failing,
@@ -126,6 +126,7 @@ def test_early_stopping_counts_from_the_best_trial(task):
 
 def test_ctrl_c_keeps_what_was_measured(task, tmp_path):
     def interrupted(inp):
+        assert autotvm.GLOBAL_SCOPE.in_tuning
         if inp.config.index == 11:
             raise KeyboardInterrupt
         return bowl(inp)
@@ -152,15 +153,6 @@ def test_trials_are_told_at_debug_level(task, caplog):
     ]
     assert first.startswith(f"No: 1\tMFLOPS: {speeds[0] / 1e6:.2f}/{speeds[0] / 1e6:.2f}\tresult: ")
     assert second.endswith("\t[('tile_y', [-1, 2]), ('tile_x', [-1, 1])],None,1")
-
-
-def test_templates_know_that_they_are_tuned(task):
-    seen = []
-    tuned(
-        GridSearchTuner(task), 1, callbacks=[lambda *_: seen.append(autotvm.GLOBAL_SCOPE.in_tuning)]
-    )
-    assert seen == [True]
-    assert not autotvm.GLOBAL_SCOPE.in_tuning
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -198,11 +190,23 @@ def test_what_a_tuner_cannot_be_is_refused(task):
     for make, error, text in (
         (lambda: GridSearchTuner(task).tune(1, option, si_prefix="GB"), TemplateError, "si_prefix"),
         (lambda: GridSearchTuner(task, (3, 64)), SpaceIndexError, r"in \[0, 64\)"),
-        (lambda: XGBTuner(task, feature_type="loops"), TemplateError, "feature_type is one of"),
-        (lambda: XGBTuner(task, feature_type="itervar"), TemplateError, "'nest', which is the def"),
-        (lambda: XGBTuner(task, loss_type="reg"), TemplateError, "leave out loss_type"),
-        (lambda: XGBTuner(task, optimizer="sa"), TemplateError, "leave out optimizer"),
-        (lambda: XGBTuner(task, plan_size=0), TemplateError, "plan_size is at least 1"),
+        (
+            lambda: XGBTuner(task, feature_type="loops"),
+            TemplateError,
+            "unknown feature_type 'loops'; expected",
+        ),
+        (
+            lambda: XGBTuner(task, feature_type="itervar"),
+            TemplateError,
+            "'nest' replaces 'itervar'",
+        ),
+        (
+            lambda: XGBTuner(task, loss_type="reg"),
+            TemplateError,
+            "loss_type 'reg'; expected 'rank'",
+        ),
+        (lambda: XGBTuner(task, optimizer="sa"), TemplateError, "expected 'evolutionary'"),
+        (lambda: XGBTuner(task, plan_size=0), TemplateError, "plan_size is 0; expected at least 1"),
         (lambda: DropletTuner(task, [0, 8]), TemplateError, "start_position"),
     ):
         with pytest.raises(error, match=text):
@@ -217,7 +221,7 @@ def test_a_window_of_a_filtered_space_has_few_configurations():
 
 
 def test_random_order_is_a_uniform_permutation_of_a_space_of_any_size(task):
-    firsts = [tuned(RandomTuner(task, seed=seed), 1)[0] for seed in range(1, 641)]
+    firsts = [RandomTuner(task, seed=seed).next_batch(1)[0].index for seed in range(1, 641)]
     counts = np.bincount(firsts, minlength=64)
     assert stats.chisquare(counts).pvalue > 1e-3
     large = autotvm.task.create("test/four_tiles", (4096,), "llvm")

@@ -1,4 +1,4 @@
-"""Templates, and made-up results for them: tuners are tried without a program being built or run."""
+"""Templates, and fake results for them: tuners run without building a program."""
 
 from __future__ import annotations
 
@@ -61,13 +61,17 @@ def failing(_: MeasureInput) -> MeasureResult:
     return MeasureResult(("it broke",), MeasureErrorNo.RUNTIME_DEVICE, 0.01, 1000.0)
 
 
+def bowl_costs(task):
+    return {k: bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in range(64)}
+
+
 def best_index(task) -> int:
-    costs = {k: bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in range(64)}
+    costs = bowl_costs(task)
     return min(costs, key=costs.__getitem__)
 
 
 def tuned(tuner, n_trial, results=bowl, **kwargs):
-    """Tune on made-up results; return the indices that were measured, in order."""
+    """Tune on fake results; return the measured indices in order."""
     indices = []
 
     def note(_, inputs, __):
@@ -76,7 +80,3 @@ def tuned(tuner, n_trial, results=bowl, **kwargs):
     callbacks = [note, *kwargs.pop("callbacks", [])]
     tuner.tune(n_trial, measured_by(results), callbacks=callbacks, **kwargs)
     return indices
-
-
-def bowl_costs(task):
-    return {k: bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in range(64)}
