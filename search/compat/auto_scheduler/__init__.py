@@ -1,29 +1,17 @@
 """Ansor's names over the search: workloads, tasks, logs of transform steps, and their dispatch.
 
-    @auto_scheduler.register_workload
-    def matmul_relu(n, dtype):
-        A, B = (te.placeholder((n, n), dtype, name) for name in "AB")
-        k = te.reduce_axis((0, n), "k")
-        C = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), "C")
-        D = te.compute((n, n), lambda i, j: te.max(C[i, j], 0.0), "D")
-        return [A, B, D]
-
-    task = auto_scheduler.SearchTask(matmul_relu, (512, "float32"), target="llvm")
-    print(task.compute_dag)
+    task = auto_scheduler.SearchTask(workload_function, (512, "float32"), target="llvm")
     task.tune(
         auto_scheduler.TuningOptions(
-            num_measure_trials=64, measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")]
+            num_measure_trials=64, measure_callbacks=[auto_scheduler.RecordToFile("log.json")]
         )
     )
-    sch, args = task.apply_best("matmul.json")
-    lib = codegen.build(sch.mod, task.target)
-    print(task.print_best("matmul.json"))
+    sch, args = task.apply_best("log.json")
 
-It is a layer over schedules, traces and databases: a sketch is a design space, a record a
-`TuningRecord`, a log a `Database` (`to_database`, and back by `from_database`). Logs that Ansor
-wrote are read, their steps become traced schedules. What differs: searches of this project write
-the one step `["TR", trace]`, which Ansor does not know; a workload may also be a PrimFunc or a
-module; `apply_best` returns a `Schedule`; there are CPUs only.
+A sketch is a design space, a record a `TuningRecord`, a log a `Database` (`to_database`, and back
+by `from_database`). Logs that Ansor wrote are read; their steps become traced schedules. These
+things differ: searches of this project write the one step `["TR", trace]`, which Ansor rejects; a
+workload may also be a PrimFunc or a module; `apply_best` returns a `Schedule`; there are CPUs only.
 """
 
 from search.compat.auto_scheduler.callbacks import (

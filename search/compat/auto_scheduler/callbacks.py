@@ -1,4 +1,4 @@
-"""The listeners to the measurements of a search: logs and tables."""
+"""Measure callbacks that write logs and tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TaskContext(TuneContext):
-    """A task of the search that knows what a log says of it."""
+    """A task of the search with the `WorkloadTask` that logs need."""
 
     def __init__(self, task: WorkloadTask, **parts: Any) -> None:
         self.search_task = task
@@ -38,11 +38,11 @@ class TaskContext(TuneContext):
 
 
 class RecordToFile(MeasureCallback):
-    """Appends each measurement to a log, a line in one write; directories are made if need be.
+    """Appends each measurement to a log, a line in one write; missing directories are made.
 
-    When the search ends, the best few are measured again: they have a further line, the last one
-    being that of the winner. Who reads the log takes that one (`load_best_record`). In a search
-    that is not of a `SearchTask` the workload is the program, by its hash, as in `from_database`.
+    At the end of a search the best few candidates are measured again, and each gets another line;
+    the winner's is the last one, and `load_best_record` returns it. In a search without a
+    `SearchTask` the workload is the hash of the program, as in `from_database`.
     """
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
@@ -57,12 +57,22 @@ class RecordToFile(MeasureCallback):
         builder_result: BuilderResult,
         runner_result: RunnerResult,
     ) -> None:
-        """Take note of a trial."""
-        result = _result(builder_result, runner_result)
+        """Append a trial."""
+        spent = builder_result.seconds + runner_result.seconds
+        costs = tuple(runner_result.run_secs or ())
+        text, bound = builder_result.error_msg or runner_result.error_msg or "", None
+        if builder_result.error_msg is not None:
+            error_no = MeasureErrorNo.of_build(builder_result)
+        else:
+            error_no = MeasureErrorNo.of_run(runner_result)
+            if runner_result.stopped:
+                bound = costs[0]
+                text = f"ended early: its first call was longer than {bound:.3g} s"
+        result = MeasureResult.now(costs, error_no, text, spent, bound)
         self._append(MeasureInput(_task(run, task_id), candidate.sch.trace), result)
 
     def apply_to_confirmed(self, run: Run, task_id: int, record: TuningRecord) -> None:
-        """Take note of one of the best, measured again."""
+        """Append another measurement of one of the best candidates."""
         costs = tuple(record.run_secs or ())
         result = MeasureResult.now(costs, all_cost=sum(costs))
         self._append(MeasureInput(_task(run, task_id), record.trace), result)
@@ -72,29 +82,13 @@ class RecordToFile(MeasureCallback):
 
 
 def _task(run: Run, task_id: int) -> WorkloadTask:
-    """Return the task that a log says; the program is its own workload in any other search."""
+    """Return the task for a log; in other searches the program itself is the workload."""
     context = run.tasks[task_id].ctx
     if isinstance(context, TaskContext):
         return context.search_task
     assert context.mod is not None
     assert context.target is not None
     return WorkloadTask(register_program(context.mod.prim_func("main")), context.target)
-
-
-def _result(build: BuilderResult, run: RunnerResult) -> MeasureResult:
-    """Return the result of a trial, with the error numbers that logs have.
-
-    One that was ended early has no cost: what is known is a bound of it.
-    """
-    spent = build.seconds + run.seconds
-    costs = tuple(run.run_secs or ())
-    if build.error_msg is not None:
-        return MeasureResult.now(costs, MeasureErrorNo.of_build(build), build.error_msg, spent)
-    error_no = MeasureErrorNo.of_run(run)
-    if not run.stopped:
-        return MeasureResult.now(costs, error_no, run.error_msg or "", spent)
-    text = f"ended in its first call, which took longer than {costs[0]:.3g} s: not the best"
-    return MeasureResult.now(costs, error_no, text, spent, costs[0])
 
 
 class PrintTableInfo(MeasureCallback):
@@ -117,8 +111,8 @@ class LogEstimatedLatency(MeasureCallback):
     """Writes a line after each batch: elapsed seconds, estimated milliseconds, trials so far.
 
     The fields are `ElapsedTime(s)`, `EstimatedLatency(ms)` and `Trials`, each before its value,
-    separated by tabs. What is estimated is the objective of the scheduler, `N/A` before every task
-    has a latency. The first line of a search takes the place of an earlier file.
+    separated by tabs. The estimate is the objective of the scheduler, `N/A` until every task has a
+    latency. The first line of a search replaces an earlier file.
     """
 
     def __init__(self, log_file: str | os.PathLike[str]) -> None:

@@ -1,80 +1,66 @@
-"""A graph of tensor operations, in the order in which steps count its stages."""
+"""A graph of tensor operations, whose stages are numbered as the steps of a log number them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from math import prod
 from typing import Final
 
 from schedule import Schedule
-from search.compat.auto_scheduler.replay import replay
 from search.compat.auto_scheduler.stages import Row, Source, Stage, State, StepError
 from search.compat.auto_scheduler.steps import take
 from search.errors import TuningError
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
-from search.runner.flops import OperationCounter
+from search.runner.flops import estimate_tir_flops
 from tensorir import te
-from tensorir.nodes.expr import Add, IntImm, IterVar, Max, Min, Mul, PrimExpr, Reduce
+from tensorir.nodes.expr import Add, IntImm, Max, Min, Mul, PrimExpr, Reduce
 from tensorir.nodes.ops import is_const_int
 from tensorir.te.create_prim_func import operations_in_order
 from tensorir.te.tensor import Operation
 
 
 class LayoutRewriteOption(IntEnum):
-    """The options for the layout of parameters that are free in it, with the numbers of logs.
+    """The treatment of parameters whose layout is free, with the numbers of logs.
 
-    `layout_free_placeholders` of an operation, or `layout_free_buffers` of a program, frees them. A
-    search rewrites layouts as its task says, and so are steps of Ansor replayed. A trace says
-    itself what was done.
+    `layout_free_placeholders` of an operation, or `layout_free_buffers` of a program, frees them.
+    The option applies to searches and to steps of Ansor; a trace already has its layouts.
     """
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
-    """Each call packs the parameter, which measured times include: for a program on its own."""
+    """Each call packs the parameter, and measured times include that: for a single program."""
     REWRITE_FOR_PRE_TRANSFORMED = 2
-    """The parameter is packed once, when a network is built, which measured times leave out.
+    """The parameter is packed once, when a network is built; measured times leave that out.
 
-    `codegen.vm_build` does that. In a function that is built alone each call packs it, too.
+    `codegen.vm_build` does it. A function that is built alone packs the parameter in each call.
     """
 
     def postproc(self) -> RewriteLayout | None:
-        """Return the postprocessor that rewrites layouts so, None where they stay."""
+        """Return the postprocessor that rewrites layouts, None for `NO_REWRITE`."""
         if self is LayoutRewriteOption.NO_REWRITE:
             return None
         return RewriteLayout(at_build=self is LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED)
 
 
 class ComputeDAG:
-    """The operations that `tensors`, inputs and outputs in the order of arguments, need.
+    """The operations behind `tensors`: inputs and outputs in the order of arguments.
 
-    `ops` are in the order of stages: inputs before what reads them, and the last tensors' first
-    where that leaves a choice. `func` computes the tensors.
+    `ops` are in the order of stages, producers before consumers. `func` computes the tensors.
+    TuningError for values that are not tensors; IRValueError for a missing input.
     """
 
     def __init__(self, tensors: Sequence[te.Tensor]) -> None:
-        """Take a graph.
-
-        TuningError for what is no tensor; IRValueError for an input that is needed but not given.
-        """
-        for k, tensor in enumerate(tensors):
-            if not isinstance(tensor, te.Tensor):
-                raise TuningError(
-                    f"ComputeDAG takes te tensors, got {type(tensor).__name__} as item {k}"
-                )
-        if not tensors:
-            raise TuningError("ComputeDAG takes the tensors of a program, got none")
+        if not tensors or not all(isinstance(tensor, te.Tensor) for tensor in tensors):
+            raise TuningError(f"a ComputeDAG is made of te tensors, got {tensors!r}")
         self.tensors: Final = tuple(tensors)
         self.func: Final = te.create_prim_func(self.tensors)
         self.ops: Final = tuple(_in_order_of_stages(self.tensors))
-        self.block_names: Final = self._block_names()
-        """The blocks that compute an operation's outputs, by operation."""
 
     @property
     def flop_ct(self) -> float:
-        """The number of operations on values; an attribute `FLOP` of an operation overrides its."""
-        return sum(_flops(op) for op in self.ops if isinstance(op, te.ComputeOp))
+        """The number of arithmetic operations of a call; see `estimate_tir_flops`."""
+        return estimate_tir_flops(self.func)
 
     def schedule(
         self,
@@ -83,35 +69,38 @@ class ComputeDAG:
         seed: int = 1,
         layout_rewrite: LayoutRewriteOption = LayoutRewriteOption.NO_REWRITE,
     ) -> Schedule:
-        """Return the schedule of `func` that steps stand for; its trace replays.
+        """Return the schedule of `func` that steps describe; its trace replays.
 
-        Reductions are initialised before their loops, by a postprocessor. With `layout_rewrite`
-        another one packs the inputs that an operation's `layout_free_placeholders` names in the
-        order in which the loops read them. StepError names a step that cannot be taken or replayed,
-        and why.
+        Postprocessors initialise reductions before their loops and, with `layout_rewrite`, pack the
+        inputs whose layout is free. StepError names a step that cannot be applied, and the reason.
         """
         state = self.state(seed)
         for row in steps:
             take(state, row)
-        replay(state)
+        state.replay()
         sch = state.sch
         sch.enter_postproc()
         RewriteReductionBlock().apply(sch)
         rewrite = layout_rewrite.postproc()
         if rewrite is not None and not rewrite.apply(sch):
-            raise StepError("after all steps, layouts cannot be rewritten")
+            raise StepError("layouts cannot be rewritten after these steps")
         return sch
 
     def state(self, seed: int = 1) -> State:
-        """Return the state before all steps; TuningError for axes of the same name."""
-        arguments = zip(self.tensors, self.func.buffer_map.values(), strict=True)
+        """Return the state before the first step; TuningError for axes of the same name."""
         sources: dict[Operation, Source] = {
             tensor.op: buffer
-            for tensor, buffer in arguments
+            for tensor, buffer in zip(self.tensors, self.func.buffer_map.values(), strict=True)
             if isinstance(tensor.op, te.PlaceholderOp)
         }
-        sources.update(self.block_names)
         sch = Schedule(self.func, seed=seed, error_render_level="fast")
+        blocks = sch.state.child_blocks(sch.state.root("main"))
+        names = iter([block.block.name_hint for block in blocks])
+        for op in operations_in_order(self.tensors):
+            if op not in sources:
+                # Results that are not reduced together have a block each.
+                several = isinstance(op, te.ComputeOp) and not op.reduces
+                sources[op] = tuple(next(names) for _ in (op.outputs if several else [op]))
         return State(sch, [_stage(op, sources[op]) for op in self.ops])
 
     def __str__(self) -> str:
@@ -124,35 +113,21 @@ class ComputeDAG:
 
     __repr__ = __str__
 
-    def _block_names(self) -> dict[Operation, tuple[str, ...]]:
-        state = Schedule(self.func).state
-        names = iter([block.block.name_hint for block in state.child_blocks(state.root("main"))])
-        return {
-            op: tuple(next(names) for _ in range(_block_count(op)))
-            for op in operations_in_order(self.tensors)
-            if not isinstance(op, te.PlaceholderOp)
-        }
-
-
-def _block_count(op: Operation) -> int:
-    """Return how many blocks next to each other compute an operation."""
-    return len(op.outputs) if isinstance(op, te.ComputeOp) and not op.reduces else 1
-
 
 def _in_order_of_stages(tensors: Sequence[te.Tensor]) -> list[Operation]:
-    """Return the operations that tensors need, in topological order.
+    """Return the operations behind tensors in topological order.
 
-    Of those that are ready, always the one comes first that a depth-first walk, which begins at the
-    last tensor, met last.
+    Among the ready operations, the one comes first that a depth-first walk from the last tensor
+    visited last.
     """
-    met: dict[Operation, None] = {}
+    visited: dict[Operation, None] = {}
     pending = [tensor.op for tensor in tensors]
     while pending:
         op = pending.pop()
-        if op not in met:
-            met[op] = None
+        if op not in visited:
+            visited[op] = None
             pending += [tensor.op for tensor in op.inputs]
-    waiting = list(reversed(met))
+    waiting = list(reversed(visited))
     ordered: dict[Operation, None] = {}
     while waiting:
         op = next(op for op in waiting if all(tensor.op in ordered for tensor in op.inputs))
@@ -164,35 +139,15 @@ def _in_order_of_stages(tensors: Sequence[te.Tensor]) -> list[Operation]:
 def _stage(op: Operation, source: Source) -> Stage:
     axes: dict[str, int | None] = {}
     for axis in (*op.axis, *op.reduce_axis) if isinstance(op, te.ComputeOp) else ():
-        if axis.var.name in axes:
+        name = axis.var.name
+        if name in axes:
             raise TuningError(
-                f"two axes of {op.name} are called {axis.var.name}; give te.reduce_axis, or the "
-                "function of te.compute, a name of its own for each, since steps find loops by it"
+                f"{op.name} has two axes called {name}; give each axis another name in "
+                "te.reduce_axis or te.compute, since steps find loops by name"
             )
-        axes[axis.var.name] = _extent(axis)
+        extent = None if axis.dom is None else axis.dom.extent
+        axes[name] = extent.value if isinstance(extent, IntImm) else None
     return Stage(op.name, axes, len(op.outputs[0].shape), source)
-
-
-def _extent(axis: IterVar) -> int | None:
-    extent = None if axis.dom is None else axis.dom.extent
-    return extent.value if isinstance(extent, IntImm) else None
-
-
-def _flops(op: te.ComputeOp) -> float:
-    """Return the operations of all elements of an operation; an open extent counts once."""
-    given = op.attrs.get("FLOP")
-    if given is not None:
-        return float(getattr(given, "value", given))
-    elements = prod(_extent(axis) or 1 for axis in op.axis)
-    total = 0.0
-    for tensor, body in zip(op.outputs, op.body, strict=True):
-        count = OperationCounter(comparisons=True, like=tensor.dtype).expr
-        if isinstance(body, Reduce):
-            steps = prod(_extent(axis) or 1 for axis in body.axis)
-            total += steps * sum(map(count, (*body.combiner.result, *body.source)))
-            break  # Each of several results has the whole reduction as its body.
-        total += count(body)
-    return elements * total
 
 
 # ------------------------------------------------------------------------------------------ as text
@@ -215,9 +170,7 @@ def _lines(op: Operation) -> list[str]:
 def _defined(body: PrimExpr) -> str:
     if not isinstance(body, Reduce):
         return f"= {body}"
-    source = body.source[body.value_index]
     where = "" if is_const_int(body.condition, 1) else f" where {body.condition}"
-    # Several results at a time have no sign of their own.
     result, *others = body.combiner.result
     sign = "reduce=" if others else _SIGNS.get(type(result), "reduce=")
-    return f"{sign} {source}{where}"
+    return f"{sign} {body.source[body.value_index]}{where}"

@@ -1,4 +1,4 @@
-"""Logs of Ansor as tables and explanations: their measurements, the best of them, what matters."""
+"""The log format of Ansor for `search.explain`: trials, knobs, and the fields of the best line."""
 
 from __future__ import annotations
 
@@ -8,14 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from schedule import Schedule, Trace, TraceError
-from search.compat.auto_scheduler.records import (
-    LOGS,
-    MeasureInput,
-    MeasureRecord,
-    best_of_each,
-    dump_record_to_string,
-)
+from schedule import Schedule
+from search.compat.auto_scheduler.records import LOGS, MeasureInput, MeasureRecord, best_of_each
 from search.compat.auto_scheduler.steps import STEPS
 from search.errors import TuningError
 from search.lines import PathLike
@@ -42,14 +36,11 @@ class StepsLog(LogFormat):
     """A log in Ansor's format."""
 
     def recognises(self, path: Path) -> bool:
-        """Say whether a line has an input, a result and a version."""
+        """Return True if a line has an input, a result and a version."""
         return {"i", "r", "v"} <= first_fields(path).keys()
 
     def read(self, path: Path) -> Log:
-        """Return the measurements; TuningError if no line is a record.
-
-        The line that is taken apart is the best, as `load_best_record` has it.
-        """
+        """Return the measurements, and the fields of the best line; TuningError without any."""
         with path.open(encoding="utf-8", errors="replace") as file:
             lines = LOGS.lines(file)
             records = [record for _, record in lines]
@@ -62,12 +53,11 @@ class StepsLog(LogFormat):
 
 
 def explain_log(path: PathLike) -> LogExplanation:
-    """Return the explanation of a log; it prints, and in a notebook it shows tables.
+    """Return the explanation of a log of Ansor, with its best line field by field.
 
-    The line that it takes apart is the best, as `load_best_record` has it. `.plot()` is a picture,
-    `.table()` are the measurements: the columns of knobs are what a trace decided, or the steps of
-    Ansor. Programs of workloads that are registered here are made again, some milliseconds each, of
-    a thousand at most: they tell what they take, and what the decisions of traces stand for.
+    `.table()` are the measurements; the columns of knobs are the decisions of a trace or the steps
+    of Ansor. The programs of registered workloads, up to a thousand, are rebuilt for it, some
+    milliseconds each. `search.explain` does the same for any log.
 
     OSError for a log that cannot be opened, TuningError if no line is a record.
     """
@@ -75,22 +65,22 @@ def explain_log(path: PathLike) -> LogExplanation:
 
 
 def _trials(records: Sequence[MeasureRecord]) -> Iterator[Trial]:
-    made = spread_out(len(records), MOST_PROGRAMS)
+    rebuilt = spread_out(len(records), MOST_PROGRAMS)
     flops: dict[str, float | None] = {}
-    for place, (inp, result) in enumerate(records):
+    for number, (inp, result) in enumerate(records):
         task = inp.task
         if task.workload_key not in flops:
-            flops[task.workload_key] = None  # of one that is not registered here
-            with suppress(TensorIRError):
+            flops[task.workload_key] = None
+            with suppress(TensorIRError):  # The workload may be unknown here.
                 flops[task.workload_key] = estimate_tir_flops(task.mod)
         flop = flops[task.workload_key]
         sch = None
-        if place in made and flop is not None:
-            with suppress(TensorIRError):  # Its steps may not apply.
+        if number in rebuilt and flop is not None:
+            with suppress(TensorIRError):  # The steps may not apply.
                 sch = inp.schedule()
         yield trial_of_result(
             result,
-            place,
+            number,
             task=str(task),
             target=str(task.target),
             knobs=_knobs(inp, sch),
@@ -111,8 +101,7 @@ def _knobs(inp: MeasureInput, sch: Schedule | None) -> Mapping[str, Any]:
 def _columns_of_steps(rows: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield a column for each length of a split, and one for each other step.
 
-    They are called after the code and the numbers that say where: `SP 2.0[1]` is the second part of
-    the loop that stage 2 had at place 0.
+    A name is the code and the position: `SP 2.0[1]` is the second part of loop 0 of stage 2.
     """
     for code, *values in rows:
         match code, values:
@@ -132,34 +121,24 @@ def _cell(value: Any) -> Any:
 
 
 def _fields(record: MeasureRecord, trial: Trial) -> Iterator[Field]:
-    """Yield the fields of the line of a record, with what they mean."""
-    line = json.loads(dump_record_to_string(*record))
-    (key, target, numbers, host, layout, inputs), (_, steps) = line["i"]
-    option = record.input.task.layout_rewrite_option.name
-    yield Field("i[0][0]", key, "the workload: a registered function, and what it is called with")
-    yield Field("i[0][1]", target, "the target it was compiled for")
-    yield Field("i[0][2]", json.dumps(numbers), "the machine: cores first; see HardwareParams")
-    yield Field("i[0][3]", json.dumps(host), "the target of the host; empty for a CPU")
-    yield Field("i[0][4]", str(layout), f"what may be done to layouts: {option}")
-    yield Field("i[0][5]", json.dumps(inputs), "inputs that were given for measuring")
-    if record.input.trace_json is not None:
-        said = _said_of_trace(record.input.trace_json)
-        yield Field("i[1][1]", f"TR: {said}", "the schedule; print_best prints it as Python")
+    """Yield the fields of the line of a record, with their meanings."""
+    inp, result = record
+    meanings = (
+        "the workload: a registered function and its arguments",
+        "the target",
+        "the machine: cores first; see HardwareParams",
+        "the target of the host; empty for a CPU",
+        f"the treatment of layouts: {inp.task.layout_rewrite_option.name}",
+        "inputs that were given for measuring",
+    )
+    for k, (value, meaning) in enumerate(zip(inp.task.row(), meanings, strict=True)):
+        yield Field(f"i[0][{k}]", value if isinstance(value, str) else json.dumps(value), meaning)
+    if inp.trace_json is not None:
+        yield Field("i[1][1]", "TR", "the schedule as a trace; print_best prints it as Python")
     else:
-        for k, step in enumerate(steps):
-            yield Field(f"i[1][1][{k}]", json.dumps(step), _meaning_of_step(step[0]))
-    yield from fields_of_result("r", line["r"], trial)
-    yield Field("v", line["v"], "the version of this format")
-
-
-def _said_of_trace(trace_json: Any) -> str:
-    try:
-        trace = Trace.from_json(trace_json)
-    except TraceError as error:
-        return f"a trace that cannot be read: {error}"
-    return f"a trace of {len(trace.insts)} instructions and {len(trace.decisions)} decisions"
-
-
-def _meaning_of_step(code: str) -> str:
-    text = (getattr(STEPS.get(code), "__doc__", None) or "").partition("\n")[0].rstrip(".")
-    return text[:1].lower() + text[1:] or "a step that is not known"
+        for k, step in enumerate(inp.rows):
+            text = (getattr(STEPS.get(step[0]), "__doc__", None) or "").partition("\n")[0]
+            meaning = text[:1].lower() + text[1:].rstrip(".") or "an unknown step"
+            yield Field(f"i[1][1][{k}]", json.dumps(step), meaning)
+    row = [list(result.costs), int(result.error_no), result.all_cost, int(result.timestamp)]
+    yield from fields_of_result("r", row, trial)

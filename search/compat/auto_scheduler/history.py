@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,12 +15,11 @@ from search.compat.auto_scheduler.records import (
     MeasureRecord,
     MeasureResult,
     best_first,
-    load_records,
     logger,
     save_records,
 )
 from search.compat.auto_scheduler.task import WorkloadTask
-from search.compat.auto_scheduler.workloads import compatible_factor, register_program
+from search.compat.auto_scheduler.workloads import register_program
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
 from search.database.best_records import with_traces
 from search.database.measure_error_no import MeasureErrorNo
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from codegen import Target
     from tensorir.function import IRModule
 
-_Placed: TypeAlias = "Iterable[tuple[str, MeasureRecord]]"
-"""Records with their places in a log."""
+_Groups: TypeAlias = "Callable[[list[MeasureRecord]], Iterable[list[MeasureRecord]]]"
 
 
 def to_database(
@@ -48,34 +46,33 @@ def to_database(
 ) -> Database:
     """Add the records of a log, the first `n_lines` or all, to a database, and return that.
 
-    `database` is one, or the kind of a new one. Records that failed are added as such. Those whose
-    workload is not registered or whose steps do not apply are left out, and one warning counts them
-    and names line and reason. All steps of Ansor are applied for it, a few milliseconds a record.
+    `database` is a database, or the kind of a new one. Failed records are added as failures.
+    Records of unregistered workloads, and those whose steps do not apply, are skipped; one warning
+    counts them and names lines and reasons. Steps of Ansor are applied, which takes a few
+    milliseconds a record; traces are not.
     """
     made = Database.create(database)
-    for name, placed in _sources(records, n_lines):
-        _enter(made, name, placed, lambda found: ([record] for record in found))
+    _add(made, records, n_lines, lambda found: ([record] for record in found))
     return made
 
 
 def from_database(database: Database, filename: PathLike) -> int:
-    """Append the records of a database to a log, as steps that are traces; return how many.
+    """Append the records of a database to a log, with traces as steps; return their number.
 
-    A program is registered as a workload under the hash of it (`register_program`): whoever reads
-    the log registers it likewise. Records without a target or times are left out, as a log has
-    them of every line; of a failed one it has that it failed. Records whose traces cannot be
-    read are left out, with a warning.
+    Each program is registered as a workload under its hash (`register_program`); a process that
+    reads the log must register it, too. Records without a target or times are skipped, and records
+    whose traces cannot be read, with a warning. Of a failure the log has no reason.
     """
     inputs, results = [], []
     tasks: dict[tuple[Workload, str], WorkloadTask] = {}
     for record, _ in with_traces(database.get_all_tuning_records()):
         if record.target is None or not record.run_secs:
             continue
-        place = (record.workload, str(record.target))
-        if place not in tasks:
+        key = (record.workload, str(record.target))
+        if key not in tasks:
             func = record.workload.mod.prim_func(entry_name(record.workload.mod))
-            tasks[place] = WorkloadTask(register_program(func), record.target)
-        inputs.append(MeasureInput(tasks[place], record.trace))
+            tasks[key] = WorkloadTask(register_program(func), record.target)
+        inputs.append(MeasureInput(tasks[key], record.trace))
         bound = record.bound_seconds
         error_no = MeasureErrorNo.NO_ERROR
         if FAILED in record.run_secs:
@@ -86,88 +83,65 @@ def from_database(database: Database, filename: PathLike) -> int:
     return len(inputs)
 
 
-def _sources(records: Records, n_lines: int | None = None) -> Iterator[tuple[str, _Placed]]:
-    """Yield each log by name with its records, the first `n_lines` (None: all), and their places.
+def _add(
+    database: Database,
+    records: Records,
+    n_lines: int | None,
+    groups: _Groups,
+    check_traces: bool = False,
+    workload_key: str | None = None,
+) -> None:
+    """Add the first record of each group that applies; one warning for each log names the others.
 
-    TuningError for what is neither a log nor records.
+    Replaying a trace takes milliseconds, so only `check_traces` does it. With a `workload_key` the
+    records of other workloads are skipped.
     """
     if n_lines is not None and n_lines < 0:
         raise TuningError(f"n_lines is at least 0, or None for all records, got {n_lines}")
     for name, placed in LOGS.sources(records):
-        yield name, ((place, MeasureRecord(*one)) for place, one in islice(placed, n_lines))
+        places: dict[int, str] = {}
+        found: list[MeasureRecord] = []
+        for place, one in islice(placed, n_lines):
+            record = MeasureRecord(*one)
+            if workload_key in (None, record.input.task.workload_key):
+                places[id(record)] = place
+                found.append(record)
+        workloads: dict[str, Workload] = {}
+        added, refused = [], []
+        for group in groups(found):
+            for record in group:
+                task = record.input.task
+                try:
+                    workload = workloads.setdefault(task.workload_key, Workload(task.mod))
+                except TensorIRError as error:
+                    refused.append(f"{places[id(record)]}: {error}")
+                    break  # No record of the group has a program.
+                try:
+                    added.append(_tuning_record(record, workload, check_traces))
+                    break
+                except TensorIRError as error:
+                    refused.append(f"{places[id(record)]}: {error}")
+        database.commit_records(added)
+        warn_of_left_out(name, refused, logger)
 
 
-def _enter(
-    database: Database,
-    name: object,
-    placed: _Placed,
-    groups: Callable[[list[MeasureRecord]], Iterable[list[MeasureRecord]]],
-    kind: type[TuningRecord] = TuningRecord,
-) -> None:
-    """Add the first record of each group that applies; one warning names what does not."""
-    places: dict[int, str] = {}
-    found: list[MeasureRecord] = []
-    for place, record in placed:
-        places[id(record)] = place
-        found.append(record)
-    programs: dict[str, tuple[Workload, Sequence[ArgInfo]] | TensorIRError] = {}
-    made, refused = [], []
-    for group in groups(found):
-        for record in group:
-            try:
-                made.append(_tuning_record(record, kind, programs))
-                break
-            except TensorIRError as error:
-                refused.append(f"{places[id(record)]}: {error}")
-                if isinstance(programs[record.input.task.workload_key], TensorIRError):
-                    break  # None of the group has a program.
-    database.commit_records(made)
-    warn_of_left_out(name, refused, logger)
-
-
-def _tuning_record(
-    record: MeasureRecord,
-    kind: type[TuningRecord],
-    programs: dict[str, tuple[Workload, Sequence[ArgInfo]] | TensorIRError],
-) -> TuningRecord:
-    """Return a record of a database; only for a `BestRecord` a trace is checked to apply.
-
-    Records of a workload share their program.
-    """
-    inp, key = record.input, record.input.task.workload_key
-    if key not in programs:
-        try:
-            programs[key] = (Workload(inp.task.mod), ArgInfo.from_entry_func(inp.task.mod))
-        except TensorIRError as error:
-            programs[key] = error
-    known = programs[key]
-    if isinstance(known, TensorIRError):
-        raise known
-    workload, args_info = known
-    trace_json = None if kind is BestRecord else inp.trace_json
-    trace = inp.schedule().trace if trace_json is None else Trace.from_json(trace_json)
+def _tuning_record(record: MeasureRecord, workload: Workload, check_trace: bool) -> TuningRecord:
+    trace_json = None if check_trace else record.input.trace_json
+    trace = record.input.schedule().trace if trace_json is None else Trace.from_json(trace_json)
+    args = ArgInfo.from_entry_func(workload.mod)
     message = None if record.is_valid else record.result.error_msg
-    return kind(trace, workload, record.run_secs, record.target, args_info, message)
-
-
-class BestRecord(TuningRecord):
-    """A record that counts, even if it leaves the program as it is: so that is the best."""
-
-    @property
-    def schedules(self) -> bool:
-        """True: in other databases such a record would be none."""
-        return True
+    return TuningRecord(trace, workload, record.run_secs, record.target, args, message)
 
 
 class BestOfLogs(MemoryDatabase):
-    """The best record of each workload and target of logs, as they are looked up for a build.
+    """The best record of each workload and target of logs.
 
-    Where there is none for a target, those for another number of cores answer, and where there are
-    none either, those for other CPUs: their steps are applied to the program anew.
+    Where a target has no record, those for another number of cores answer, else those for other
+    CPUs.
     """
 
     def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
-        """Return the records for a target; those for other CPUs, if there are none."""
+        """Return the records for a target, else those for other targets."""
         own = super().records(key, target)
         if own or target is None:
             return own
@@ -176,15 +150,14 @@ class BestOfLogs(MemoryDatabase):
 
 
 class ApplyHistoryBest(History):
-    """The best schedules of logs, which builds take inside of `with ApplyHistoryBest(log):`.
+    """The best schedules of logs, which builds inside of `with ApplyHistoryBest(log):` use.
 
-    `records` is a log by name or opened, its records, or several of those; `n_lines` bounds how
-    many records of each are read. Where there is none for a target, those for other CPUs answer,
-    which a warning says.
-    With `include_compatible` a function without a record of its own gets the schedule of one with
-    shorter loops. The rest is built as it is.
+    `records` is the name of a log, an opened log, records, or several of those; `n_lines` limits
+    the records of each. Where a target has no record, those for other CPUs answer, with a warning.
+    With `include_compatible`, a function without a record gets the schedule of one with shorter
+    loops. Other functions are built unscheduled.
 
-    OSError for a log that cannot be opened, TuningError for what is none.
+    OSError for a log that cannot be opened, TuningError for other objects.
     """
 
     def __init__(
@@ -204,27 +177,17 @@ class ApplyHistoryBest(History):
     def load(
         self, records: Records, n_lines: int | None = None, *, workload_key: str | None = None
     ) -> None:
-        """Add logs to those that are looked up, of one workload if its key is given.
-
-        Where the best record of a workload does not apply, the next one counts. One warning names
-        what does not, and workloads that are not registered.
-        """
-        for name, placed in _sources(records, n_lines):
-            wanted = (
-                (place, record)
-                for place, record in placed
-                if workload_key in (None, record.input.task.workload_key)
-            )
-            _enter(self._best, name, wanted, best_first, BestRecord)
+        """Add the best records of logs that apply, of one workload if its key is given."""
+        _add(self._best, records, n_lines, best_first, True, workload_key)
 
 
 class ApplyHistoryBestOrSample(ApplyHistoryBest):
-    """The best schedules of logs; where they have none, programs are sampled.
+    """The best schedules of logs, and sampled schedules for programs without a record.
 
-    Taken is the program that a cost model expects most of: that in `cost_model_file` (an
-    `XGBModel`), else an estimate. With `num_measure` above 0 so many are measured, and the fastest
-    is taken. Functions without a reduction are sampled only with
-    `sample_simple_workloads`. `records` None is no log.
+    The sample is the candidate with the best prediction of the cost model in `cost_model_file` (an
+    `XGBModel`), or of an estimate. With `num_measure` above 0, that many candidates are measured
+    and the fastest wins. Functions without a reduction are sampled only with
+    `sample_simple_workloads`.
     """
 
     def __init__(
@@ -237,11 +200,11 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
         sampler = SampleOnMiss(cost_model_file, num_measure)
         super().__init__(
             () if records is None else records,
-            sample_on_miss=sampler if sample_simple_workloads else _OfReductions(sampler),
+            sample_on_miss=sampler if sample_simple_workloads else _ReductionSampler(sampler),
         )
 
 
-class _OfReductions(Sampler):
+class _ReductionSampler(Sampler):
     """Samples programs with a reduction only."""
 
     def __init__(self, sampler: Sampler) -> None:
@@ -249,36 +212,20 @@ class _OfReductions(Sampler):
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
         """Return the best sample of a program with a reduction, None for other programs."""
-        if anchor_block(mod) is None:
-            return None
-        return self._sampler.sample(mod, target, task_name)
+        has_reduction = anchor_block(mod) is not None
+        return self._sampler.sample(mod, target, task_name) if has_reduction else None
 
 
 def best_of_log(
     task: WorkloadTask, log_file: PathLike, include_compatible: bool = False
 ) -> FoundSchedule:
-    """Return the best schedule that a log has of a task; TuningError if it has none.
-
-    Records of other workloads are looked at for compatible ones only.
-    """
+    """Return the best schedule of a task in a log; TuningError without one."""
     history = ApplyHistoryBest((), include_compatible=include_compatible)
     history.load(log_file, workload_key=None if include_compatible else task.workload_key)
     found = history.find(task.mod, task.target, task.name)
     if found is None:
-        raise TuningError(_nothing_found(task, log_file, include_compatible))
+        raise TuningError(
+            f"{os.fspath(log_file)} has no valid record of {task.workload_key} that applies; tune "
+            "the task, or adapt the schedule of a smaller workload by include_compatible=True"
+        )
     return found
-
-
-def _nothing_found(task: WorkloadTask, log_file: PathLike, include_compatible: bool) -> str:
-    keys = [record.input.task.workload_key for record in load_records(log_file)]
-    own = keys.count(task.workload_key)
-    near = [key for key in keys if compatible_factor(task.workload_key, key) is not None]
-    if own:
-        there = f"none of its {own} record(s) is valid and applies; tune it for longer"
-    elif near and not include_compatible:
-        there = f"the log has {near[0]}, whose schedule include_compatible=True adapts"
-    elif keys:
-        there = f"the log has {', '.join(sorted(set(keys))[:5])}; tune the task first"
-    else:
-        there = "the log has no records; tune the task first"
-    return f"there is no schedule of {task.workload_key} in {os.fspath(log_file)}: {there}"

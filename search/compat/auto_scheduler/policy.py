@@ -1,11 +1,10 @@
-"""The policies by which the spaces of tasks are made, and the search of several of them."""
+"""Sketch policies: the design spaces and the search strategy of a task, by Ansor's names."""
 
 from __future__ import annotations
 
 import os
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,12 +16,8 @@ from search import cost_model
 from search.compat.auto_scheduler.callbacks import RecordToFile, TaskContext
 from search.compat.auto_scheduler.history import to_database
 from search.compat.auto_scheduler.options import TuningOptions
+from search.compat.auto_scheduler.preload import SearchCallback
 from search.compat.auto_scheduler.records import MeasureInput, MeasureResult, RecordReader
-from search.compat.auto_scheduler.sketch_params import (
-    checked_params,
-    schedule_rules,
-    search_strategy,
-)
 from search.compat.auto_scheduler.sketch_policy import Sketch, sketches
 from search.compat.auto_scheduler.task import WorkloadTask
 from search.context import TuneContext
@@ -36,6 +31,7 @@ from search.loop import tune_run
 from search.postproc import Postproc, RewriteLayout
 from search.run import Run
 from search.runs.learn_from_records import learn, learn_from_records
+from search.schedule_rule import RandomComputeLocation, ScheduleRule
 from search.search_strategy import EvolutionarySearch
 from search.space_generator import PostOrderApply, SpaceGenerator
 from search.space_generator.space_generator import preset_kind
@@ -43,21 +39,34 @@ from search.space_generator.space_generator import preset_kind
 if TYPE_CHECKING:
     from codegen import Target
     from search.database import TuningRecord, Workload
-    from search.schedule_rule import ScheduleRule
 
-_SAMPLED_AT_FIRST: Final = 50
+_FIRST_SAMPLE: Final = 50
 _CANDIDATES: Final = 64
-"""The trials that a search without any is planned for: it breeds as many as one with them."""
+"""The number of candidates that a search without trials is planned for."""
 _POLICIES: Final = ("default", "sketch.xgb", "sketch.random")
+
+_STRATEGY_PARAMS: Final = {
+    "eps_greedy": "eps_greedy",
+    "sample_init_min_population": "init_min_unmeasured",
+    "sample_init_use_measured_ratio": "init_measured_ratio",
+    "evolutionary_search_population": "population_size",
+    "evolutionary_search_num_iters": "genetic_num_iters",
+    "evolutionary_search_mutation_prob": "genetic_mutate_prob",
+}
+_RULE_PARAMS: Final = {
+    "cpu_multi_level_tiling_structure": "structure",
+    "max_innermost_split_factor": "innermost",
+    "max_vectorize_size": "vector",
+}
+_PARAMS: Final = (*_STRATEGY_PARAMS, *_RULE_PARAMS, "disable_change_compute_location")
 
 
 class XGBModel(cost_model.XGBModel):
-    """Ranks candidates by trees that learned from measurements; see `search.cost_model.XGBModel`.
+    """The cost model `search.cost_model.XGBModel` with Ansor's arguments.
 
-    Until `num_warmup_sample` measurements scores are estimates from the loops of a program, where
-    Ansor's are random up to 100. With `adaptive_training` it is trained again only once there is a
-    fifth more data. Every `verbose_eval` rounds of training are logged. `model_file` is a file that
-    `save` wrote.
+    Up to `num_warmup_sample` measurements, scores are estimates from the loops of a program; in
+    Ansor they are random up to 100. With `adaptive_training` it is trained again after a fifth more
+    data. Every `verbose_eval` rounds of training are logged. `save` writes a `model_file`.
     """
 
     def __init__(
@@ -80,9 +89,9 @@ class XGBModel(cost_model.XGBModel):
     def update_from_file(
         self, file_name: str | os.PathLike[str], n_lines: int | None = None
     ) -> int:
-        """Learn from the first `n_lines` records of a log (None: all); return from how many.
+        """Learn from the first `n_lines` records of a log (None: all); return their number.
 
-        Those that the model knows are left out, and so are those that cannot be replayed.
+        Known records and records that do not replay are skipped.
         """
         groups: dict[tuple[Workload, Target | None], list[TuningRecord]] = {}
         for record in to_database(file_name, n_lines=n_lines).get_all_tuning_records():
@@ -93,40 +102,31 @@ class XGBModel(cost_model.XGBModel):
         )
 
 
-class SearchCallback(ABC):
-    """Is called once with a policy, when that is made."""
-
-    @abstractmethod
-    def apply(self, policy: SketchPolicy) -> None:
-        """Prepare a policy."""
-
-
 class SketchPolicy:
-    """Derives sketches by rules and searches them by evolution, guided by a cost model.
+    """Generates sketches by rules and searches them by evolution, guided by a cost model.
 
-    The rules are those that suit the target. Without `program_cost_model` the search is random, as
-    Ansor's. The states of Ansor are schedules here: fully decided programs with their traces.
+    The rules are those of the target. Without `program_cost_model` scores are random, as in Ansor.
+    The states of Ansor are schedules here: fully decided programs with their traces.
 
-    `database` has what was measured, `cost_model` learns from it. `seed` makes the sampling
+    `database` holds the measurements, and `cost_model` learns from them. `seed` makes the sampling
     reproducible; None takes one from the device. `verbose` 0 shows nothing where no options say
     otherwise. `init_search_callbacks` prepare the policy, see `preload`.
 
-    `params` changes numbers of the search by Ansor's names; what is not given, or None, has the
-    default of this search (in brackets), which is not always Ansor's and may follow the budget.
+    `params` overrides numbers of the search by Ansor's names. The defaults are those of this search
+    (in brackets), which may differ from Ansor's and depend on the number of trials.
 
-    | parameter | what it says |
+    | parameter | meaning |
     | --- | --- |
-    | `eps_greedy` | the share of a batch that is chosen at random (0.05) |
-    | `sample_init_min_population` | the least random individuals (16; of the first sample 50) |
-    | `sample_init_use_measured_ratio` | the share of a population that was measured (0.25) |
-    | `evolutionary_search_population` | the size of a generation (by the budget, 64 to 2048) |
+    | `eps_greedy` | the fraction of random candidates in a batch (0.05) |
+    | `sample_init_min_population` | the minimum of random individuals (16; first sample 50) |
+    | `sample_init_use_measured_ratio` | the fraction of measured individuals (0.25) |
+    | `evolutionary_search_population` | the size of a generation (64 to 2048) |
     | `evolutionary_search_num_iters` | the number of generations (3) |
     | `evolutionary_search_mutation_prob` | the probability of a mutation (0.85), else a cross |
     | `cpu_multi_level_tiling_structure` | the levels of tiles (`"SSRSRS"`) |
     | `max_innermost_split_factor` | the longest innermost tile (64, on ARM 32) |
     | `max_vectorize_size` | the longest vector loop (64, on ARM 32; Ansor has 16) |
-    | `disable_change_compute_location` | 1 leaves blocks that are not tiled where they are (0) |
-    | `rules` | `"ansor"` leaves out what Ansor has no rule for: `RFactorOverLanes`, intrinsics |
+    | `disable_change_compute_location` | 1 keeps the places of untiled blocks (0) |
     """
 
     def __init__(
@@ -139,11 +139,15 @@ class SketchPolicy:
         init_search_callbacks: Iterable[SearchCallback] | None = None,
     ) -> None:
         if not isinstance(task, WorkloadTask):
-            raise TuningError(f"a policy is of a SearchTask, got {task!r}")
+            raise TuningError(f"the task of a policy is a SearchTask, got {task!r}")
         if program_cost_model is not None and not isinstance(program_cost_model, CostModel):
             raise TuningError(f"program_cost_model is a CostModel, got {program_cost_model!r}")
         self.search_task = task
-        self.params = checked_params(params)
+        self.params = {name: v for name, v in (params or {}).items() if v is not None}
+        for name in self.params:
+            if name not in _PARAMS:
+                known = ", ".join(_PARAMS)
+                raise TuningError(f"unknown sketch policy parameter {name!r}; expected {known}")
         self.verbose = verbose
         self.cost_model = RandomModel(seed) if program_cost_model is None else program_cost_model
         self.database = MemoryDatabase()
@@ -154,46 +158,59 @@ class SketchPolicy:
             callback.apply(self)
 
     def space_generator(self) -> SpaceGenerator:
-        """Return a generator with the rules of the user before those of the target.
+        """Return a generator with the user's rules before those of the target.
 
-        Layouts are rewritten as the task says.
+        Layouts are rewritten by the option of the task.
         """
-        task = self.search_task
+        kind = preset_kind(self.search_task.target)
+        rules = ScheduleRule.create(kind, **self._overrides(_RULE_PARAMS))
+        if self.params.get("disable_change_compute_location"):
+            rules = [rule for rule in rules if not isinstance(rule, RandomComputeLocation)]
         postprocs = [
-            task.layout_rewrite_option.postproc() if isinstance(usual, RewriteLayout) else usual
-            for usual in Postproc.create(preset_kind(task.target))
+            self.search_task.layout_rewrite_option.postproc()
+            if isinstance(usual, RewriteLayout)
+            else usual
+            for usual in Postproc.create(kind)
         ]
         return PostOrderApply(
-            sch_rules=[*self.custom_rules, *schedule_rules(self.params, task.target)],
+            sch_rules=[*self.custom_rules, *rules],
             postprocs=[postproc for postproc in postprocs if postproc is not None],
         )
 
+    def _overrides(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """Return the parameters in `names` under their names in this search."""
+        return {names[name]: value for name, value in self.params.items() if name in names}
+
     def context(self) -> TaskContext:
-        """Return the task as the search takes it, with a seed of its own."""
+        """Return the task of the search, with a new seed."""
         return TaskContext(
             self.search_task,
             space_generator=self.space_generator(),
-            search_strategy=search_strategy(self.params),
+            search_strategy=EvolutionarySearch(**self._overrides(_STRATEGY_PARAMS)),
             rand_state=self._random.fork(),
         )
 
     def tune(self, options: TuningOptions) -> Schedule | None:
-        """Search, and return the best schedule: the best that was measured, None if all failed.
+        """Search, and return the best measured schedule, None if all trials failed.
 
-        With `num_measure_trials` 0 it is the one that the cost model expects most of.
+        With `num_measure_trials` 0 it is the schedule with the best prediction.
         """
-        if options.num_measure_trials == 0:
-            return self._most_promising()
-        measured_search([self], [1.0], options, database=self.database)
-        return self.best()
+        if options.num_measure_trials > 0:
+            measured_search([self], [1.0], options, database=self.database)
+            return self.best()
+        with self._searching(_CANDIDATES) as strategy:
+            candidates = strategy.generate_measure_candidates()
+            if not candidates:
+                why = strategy.why_nothing() or "all candidates were measured before"
+                raise TuningError(f"the search of {self.search_task} found no candidate: {why}")
+        return candidates[0].sch
 
     def continue_search_one_round(
         self, num_measure: int, measurer: TuningOptions | None = None
     ) -> tuple[list[MeasureInput], list[MeasureResult]]:
-        """Measure `num_measure` candidates more, and return them and what came of them.
+        """Measure `num_measure` more candidates, and return them and their results.
 
-        What earlier rounds have measured is known: a round goes on where the one before ended.
-        `measurer` says how to measure.
+        A round resumes after the round before it. `measurer` has the builder and the runner.
         """
         options = measurer or TuningOptions(verbose=self.verbose)
         with tempfile.NamedTemporaryFile(prefix="auto_scheduler_") as log:
@@ -207,22 +224,14 @@ class SketchPolicy:
             return RecordReader(log.name).read_lines()
 
     def best(self) -> Schedule | None:
-        """Return the best schedule that was measured, None without one."""
+        """Return the best measured schedule, None without one."""
         task = self.search_task
         found = find_schedule(self.database, task.mod, task.target)
         return None if found is None else found.schedule
 
-    def _most_promising(self) -> Schedule:
-        with self._searching(_CANDIDATES) as strategy:
-            candidates = strategy.generate_measure_candidates()
-            if not candidates:
-                why = strategy.why_nothing() or "all that the policy can find were measured"
-                raise TuningError(f"there is no program of {self.search_task}: {why}")
-        return candidates[0].sch
-
     @contextmanager
     def _searching(self, count: int) -> Iterator[EvolutionarySearch]:
-        """Return a search of so many candidates, which begins with what is known."""
+        """Return a strategy for `count` candidates that knows the earlier measurements."""
         context = self.context()
         strategy = context.search_strategy
         assert isinstance(strategy, EvolutionarySearch)
@@ -234,30 +243,29 @@ class SketchPolicy:
             context.post_tuning()
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[Sketch]:
-        """Return the sketches of the task: its design spaces, printed as Ansor prints them."""
+        """Return the sketches of the task: its design spaces, printed in Ansor's form."""
         task = self.search_task
-        made = sketches(task.mod, task.target, self.space_generator())
+        found = sketches(task.mod, task.target, self.space_generator())
         if print_for_debug:
-            for sketch in made:
-                sys.stdout.write(f"{sketch}\n")
-        return made
+            sys.stdout.writelines(f"{sketch}\n" for sketch in found)
+        return found
 
     def sample_initial_population(self) -> list[Schedule]:
         """Return random programs of the sketches, `sample_init_min_population` of them or 50."""
-        count = self.params.get("sample_init_min_population", _SAMPLED_AT_FIRST)
+        count = self.params.get("sample_init_min_population", _FIRST_SAMPLE)
         with self._searching(count) as strategy:
             return [candidate.sch for candidate in strategy.sample(count)]
 
     def evolutionary_search(
         self, init_populations: Sequence[Schedule], out_size: int
     ) -> list[Schedule]:
-        """Return the best of an evolution from these programs, as the model sees them."""
+        """Evolve these programs, and return those with the best predictions."""
         with self._searching(out_size) as strategy:
             return [candidate.sch for candidate in strategy.evolve(init_populations, out_size)]
 
 
 class EmptyPolicy(SketchPolicy):
-    """Leaves the program as it is; a search measures that once."""
+    """Leaves the program unscheduled; a search measures it once."""
 
     def __init__(
         self,
@@ -271,7 +279,7 @@ class EmptyPolicy(SketchPolicy):
         return PostOrderApply(sch_rules=[], postprocs=[], mutator_probs={})
 
     def best(self) -> Schedule:
-        """Return the schedule that does nothing."""
+        """Return the empty schedule."""
         return Schedule(self.search_task.mod)
 
 
@@ -283,42 +291,39 @@ def make_policies(
     model_file: str | os.PathLike[str] | None = None,
     verbose: int = 1,
 ) -> list[SketchPolicy]:
-    """Return a policy for each task, which share one cost model.
+    """Return a policy for each task; the policies share one cost model.
 
-    `policy` is `"default"`, `"sketch.xgb"`, `"sketch.random"`, or the policies themselves, which
-    have their parameters and their model already. TuningError for anything else, and for what the
-    policy has no use for.
+    `policy` is `"default"`, `"sketch.xgb"`, `"sketch.random"`, or the policies themselves.
+    TuningError for anything else, and for arguments that the policy would ignore.
     """
-    if not isinstance(policy, str):
-        given: list[SketchPolicy] = instances(SketchPolicy, "search_policy", policy)
-        of = [made.search_task for made in given]
-        if of != list(tasks):
+    if isinstance(policy, str):
+        if policy not in _POLICIES:
             raise TuningError(
-                "search_policy has a policy for each task, in their order: it is of "
-                f"{', '.join(map(str, of))}, the tasks are {', '.join(map(str, tasks))}"
+                f"unknown search_policy {policy!r}; expected one of "
+                f"{', '.join(map(repr, _POLICIES))} or a policy for each task"
             )
-        if params is not None or model_file is not None or adaptive_training:
+        model: CostModel
+        if policy != "sketch.random":
+            model = XGBModel(adaptive_training=adaptive_training, model_file=model_file)
+        elif model_file is None and not adaptive_training:
+            model = RandomModel()
+        else:
             raise TuningError(
-                "finished policies have their parameters and their cost model: leave out "
-                "search_policy_params, load_model_file and adaptive_training, and give them to "
-                "SketchPolicy and XGBModel"
+                "'sketch.random' does not learn: leave out load_model_file and adaptive_training"
             )
-        return given
-    if policy not in _POLICIES:
+        return [SketchPolicy(task, model, params, verbose=verbose) for task in tasks]
+    given: list[SketchPolicy] = instances(SketchPolicy, "search_policy", policy)
+    if [made.search_task for made in given] != list(tasks):
         raise TuningError(
-            f"search_policy is one of {', '.join(map(repr, _POLICIES))} or a policy for each task, "
-            f"got {policy!r}"
+            f"search_policy has policies for {', '.join(str(p.search_task) for p in given)}; "
+            f"expected one for each task in order: {', '.join(map(str, tasks))}"
         )
-    model: CostModel
-    if policy != "sketch.random":
-        model = XGBModel(adaptive_training=adaptive_training, model_file=model_file)
-    elif model_file is None and not adaptive_training:
-        model = RandomModel()
-    else:
+    if params is not None or model_file is not None or adaptive_training:
         raise TuningError(
-            "'sketch.random' learns nothing: leave out load_model_file and adaptive_training"
+            "search_policy_params, load_model_file and adaptive_training are for a policy that is "
+            "given by name; pass them to SketchPolicy and XGBModel"
         )
-    return [SketchPolicy(task, model, params, verbose=verbose) for task in tasks]
+    return given
 
 
 def measured_search(
@@ -327,11 +332,10 @@ def measured_search(
     options: TuningOptions,
     **others: Any,
 ) -> None:
-    """Search the task of each policy until the trials of `options` are made, or nothing is left.
+    """Search the task of each policy until the trials of `options` are used up.
 
-    `others` are fields of `TuneConfig`: of a database that is given, what it has is not measured
-    again. The policies have one cost model, which learns from all tasks. Ctrl-C ends the search as
-    the options say; what was measured is kept.
+    `others` are fields of `TuneConfig`; records of its database are not measured again. The
+    policies share one cost model, which learns from all tasks.
     """
     models = {id(policy.cost_model): policy.cost_model for policy in policies}
     model, *more = models.values()

@@ -1,4 +1,4 @@
-"""Logs of measurements in Ansor's format: their lines, their files, and the best of them.
+"""Logs of measurements in Ansor's format: their lines, their files, and their best records.
 
 A line is `{"i": [task, [[], steps]], "r": [costs, error, all_cost, timestamp], "v": "v0.6"}` with
 the task `[workload key, target, 8 numbers, host target, layout option, names of inputs]`.
@@ -33,7 +33,7 @@ logger = logging.getLogger("auto_scheduler")
 
 LOG_VERSION: Final = "v0.6"
 _READ: Final = tuple(f"v0.{minor}" for minor in range(7))
-_MOST_OF_ERROR: Final = 512
+_LONGEST_ERROR: Final = 512
 _SLOWER_THAN: Final = "slower_than"
 
 _TRACE: Final = "TR"
@@ -43,8 +43,8 @@ _TRACE: Final = "TR"
 class MeasureInput:
     """A schedule of a task, or its trace.
 
-    `state` is None for what was read from a log, of which nothing was applied:
-    `recover_measure_input` does. `text` is the transform steps as JSON.
+    `text` is the transform steps as JSON. `state` is None for an input that was read from a log;
+    `recover_measure_input` applies its steps.
     """
 
     def __init__(
@@ -53,9 +53,7 @@ class MeasureInput:
         if text is None:
             trace = state.trace if isinstance(state, Schedule) else state
             if not isinstance(trace, Trace):
-                raise TuningError(
-                    f"a measurement is of a Schedule or a Trace, got {type(trace).__name__}"
-                )
+                raise TuningError(f"a state is a Schedule or a Trace, got {type(trace).__name__}")
             text = json.dumps([[_TRACE, trace.as_json()]])
         self.task = task
         self.state = state
@@ -63,22 +61,21 @@ class MeasureInput:
 
     @property
     def rows(self) -> list[Any]:
-        """The transform steps as a log has them; a trace is one step."""
+        """The transform steps in the form of a log; a trace is one step."""
         return list(json.loads(self.text))
 
     @property
     def trace_json(self) -> Any:
-        """The JSON form of the trace, None where there are steps of Ansor."""
+        """The JSON form of the trace, None for steps of Ansor."""
         match self.rows:
             case [[code, trace]] if code == _TRACE:
                 return trace
         return None
 
     def schedule(self) -> Schedule:
-        """Apply the steps to the program of the task, and rewrite layouts as its option says.
+        """Apply the steps to the program of the task, and rewrite layouts by its option.
 
-        TuningError for an unknown workload or steps that cannot be applied, ScheduleError or
-        TraceError for a trace that cannot.
+        TuningError for an unknown workload, TensorIRError for steps that do not apply.
         """
         trace = self.trace_json
         if trace is not None:
@@ -87,8 +84,7 @@ class MeasureInput:
             return sch
         if self.task.compute_dag is None:
             raise TuningError(
-                f"the workload {self.task} is a program, not tensors: steps of Ansor do not apply "
-                "to it, only traces do"
+                f"the workload {self.task} is a program; steps of Ansor apply to tensors only"
             )
         option = self.task.layout_rewrite_option
         return self.task.compute_dag.schedule(self.rows, layout_rewrite=option)
@@ -100,11 +96,10 @@ class MeasureInput:
 class MeasureResult(NamedTuple):
     """The result of a measurement.
 
-    `costs` are seconds per run, one for each repeat, [1e10] after an error; `error_msg` is not
-    logged. `all_cost` is the wall time in seconds that building and running took together,
-    `timestamp` the end of it in seconds since 1970. A candidate that was ended early, being sure
-    not to be the best, is a RUN_TIMEOUT with the seconds that a run takes at least as
-    `slower_than`.
+    `costs` are seconds per run, one for each repeat, [1e10] after an error; logs have no
+    `error_msg`. `all_cost` is the wall time of building and running in seconds, `timestamp` its end
+    in seconds since 1970. A candidate that was ended early, because it cannot be the best, is a
+    RUN_TIMEOUT with a lower bound of its seconds in `slower_than`.
     """
 
     costs: Sequence[float]
@@ -122,13 +117,11 @@ class MeasureResult(NamedTuple):
         all_cost: float = 0.0,
         slower_than: float | None = None,
     ) -> MeasureResult:
-        """Return the result of a measurement that ended now; texts are cut at 512.
-
-        One with an error has no costs.
-        """
+        """Return the result of a measurement that ended now; error messages are cut at 512."""
         kept = tuple(costs) if error_no == MeasureErrorNo.NO_ERROR else (FAILED,)
-        error_msg = text[:_MOST_OF_ERROR]
-        return MeasureResult(kept, error_no, error_msg, all_cost, time.time(), slower_than)
+        return MeasureResult(
+            kept, error_no, text[:_LONGEST_ERROR], all_cost, time.time(), slower_than
+        )
 
     @property
     def mean_cost(self) -> float:
@@ -139,14 +132,14 @@ class MeasureResult(NamedTuple):
 
 
 class MeasureRecord(NamedTuple):
-    """A line of a log: what was measured, and what that gave. It unpacks into the two."""
+    """A line of a log, which unpacks into input and result."""
 
     input: MeasureInput
     result: MeasureResult
 
     @property
     def target(self) -> Target:
-        """The target that it was measured for."""
+        """The target of the task."""
         return self.input.task.target
 
     @property
@@ -166,18 +159,17 @@ class MeasureRecord(NamedTuple):
 
     @property
     def trace_key(self) -> bytes:
-        """16 bytes that records of a workload share if they are of the same program."""
+        """16 bytes that identify the steps and the layout option of a record."""
         inp = self.input
         return digest(f"{inp.task.layout_rewrite_option:d} {inp.text}".encode())
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
-    """Return an input of a log with its task made whole, on request with the state rebuilt.
+    """Return an input of a log with its program, and on request with its state, a `Schedule`.
 
-    An Ansor state is a `Schedule` here. TuningError for a workload that is not registered, or steps
-    that do not apply.
+    TuningError for an unknown workload, TensorIRError for steps that do not apply.
     """
-    inp.task.mod  # noqa: B018 - a workload that is not known is refused here
+    inp.task.mod  # noqa: B018 - raises for an unknown workload
     if not rebuild_state or inp.state is not None:
         return inp
     return MeasureInput(inp.task, inp.schedule(), inp.text)
@@ -189,8 +181,8 @@ def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> Mea
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
     """Return a measurement as a line of a log, without its end.
 
-    What a run takes at least that was ended early is a field of its own, `slower_than`. A line with
-    steps of Ansor does without it, since Ansor refuses a log with a field that it does not know.
+    Lines with a trace have the field `slower_than` where the result has one. Lines with steps of
+    Ansor do not, since Ansor refuses lines with additional fields.
     """
     failed = res.error_no != MeasureErrorNo.NO_ERROR
     costs = [FAILED] if failed else [float(cost) for cost in res.costs]
@@ -205,9 +197,9 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
 
 
 def load_record_from_string(record: str) -> MeasureRecord:
-    """Return the measurement of a line; LineError, a ValueError, if it is none.
+    """Return the measurement of a line; LineError, a ValueError, for a malformed one.
 
-    No workload needs to be registered for it, and no step is applied.
+    Its workload need not be registered, and its steps are not applied.
     """
     return _line_decoder()(record)
 
@@ -222,8 +214,7 @@ def _line_decoder() -> Callable[[str], MeasureRecord]:
             raise LineError("it is a line of AutoTVM; read the log by search.compat.autotvm.record")
         if fields.get("v") not in _READ:
             raise LineError(
-                f"its log version is {fields.get('v')!r}; this package reads {LOG_VERSION} and "
-                "earlier"
+                f"unknown log version {fields.get('v')!r}; expected {LOG_VERSION} or earlier"
             )
         try:
             task_row, (_, steps) = fields["i"]
@@ -241,7 +232,7 @@ def _line_decoder() -> Callable[[str], MeasureRecord]:
                 None if bound is None else float(bound),
             )
         except KeyError as error:
-            raise LineError(f"it has no field {error}") from error
+            raise LineError(f"the field {error} is missing") from error
         except (TensorIRError, TypeError, ValueError, OverflowError) as error:
             raise LineError(str(error)) from error
         if not isinstance(steps, list) or not all(map(_is_step, steps)):
@@ -260,8 +251,7 @@ def _is_step(row: Any) -> bool:
 
 def _no_log(given: object) -> TuningError:
     return TuningError(
-        "logs are given as paths, or as records (MeasureInput, MeasureResult), got "
-        f"{type(given).__name__} {given!r}"
+        f"a log is a path or records (MeasureInput, MeasureResult), got {type(given).__name__}"
     )
 
 
@@ -271,10 +261,10 @@ LOGS: Final[RecordFiles[MeasureRecord]] = RecordFiles(
 
 
 class RecordReader(os.PathLike[str]):
-    """The records of a log, read anew each time.
+    """The records of a log, read again by each iteration.
 
-    Lines that are no records, a last one that was cut short say, are left out, and a warning counts
-    them and names the first. OSError for a log that cannot be opened.
+    Malformed lines are skipped, and one warning names them. OSError for a log that cannot be
+    opened.
     """
 
     def __init__(self, filename: PathLike) -> None:
@@ -317,27 +307,27 @@ def load_best_record(
 ) -> tuple[MeasureInput, MeasureResult] | tuple[None, None]:
     """Return the best valid record of a log, (None, None) without one.
 
-    Without a key records of all workloads compete. A target is met by records for any of its kind,
-    as in Ansor. With `include_compatible` those of compatible workloads count with their time
-    multiplied by the factor of `compatible_factor`.
+    Without a key, records of all workloads compete. As in Ansor, `target` selects its kind only.
+    With `include_compatible`, records of compatible workloads compete with their time multiplied by
+    `compatible_factor`.
     """
     kind = None if target is None else as_target(target).kind
     expected: dict[float, MeasureRecord] = {}
     for record in best_of_each(load_records(filename)):
         found = record.input.task.workload_key
-        factor: float | None = 1.0 if workload_key in (None, found) else None
-        if factor is None and include_compatible:
+        factor: float | None = 1.0
+        if workload_key not in (None, found):
             assert workload_key is not None
-            factor = compatible_factor(workload_key, found)
+            factor = compatible_factor(workload_key, found) if include_compatible else None
         if factor is not None and kind in (None, record.target.kind):
             expected.setdefault(record.mean_seconds * factor, record)
     return expected[min(expected)] if expected else (None, None)
 
 
 def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
-    """Write the best record of each workload and target of a log to a file; return how many.
+    """Write the best record of each workload and target of a log to a file; return their number.
 
-    Records that the file has already compete, and nobody ever sees half of it.
+    The records of an existing file compete. The file is replaced in one step.
     """
     kept, given = LOGS.reduce(in_file, out_file, best_of_each)
     logger.info("kept %d best record(s) of %d in %s", kept, given, out_file)
@@ -350,11 +340,7 @@ def best_of_each(records: Iterable[MeasureRecord]) -> Iterator[MeasureRecord]:
 
 
 def best_first(records: Iterable[MeasureRecord]) -> Iterator[list[MeasureRecord]]:
-    """Yield the valid records of each workload and target, best first.
-
-    Of several measurements of the same steps the last counts, and the winner that a search named
-    comes before the fastest: see `winner_first`.
-    """
+    """Yield the valid records of each workload and target, best first; see `winner_first`."""
     groups: dict[tuple[str, str], list[MeasureRecord]] = {}
     for record in records:
         key = (record.input.task.workload_key, target_key(record.target))

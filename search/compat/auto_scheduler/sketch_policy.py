@@ -30,7 +30,8 @@ trace, and the holes are its sampling instructions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -157,64 +158,45 @@ class Sketch:
     # ------------------------------------------------------------------------------------- holes
 
     def _found_holes(self) -> Iterator[Hole]:
-        """Yield the holes, and note on the way which loops have lengths that are parts of them."""
+        """Yield the holes, and note the loops whose lengths are parts of them."""
         insts = self._sch.trace.insts
+        applied = dict(zip(self.space.trace.insts, insts, strict=True))
+        makers = {output: inst for inst in insts for output in inst.outputs}
         names: dict[Instruction, str] = {}
-        for inst in insts:
-            if inst.kind.name == "Split":
-                self._note_lengths(inst, insts, names)
-        positions = self.space.trace.insts
-        replayed = dict(zip(positions, insts, strict=True))
         for site in self.space.sites:
-            name = names.get(replayed[site.inst], site.name)
+            inst, name = applied[site.inst], site.name
+            loop = next((value for value in inst.inputs if isinstance(value, LoopRV)), None)
+            if site.purpose == TILE and loop is not None:
+                name = self._loop_name(loop, makers)
+                name += "'" * sum(other.rstrip("'") == name for other in names.values())
+            names[inst] = name
             yield Hole(name, site, _ANNOTATIONS.get(site.purpose, site.purpose))
+        for split in insts:
+            factors = split.value_of("factors") if split.kind.name == "Split" else ()
+            for part, factor in zip(split.outputs, factors, strict=False):
+                maker = makers.get(factor)
+                if maker in names and isinstance(part, LoopRV):
+                    with suppress(ExpiredHandleError):
+                        var = self._sch.get(part).loop_var
+                        self._lengths[var] = f"?{names[maker]}[{maker.outputs.index(factor)}]"
 
-    def _note_lengths(
-        self, split: Instruction, insts: Sequence[Instruction], names: dict[Instruction, str]
-    ) -> None:
-        for loop, factor in zip(split.outputs, split.value_of("factors"), strict=True):
-            maker = next((i for i in insts if i.kind.has_decision and factor in i.outputs), None)
-            if maker is None or not isinstance(loop, LoopRV):
-                continue
-            if maker not in names:
-                names[maker] = self._hole_name(split, insts, names.values())
-            try:
-                var = self._sch.get(loop).loop_var
-            except ExpiredHandleError:
-                continue
-            self._lengths[var] = f"?{names[maker]}[{list(maker.outputs).index(factor)}]"
+    def _loop_name(self, loop: LoopRV, makers: Mapping[Any, Instruction]) -> str:
+        """Return the name of the loop of the program that a loop is a part of, after its block.
 
-    def _hole_name(
-        self, split: Instruction, insts: Sequence[Instruction], taken: Iterable[str]
-    ) -> str:
-        """Return the program's name for the loop that is split, after the name of its block.
-
-        Parts of a loop have its name; what was fused of several, and loops of blocks that the
-        schedule made, have none.
+        Fused loops, and loops of blocks that the schedule made, have no such name.
         """
-        makers: dict[object, Instruction] = {
-            output: inst for inst in insts for output in inst.outputs
-        }
-        origins = list(dict.fromkeys(self._origins(split.value_of("loop"), makers)))
-        named = origins[0] if len(origins) == 1 else "fused"
-        count = sum(other.rstrip("'") == named for other in taken)
-        return named + "'" * count
-
-    def _origins(self, loop: object, makers: Mapping[Any, Instruction]) -> Iterator[str]:
-        """Yield the names of the loops of the program that a loop was made of."""
         maker = makers[loop]
-        if maker.kind.name == "GetLoops":
-            block = makers[maker.value_of("block")]
-            if block.kind.name == "GetBlock":
-                name, func = (_text(block.value_of(key)) for key in ("name", "func_name"))
-                position = maker.outputs.index(loop)
-                source = self._before.get_loops(self._before.get_block(name, func))[position]
-                yield f"{name}.{self._before.get(source).loop_var.name}"
-            else:
-                yield "loop"
-        for origin in maker.inputs:
-            if isinstance(origin, LoopRV):
-                yield from self._origins(origin, makers)
+        while maker.kind.name == "Split":
+            loop = maker.value_of("loop")
+            maker = makers[loop]
+        if maker.kind.name != "GetLoops":
+            return "fused"
+        block = makers[maker.value_of("block")]
+        if block.kind.name != "GetBlock":
+            return "loop"
+        name, func = (_text(block.value_of(key)) for key in ("name", "func_name"))
+        source = self._before.get_loops(self._before.get_block(name, func))
+        return f"{name}.{self._before.get(source[maker.outputs.index(loop)]).loop_var.name}"
 
     def _following(self) -> Iterator[Var]:
         """Yield the loops whose lengths differ where other decisions are made."""

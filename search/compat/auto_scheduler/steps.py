@@ -1,7 +1,7 @@
-"""The transform steps of Ansor by their codes: what each one does to the stages of a computation.
+"""The transform steps of Ansor: what each one does to the stages of a computation.
 
-`STEPS` has a function for each code, whose parameters after the state and the number of the step
-are the fields of the step.
+`STEPS` has a function for each code. Its parameters after the state and the number of the step are
+the fields of the step, and their annotations the types of these fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from schedule import BlockRV, LoopRV, Schedule
 from search.compat.auto_scheduler.stages import (
-    Hint,
+    UNROLL,
+    Mark,
     Place,
     Row,
     Stage,
@@ -24,21 +25,15 @@ from search.compat.auto_scheduler.stages import (
 )
 from tensorir.nodes.expr import IntImm
 
-_OF_GPUS: Final = ("FFSP", "SA")
-
-UNROLL: Final = "auto_unroll_max_step"
-
 ANNOTATIONS: Final = ("for", "unroll", "vectorize", "parallel")
-"""The word for each number of an annotation; higher ones are of threads, and of intrinsics that the
-step does not name."""
+"""The loop kind for each annotation number; higher numbers are for GPUs and intrinsics."""
 
 
 def take(state: State, row: Row) -> None:
-    """Take a step, which changes the state; StepError names what cannot be taken, and why."""
-    at = len(state.steps)
-    with blamed_on_step(at, row):
+    """Read a step into a state; StepError for a step that cannot be read."""
+    with blamed_on_step(len(state.steps), row):
         function, values = _read(row)
-        function(state, at, *values)
+        function(state, len(state.steps), *values)
     state.steps.append(row)
 
 
@@ -47,7 +42,7 @@ def take(state: State, row: Row) -> None:
 StepFunction: TypeAlias = "Callable[..., None]"
 
 STEPS: Final[dict[str, StepFunction]] = {}
-"""The functions that take steps, by code; the first line of a docstring says what a step does."""
+"""The functions of the steps by code; explanations of logs quote their docstrings."""
 
 
 def _step(code: str) -> Callable[[StepFunction], StepFunction]:
@@ -59,16 +54,14 @@ def _step(code: str) -> Callable[[StepFunction], StepFunction]:
 
 
 def _read(row: Any) -> tuple[StepFunction, list[Any]]:
-    """Return the function of a step and its arguments.
-
-    StepError for an unknown code, a wrong number of fields, or one of the wrong type.
-    """
+    """Return the function of a step and its arguments; StepError for a malformed step."""
     if not isinstance(row, (list, tuple)) or not row or not isinstance(row[0], str):
-        raise StepError(f"a step is a list that begins with its code, got {row!r}")
+        raise StepError(f"a step is a list that starts with its code, got {row!r}")
     code, *values = row
     if code not in STEPS:
-        why = "it is of GPUs" if code in _OF_GPUS else "there is no such step"
-        raise StepError(f"{code!r} cannot be taken: {why}; there are {', '.join(STEPS)}")
+        raise StepError(
+            f"unknown step {code!r}; expected one of {', '.join(STEPS)} (FFSP and SA are for GPUs)"
+        )
     fields = list(inspect.signature(STEPS[code]).parameters.values())[2:]
     if len(values) != len(fields):
         names = ", ".join(field.name for field in fields)
@@ -91,10 +84,10 @@ _TYPES: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "Sequence[int]": ("a list of integers", _are(int)),
     "Lengths": ("a list of integers, null where one is open", _are(int, type(None))),
 }
-"""By the type of a field: its name in errors, and the test of a JSON value."""
+"""By the annotation of a field: its type in errors, and the test of a JSON value."""
 
 Lengths: TypeAlias = "Sequence[int | None]"
-"""The lengths of a split, of which a sketch leaves some open."""
+"""The lengths of a split; a sketch leaves some of them open."""
 
 
 # ------------------------------------------------------------------------------------------- splits
@@ -110,44 +103,41 @@ def split(
     lengths: Lengths,
     inner_to_outer: bool,
 ) -> None:
-    """Split a loop in one part more than there are `lengths`.
+    """Split a loop into one part more than there are `lengths`.
 
-    `lengths` are those of all parts but the outermost, or the innermost unless `inner_to_outer`,
-    from the outside in; None is open. `extent` is that of the loop, 0 where it was not known. What
-    is computed at the loop is so at its innermost part.
+    `lengths` are those of the inner parts, or of the outer ones unless `inner_to_outer`, from the
+    outside in. `extent` is that of the loop, 0 if unknown. Stages that are computed at the loop
+    move to its innermost part.
     """
     found = state.stage_with_loops(stage)
     loop = found.loop(iterator, changed=True)
-    # Only of an operation's own loop does the extent say what program the step was made for:
-    # that of a part is not brought up to date when a search changes the split before it.
+    # Only the extent of an original loop tells which program the step is for: Ansor does not update
+    # the extents of parts when it mutates the split that made them.
     own = found.axes.get(loop)
     if extent and own not in (None, extent):
         raise StepError(
             f"it splits a loop of {extent} iterations, but {loop} of {found.name} has {own}: the "
-            "steps are those of another workload"
+            "steps are for another workload"
         )
-    for length in lengths:
-        if length is not None and length < 1:
-            raise StepError(f"a length is {length}; lengths are at least 1")
+    if any(length is not None and length < 1 for length in lengths):
+        raise StepError(f"lengths are at least 1, got {list(lengths)}")
     parts = [f"{loop}.{k}" for k in range(len(lengths) + 1)]
-    loops = [*found.loops[:iterator], *parts, *found.loops[iterator + 1 :]]
 
-    def apply(sch: Schedule, _: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
-        parts = _split(sch, loops[iterator], lengths, inner_to_outer)
-        return [*loops[:iterator], *parts, *loops[iterator + 1 :]]
+    def transform(sch: Schedule, _: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
+        return _split(sch, loops[0], lengths, inner_to_outer)
 
-    state.change(stage, loops, apply, loop, parts[-1])
+    state.change(stage, slice(iterator, iterator + 1), parts, transform)
 
 
 def _split(sch: Schedule, loop: LoopRV, lengths: Lengths, inner_to_outer: bool) -> list[LoopRV]:
-    """Split a loop. Lengths beyond what there is to run are cut, from the inside out.
+    """Split a loop; lengths beyond its extent are cut, from the inside out.
 
-    A stage that is computed in a loop of another runs over what is needed there, which may be less
-    than its steps expect.
+    A stage that is computed in a loop of another one covers the required region only, which may be
+    smaller than its steps expect.
     """
     known = [length for length in lengths if length is not None]
     if len(known) < len(lengths):
-        raise StepError("its lengths are open: a sketch is no program before they are filled")
+        raise StepError("its lengths are open: fill in the lengths of a sketch before applying it")
     extent = sch.get(loop).extent
     if isinstance(extent, IntImm):
         known, left = known[::-1] if inner_to_outer else known, extent.value
@@ -162,28 +152,16 @@ def _split(sch: Schedule, loop: LoopRV, lengths: Lengths, inner_to_outer: bool) 
 def follow_split(
     state: State, at: int, stage: int, iterator: int, source: int, n_split: int
 ) -> None:
-    """Split a loop like another step did, in `n_split + 1` parts, the inner ones in one."""
-    lengths = _lengths_of(state, source)
-    if not 1 <= n_split <= len(lengths):
-        raise StepError(f"n_split is {n_split}, but step {source} has {len(lengths)} lengths")
-    followed = [*lengths[: n_split - 1], _product(lengths[n_split - 1 :])]
-    split(state, at, stage, iterator, 0, followed, True)
-
-
-def _lengths_of(state: State, source: int) -> Lengths:
-    """Return the lengths of a split before; StepError for a step that is none."""
+    """Split a loop as step `source` did, into `n_split + 1` parts; the last one takes the rest."""
     match state.steps[source : source + 1] if source >= 0 else []:
-        case [["SP", _, _, _, lengths, _]]:
-            return list(lengths)
-        case [[code, *_]]:
-            raise StepError(f"it follows step {source}, which is no SP: {code}")
-    raise StepError(f"it follows step {source}, which is no SP: not there yet")
-
-
-def _product(lengths: Lengths) -> int | None:
-    """Return the product of numbers, None where one is not known."""
-    known = [length for length in lengths if length is not None]
-    return prod(known) if len(known) == len(lengths) else None
+        case [["SP", _, _, _, lengths, _]] if 1 <= n_split <= len(lengths):
+            rest = lengths[n_split - 1 :]
+            inner = None if None in rest else prod(rest)
+            split(state, at, stage, iterator, 0, [*lengths[: n_split - 1], inner], True)
+        case _:
+            raise StepError(
+                f"step {source}, which it follows, is not an earlier SP with {n_split} lengths"
+            )
 
 
 # --------------------------------------------------------------------------------- fusion and order
@@ -191,35 +169,28 @@ def _product(lengths: Lengths) -> int | None:
 
 @_step("FU")
 def fuse(state: State, at: int, stage: int, iterators: Sequence[int]) -> None:
-    """Make one loop of neighbouring ones; of none, a loop of one iteration."""
+    """Fuse adjacent loops; an empty list adds a loop of one iteration to a scalar stage."""
     found = state.stage_with_loops(stage)
     old = [found.loop(position, changed=True) for position in iterators]
-    if not old:
-        if found.loops:
-            raise StepError(f"it fuses no loops; {found.described()}")
-        state.change(stage, ["unit"], lambda sch, block, _: [sch.add_unit_loop(block)])
+    if not old and not found.loops:
+        state.change(stage, slice(0, 0), ["unit"], lambda sch, block, _: [sch.add_unit_loop(block)])
         return
-    first, end = iterators[0], iterators[-1] + 1
-
-    def apply(sch: Schedule, _: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
-        return [*loops[:first], sch.fuse(*loops[first:end]), *loops[end:]]
-
-    if any(b != a + 1 for a, b in pairwise(iterators)):
-        raise StepError(f"only loops that follow one another can be fused; {found.described()}")
+    if not old or any(b != a + 1 for a, b in pairwise(iterators)):
+        raise StepError(f"only adjacent loops can be fused; {found.described()}")
     for other, place in state.attached_to(stage):
         if place.loop in old[:-1]:
             raise StepError(
-                f"{other.name} is computed at loop {place.loop}, which would no longer be there; "
+                f"{other.name} is computed at loop {place.loop}, which the fusion would remove; "
                 "fuse the loops inside or outside of it"
             )
+    span = slice(iterators[0], iterators[-1] + 1)
     fused = "".join(f"{loop}@" for loop in old)
-    loops = [*found.loops[:first], fused, *found.loops[end:]]
-    state.change(stage, loops, apply, old[-1], fused)
+    state.change(stage, span, [fused], lambda sch, _, loops: [sch.fuse(*loops)])
 
 
 @_step("RE")
 def reorder(state: State, at: int, stage: int, order: Sequence[int]) -> None:
-    """Order the loops of a stage; `order[k]` is the position of the one that comes to place k."""
+    """Reorder the loops of a stage; `order[k]` is the old position of loop k."""
     found = state.stage_with_loops(stage)
     if sorted(order) != list(range(len(found.loops))):
         raise StepError(
@@ -227,10 +198,10 @@ def reorder(state: State, at: int, stage: int, order: Sequence[int]) -> None:
             f"{found.described()}"
         )
 
-    def apply(sch: Schedule, _: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
+    def transform(sch: Schedule, _: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
         return _in_order(sch, [loops[k] for k in order], loops)
 
-    state.change(stage, [found.loops[k] for k in order], apply)
+    state.change(stage, slice(None), [found.loops[k] for k in order], transform)
 
 
 def _in_order(sch: Schedule, ordered: list[LoopRV], loops: list[LoopRV]) -> list[LoopRV]:
@@ -244,27 +215,24 @@ def _in_order(sch: Schedule, ordered: list[LoopRV], loops: list[LoopRV]) -> list
 
 @_step("AN")
 def annotate(state: State, at: int, stage: int, iterator: int, annotation: int) -> None:
-    """Say how the iterations of a loop are run."""
+    """Set the kind of a loop: 1 unroll, 2 vectorize, 3 parallel."""
     if not 0 <= annotation < len(ANNOTATIONS):
         known = ", ".join(f"{k} is {name}" for k, name in enumerate(ANNOTATIONS))
-        raise StepError(f"annotation {annotation} is not replayed; {known}, others are of GPUs")
+        raise StepError(f"annotation {annotation} cannot be replayed; {known}, others are for GPUs")
     found = state.stage_with_loops(stage)
     loop = found.loop(iterator)
-    for hint in found.hints:
-        if annotation and hint.loop == loop and isinstance(hint.value, str):
-            raise StepError(f"step {hint.step} marked loop {loop} {hint.value} before")
     if annotation:
-        found.hints.append(Hint(at, loop, ANNOTATIONS[annotation]))
+        found.marks.append(Mark(at, loop, ANNOTATIONS[annotation]))
 
 
 @_step("PR")
 def mark_unrolled(state: State, at: int, stage: int, iterator: int, pragma: str) -> None:
-    """Let what is below a loop be unrolled, up to a number of copies: `auto_unroll_max_step$N`."""
+    """Unroll the loops below a loop up to a number of copies: `auto_unroll_max_step$N`."""
     name, _, number = pragma.partition("$")
     if name != UNROLL or not number.isdecimal():
         raise StepError(f"the only pragma is {UNROLL}$N with a number N, got {pragma!r}")
     found = state.stage_with_loops(stage)
-    found.hints.append(Hint(at, found.loop(iterator), int(number)))
+    found.marks.append(Mark(at, found.loop(iterator), int(number)))
 
 
 # ------------------------------------------------------------------------------------------- places
@@ -272,24 +240,24 @@ def mark_unrolled(state: State, at: int, stage: int, iterator: int, pragma: str)
 
 @_step("CA")
 def compute_at(state: State, at: int, stage: int, target: int, iterator: int) -> None:
-    """Compute a stage in a loop of a later one, what is needed there only."""
+    """Compute a stage in a loop of a later one."""
     found, place = state.computed_stage(stage), state.stage_with_loops(target)
     if target <= stage:
         raise StepError(
             f"stage {target}, {place.name}, comes before it; a stage is computed in a loop of a "
-            "later one, which reads it"
+            "later stage, which reads it"
         )
     found.place = Place(at, target, place.loop(iterator))
 
 
 @_step("CI")
 def compute_inline(state: State, at: int, stage: int) -> None:
-    """Compute a stage, which must be as it was made, wherever it is read."""
+    """Inline a stage into its consumers."""
     found = state.computed_stage(stage)
     for other, _ in state.attached_to(stage):
         raise StepError(f"{other.name} is computed in a loop of {found.name}; compute it elsewhere")
-    if found.changes or found.hints:
-        raise StepError(f"the loops of {found.name} were changed, and would not be there")
+    if found.changes or found.marks:
+        raise StepError(f"the loops of {found.name} were changed; inline a stage before that")
     found.place = Place(at)
 
 
@@ -306,13 +274,9 @@ def compute_root(state: State, at: int, stage: int) -> None:
 def cache_read(state: State, at: int, stage: int, scope: str, readers: Sequence[int]) -> None:
     """Let stages read a copy of a stage or an input; the copy is the next stage."""
     found = state.stage(stage)
-    if not readers:
-        raise StepError("there are no readers; name the stages that are to read the copy")
-    for reader in readers:
-        name = state.computed_stage(reader).name
-        if reader <= stage:
-            raise StepError(f"stage {reader}, {name}, comes before it and cannot read the copy")
-    blocks = [state.block(state.stages[reader]) for reader in readers]
+    if not readers or min(readers) <= stage:
+        raise StepError(f"readers are one or more later stages, got {list(readers)}")
+    blocks = [state.block(state.computed_stage(reader)) for reader in readers]
     copy = state.sch.cache_read(blocks[0], state.buffer(found), scope, blocks)
     axes = {f"ax{k}": None for k in range(found.rank)}
     state.insert(stage + 1, Stage(f"{found.name}.{scope}", axes, found.rank, copy))
@@ -320,19 +284,13 @@ def cache_read(state: State, at: int, stage: int, scope: str, readers: Sequence[
 
 @_step("CHW")
 def cache_write(state: State, at: int, stage: int, scope: str) -> None:
-    """Compute a stage, which must be as it was made, in a buffer of its own, and copy that.
+    """Compute an unchanged stage in a cache, and copy the cache.
 
-    The stage that computes takes the place of the old one; the next stage is the copy.
+    The stage that computes keeps the number of the old one; the next stage is the copy.
     """
-    found = state.stage_with_loops(stage)
-    if found.changes:
-        raise StepError(
-            f"the loops of {found.name} were changed by step {found.changes[0].step}; a stage is "
-            "divided before that"
-        )
     found = state.undivided_stage(stage)
-    if not found.dimensions:
-        raise StepError(f"{found.name} has no loops over its elements to divide")
+    if found.changes or not found.dimensions:
+        raise StepError(f"only a stage with its original loops gets a cache; {found.described()}")
     computing = {
         f"{loop}_c" if loop in found.dimensions else loop: extent
         for loop, extent in found.axes.items()
@@ -346,22 +304,19 @@ def cache_write(state: State, at: int, stage: int, scope: str) -> None:
 
 @_step("RF")
 def rfactor(state: State, at: int, stage: int, iterator: int, position: int) -> None:
-    """Compute partial results of a reduction, for each iteration of one of its loops.
+    """Compute partial results of a reduction, one for each iteration of one of its loops.
 
-    The stage that does takes the place of the old one; its new dimension comes to place `position`
-    among the others, or last where that is negative. The next stage reduces the partial results.
-    Only loops of the reduction may have been changed before.
+    The stage of the partial results keeps the number of the old one; `position` is the place of its
+    new dimension, negative for the last. The next stage reduces the partial results. Only loops of
+    the reduction may have been changed before.
     """
     found = state.undivided_stage(stage)
     rank, loop = found.rank, found.loop(iterator)
-    if found.loops[:rank] != found.dimensions:
+    if found.loops[:rank] != found.dimensions or iterator < rank or position > rank:
         raise StepError(
-            f"the loops over elements of {found.name} were changed; divide the reduction first"
+            f"it factors a loop of the reduction, after the {rank} original loops over the "
+            f"elements of {found.name}; {found.described()}"
         )
-    if iterator < rank:
-        raise StepError(f"loop {loop} is no loop of the reduction; {found.described()}")
-    if position > rank:
-        raise StepError(f"position {position} is beyond the {rank} dimensions of {found.name}")
     place = position if position >= 0 else rank
     kept = [k for k in range(rank, len(found.loops)) if k != iterator]
     order = [*range(place), iterator, *range(place, rank), *kept]
@@ -376,7 +331,10 @@ def rfactor(state: State, at: int, stage: int, iterator: int, position: int) -> 
 def _factored(
     state: State, stage: Stage, iterator: int, place: int, order: Sequence[int]
 ) -> BlockRV:
-    """Bring the loops of a reduction into shape, factor one, and return the partial block."""
+    """Apply the changes of a reduction, factor one loop, and return the block of partial results.
+
+    Both blocks get their axes in the order of their loops, in which `compute_at` makes new ones.
+    """
     sch, block, loops = state.sch, state.block(stage), state.nest(stage)
     for change in stage.changes:
         loops = change.apply(sch, block, loops)
@@ -384,22 +342,14 @@ def _factored(
     nest = sch.get_loops(partial)
     _in_order(sch, [nest[k] for k in order], nest)
     for one in (partial, block):
-        _axes_in_order(sch, stage, one)
+        bound = list(sch.get_sref(one).block_realize.iter_values)
+        variables = [sch.get(loop).loop_var for loop in sch.get_loops(one)]
+        if len(variables) != len(bound) or any(var not in bound for var in variables):
+            raise StepError(
+                f"the remaining loops of the reduction {stage.name} are not its axes; fuse all of "
+                "them before they are split"
+            )
+        axes = [bound.index(var) for var in variables]
+        if axes != sorted(axes):
+            sch.reorder_block_iter_var(one, axes)
     return partial
-
-
-def _axes_in_order(sch: Schedule, stage: Stage, block: BlockRV) -> None:
-    """Give a block its axes in the order of the loops, in which `compute_at` makes new ones."""
-    bound = list(sch.get_sref(block).block_realize.iter_values)
-    variables = [sch.get(loop).loop_var for loop in sch.get_loops(block)]
-    try:
-        order = [bound.index(var) for var in variables]
-    except ValueError:
-        order = []
-    if sorted(order) != list(range(len(bound))):
-        raise StepError(
-            f"the loops of the reduction {stage.name} that remain are not its axes; fuse all of "
-            "them before they are split"
-        )
-    if order != sorted(order):
-        sch.reorder_block_iter_var(block, order)

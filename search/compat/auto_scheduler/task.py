@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import InitVar, astuple, dataclass, fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from codegen import Target
 from codegen.target import as_target
@@ -17,23 +17,19 @@ from search.task import normalize_mod, with_num_cores
 from tensorir import te
 from tensorir.function import IRModule
 
-_BYTES: Final = 64
-
 
 @dataclass(frozen=True)
 class HardwareParams:
-    """The numbers of the machine that the search goes by, in the order of a log.
+    """The eight numbers of a machine, in the order of a log; None means the default.
 
-    `num_cores` goes to the target, if that does not say it: it bounds threads and shapes design
-    spaces. The others are kept for logs and have no effect: the width of vectors and the cache line
-    are known from the target (`-vector-width` states another), and the last five are of GPUs.
-    Sizes are in bytes. Without `num_cores` it is the cores that `target` says, else those of this
-    machine.
+    `num_cores` completes a target without `num-cores`; its default is the number of cores of
+    `target`, or of this machine. The other numbers are written to logs and have no other effect:
+    the target knows the width of vectors (`-vector-width`), and the last five are for GPUs.
     """
 
     num_cores: int | None = None
-    vector_unit_bytes: int | None = _BYTES
-    cache_line_bytes: int | None = _BYTES
+    vector_unit_bytes: int | None = 64
+    cache_line_bytes: int | None = 64
     max_shared_memory_per_block: int | None = 0
     max_local_memory_per_block: int | None = 0
     max_threads_per_block: int | None = 0
@@ -51,10 +47,7 @@ class HardwareParams:
             elif type(number) is not int:
                 raise TuningError(f"{field.name} is an integer, got {number!r}")
         if self.cores < 1:
-            raise TuningError(
-                f"num_cores is at least 1, got {self.num_cores}; leave it out for the cores of the "
-                "target or of this machine"
-            )
+            raise TuningError(f"num_cores is at least 1, got {self.num_cores}")
 
     @property
     def cores(self) -> int:
@@ -66,18 +59,11 @@ class HardwareParams:
         """Return the eight numbers in the order of a log."""
         return list(astuple(self))
 
-    @staticmethod
-    def from_numbers(numbers: Sequence[Any]) -> HardwareParams:
-        """Return the parameters that eight numbers of a log stand for; TuningError for others."""
-        if not isinstance(numbers, (list, tuple)) or len(numbers) != 8:
-            raise TuningError(f"a machine is described by 8 numbers, got {numbers!r}")
-        return HardwareParams(*numbers)
-
 
 class WorkloadTask:
-    """A workload and the machine that it is tuned for, as a row of a log says them.
+    """A workload and the machine that it is tuned for; the arguments are the row of a log.
 
-    Old rows end early. What the workload is, is asked only when needed.
+    Old rows have fewer fields. A workload needs to be registered only when its program is used.
     """
 
     def __init__(
@@ -92,23 +78,23 @@ class WorkloadTask:
         self.workload_key = workload_key
         self.name, self.args = name_and_args(workload_key)
         self.given_target = target if isinstance(target, Target) else target_of_line(target)
-        """The target as it was given, which is what a log says."""
+        """The target as a log has it."""
         if hardware_params is None:
             hardware_params = HardwareParams(target=self.given_target)
         elif not isinstance(hardware_params, HardwareParams):
-            hardware_params = HardwareParams.from_numbers(hardware_params)
+            if len(hardware_params) != 8:
+                raise TuningError(f"a machine is described by 8 numbers, got {hardware_params!r}")
+            hardware_params = HardwareParams(*hardware_params)
         self.hardware_params = hardware_params
         self.target = self.given_target
         """The target with the number of cores."""
         if self.target.num_cores is None:
             self.target = Target({**self.target.to_dict(), "num-cores": hardware_params.cores})
         self.target_host = target_host
+        if layout_rewrite_option is None:
+            layout_rewrite_option = LayoutRewriteOption.INSERT_TRANSFORM_STAGE
         try:
-            self.layout_rewrite_option = LayoutRewriteOption(
-                LayoutRewriteOption.INSERT_TRANSFORM_STAGE
-                if layout_rewrite_option is None
-                else layout_rewrite_option
-            )
+            self.layout_rewrite_option = LayoutRewriteOption(layout_rewrite_option)
         except ValueError as error:
             known = ", ".join(f"{option.name} ({option.value})" for option in LayoutRewriteOption)
             raise TuningError(f"layout_rewrite_option is one of {known}; {error}") from error
@@ -133,7 +119,7 @@ class WorkloadTask:
 
     @cached_property
     def mod(self) -> IRModule:
-        """The program, a module whose one function is `main`; TuningError if there is none."""
+        """The program, a module whose one function is `main`; TuningError as for `workload`."""
         workload = self.workload
         with blamed_on(f"the workload {self.name!r}", lambda: f"the arguments {self.args}"):
             func = te.create_prim_func(workload) if isinstance(workload, list) else workload
@@ -141,7 +127,7 @@ class WorkloadTask:
 
     @cached_property
     def compute_dag(self) -> ComputeDAG | None:
-        """The computation as a graph of tensors; None for a workload that is a program."""
+        """The graph of the tensors; None for a workload that is a program."""
         return ComputeDAG(self.workload) if isinstance(self.workload, list) else None
 
     def __str__(self) -> str:

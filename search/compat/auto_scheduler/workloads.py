@@ -1,4 +1,4 @@
-"""Workloads by key: the name of a function that gives a program, and its arguments."""
+"""Workloads by key: the name of a registered function, and its arguments."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def register_workload(
 @overload
 def register_workload(func_name: str, f: F, override: bool = False) -> F: ...
 def register_workload(func_name: Any, f: Any = None, override: bool = False) -> Any:
-    """Register a function that gives a workload: `@register_workload`, or with a name, or a call.
+    """Register a workload function: `@register_workload`, with a name or without, or as a call.
 
-    It returns te tensors (inputs first, outputs last), a PrimFunc, or a module of one function.
-    Without a name it has the one in its `__qualname__`; keys in logs begin with it.
+    The function returns te tensors (inputs first, outputs last), a PrimFunc, or a module of one
+    function. Its name is `func_name` or its `__qualname__`; keys in logs start with it.
 
     TuningError for a name that another function has, unless `override`. A function that is defined
-    again, in a cell of a notebook say, takes the place of its earlier self.
+    again, for example in a cell of a notebook, replaces its earlier definition.
     """
     name = func_name if isinstance(func_name, str) else _name_of(func_name)
     f = f if isinstance(func_name, str) else func_name
@@ -48,8 +48,8 @@ def register_workload(func_name: Any, f: Any = None, override: bool = False) -> 
         known = _functions.get(name)
         if known is not None and not override and _identity(known) != _identity(function):
             raise TuningError(
-                f"there is a workload {name!r} already: {_identity(known)}; register this one "
-                "under another name, or with override=True"
+                f"the workload {name!r} is already registered as {_identity(known)}; register this "
+                "function under another name, or with override=True"
             )
         _functions[name] = function
         return function
@@ -58,22 +58,21 @@ def register_workload(func_name: Any, f: Any = None, override: bool = False) -> 
 
 
 def register_tensors(tensors: Sequence[te.Tensor], func: PrimFunc) -> str:
-    """Register te tensors themselves, which `func` computes; return their key.
+    """Register te tensors, which `func` computes, and return their key.
 
-    It is JSON of the MD5 of the printed function, then the shape of each tensor. The printed
-    operations, of which Ansor takes it, do not say dtypes and the lengths of reductions.
+    The key has the MD5 of the printed function, then the shape of each tensor. Ansor hashes the
+    printed operations, which lack dtypes and the lengths of reductions.
     """
     digest = hashlib.md5(func.script().encode(), usedforsecurity=False).hexdigest()
-    shapes = serialize_args([tensor.shape for tensor in tensors])
     kept = list(tensors)
     _functions[digest] = lambda *_: kept
-    return json.dumps([digest, *shapes])
+    return json.dumps([digest, *serialize_args([tensor.shape for tensor in tensors])])
 
 
 def register_program(func: PrimFunc) -> str:
-    """Register a program itself; return its key, JSON of a hash that is the same in all processes.
+    """Register a program and return its key, a hash that is the same in every process.
 
-    Programs that are the same but for names share it, and the first of them is the workload.
+    Programs that differ in names only share a key; the first of them is the workload.
     """
     name = f"{structural_hash(unnamed(normalize_mod(func))):016x}"
     _functions.setdefault(name, lambda: func)
@@ -81,33 +80,25 @@ def register_program(func: PrimFunc) -> str:
 
 
 def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any]) -> str:
-    """Return the key of a call of a registered function, which is given itself or by name.
+    """Return the key of a call of a registered function, given itself or by name.
 
-    The key is JSON `[name, argument, ...]`, a tensor being `["TENSOR", shape, dtype]`. TuningError
-    for a function that is not registered, or an argument that JSON cannot hold.
+    The key is JSON `[name, argument, ...]`; a tensor is `["TENSOR", shape, dtype]`. TuningError for
+    an unregistered function, or an argument that JSON cannot hold.
     """
     name = func if isinstance(func, str) else _name_of(func)
-    if name not in _functions:
-        raise _unknown(name)
-    if not isinstance(args, (list, tuple)):
-        raise TuningError(
-            f"the arguments of the workload {name!r} are a tuple or a list, got {args!r}; for one "
-            f"argument write ({args!r},)"
-        )
+    _registered(name)
     return json.dumps([name, *serialize_args(args)])
 
 
 def workload_of(workload_key: str) -> Workload:
-    """Return the result of the function of a key for its arguments.
+    """Call the function of a key with its arguments, tensors as placeholders; return the result.
 
-    Encoded tensors are handed to it as placeholders. TuningError for a key that is none, a function
-    that is not registered, and one that returns something else.
+    TuningError for a malformed key, an unregistered function, or a result of another type.
     """
     name, args = name_and_args(workload_key)
-    if name not in _functions:
-        raise _unknown(name)
+    function = _registered(name)
     with blamed_on(f"the workload {name!r}", lambda: f"the arguments {args}"):
-        made = _functions[name](*deserialize_args(args))
+        made = function(*deserialize_args(args))
     if isinstance(made, te.Tensor):
         made = [made]
     if isinstance(made, (list, tuple)) and made and all(isinstance(t, te.Tensor) for t in made):
@@ -115,33 +106,31 @@ def workload_of(workload_key: str) -> Workload:
     if isinstance(made, (PrimFunc, IRModule)):
         return made
     raise TuningError(
-        f"the workload {name!r} returned {type(made).__name__}; it returns a list of te tensors "
-        "(inputs first, outputs last), a PrimFunc, or an IRModule"
+        f"the workload {name!r} returned {type(made).__name__}; it must return a list of te "
+        "tensors (inputs first, outputs last), a PrimFunc, or an IRModule"
     )
 
 
 def name_and_args(workload_key: str) -> tuple[str, tuple[Any, ...]]:
-    """Return the name and the arguments of a key, lists as tuples; TuningError if it is none."""
+    """Return the name and the arguments of a key, with tuples for lists; TuningError otherwise."""
     try:
-        values = json.loads(workload_key)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TuningError(f"{workload_key!r} is no workload key: {error}") from error
-    if not isinstance(values, list) or not values or not isinstance(values[0], str):
-        raise TuningError(
-            f'a workload key is JSON of ["name", argument, ...], got {workload_key!r}'
-        )
-    return values[0], as_tuples(values[1:])
+        match json.loads(workload_key):
+            case [str(name), *args]:
+                return name, as_tuples(args)
+    except (TypeError, ValueError, RecursionError):
+        pass
+    raise TuningError(f'a workload key is JSON of ["name", argument, ...], got {workload_key!r}')
 
 
 def compatible_factor(workload_key: str, recorded_key: str) -> float | None:
-    """Return how many times the work of a recorded workload another one is, None if that is open.
+    """Return the ratio of the work of two compatible workloads, None for incompatible ones.
 
-    They are compatible if they have the same function and as many arguments, those within shapes
-    counted, and each positive integer is a multiple of the recorded one, while all else is equal.
-    The factor is the product of the ratios: shapes (8, 3, 224, 224) and (1, 3, 112, 112) give 32.
+    Compatible workloads have the same function and as many arguments; each positive integer is a
+    multiple of the recorded one, and everything else is equal. The factor is the product of the
+    ratios: shapes (8, 3, 224, 224) and (1, 3, 112, 112) give 32.
 
-    The rule takes every integer for an extent. A stride is none, so a factor only orders records;
-    whether a schedule fits a program is decided on the program, by `search.find_schedule`.
+    The rule treats every integer as an extent, although strides are integers too. So a factor only
+    ranks records; `search.find_schedule` checks whether a schedule fits a program.
     """
     name, args = name_and_args(workload_key)
     recorded_name, recorded_args = name_and_args(recorded_key)
@@ -160,7 +149,7 @@ def compatible_factor(workload_key: str, recorded_key: str) -> float | None:
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    """Yield the arguments and the elements of lists among them, in order."""
+    """Yield the elements of nested lists in order, each list after its length."""
     for one in value:
         if isinstance(one, (list, tuple)):
             yield ("a list of", len(one))
@@ -172,8 +161,8 @@ def _flat(value: Any) -> Iterator[Any]:
 def _name_of(function: Any) -> str:
     if not callable(function) or not hasattr(function, "__qualname__"):
         raise TuningError(
-            f"a workload is registered as a function, got {type(function).__name__}; wrap what is "
-            "there already: register_workload('name', lambda: program)"
+            f"a workload is registered as a function, got {type(function).__name__}; wrap a "
+            "program in one: register_workload('name', lambda: program)"
         )
     return str(function.__qualname__)
 
@@ -183,9 +172,11 @@ def _identity(function: Callable[..., Any]) -> str:
     return f"{name} at {id(function):#x}" if "<lambda>" in name else name
 
 
-def _unknown(name: str) -> TuningError:
-    return TuningError(
-        f"there is no workload {name!r}; {like_or_all(name, _functions)}. Import the module that "
-        "registers it, write @register_workload before the function, or make the tasks of its "
-        "network first"
-    )
+def _registered(name: str) -> Callable[..., Any]:
+    if name not in _functions:
+        raise TuningError(
+            f"unknown workload {name!r}; {like_or_all(name, _functions)}. Import the module that "
+            "registers it, put @register_workload before the function, or call extract_tasks on "
+            "its network"
+        )
+    return _functions[name]

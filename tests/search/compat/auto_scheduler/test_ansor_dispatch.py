@@ -103,12 +103,12 @@ def test_steps_of_ansor_become_records(tmp_path, task):
     product(codegen.build(record.schedule().mod, CPU))
 
 
-def test_what_cannot_be_replayed_is_left_out_with_its_line(tmp_path, caplog):
+def test_records_that_do_not_replay_are_skipped(tmp_path, caplog):
     log = lines(tmp_path, ELSEWHERE, "# by hand", LINE, OTHER_EXTENTS)
     with caplog.at_level(logging.WARNING):
         assert len(to_database(log)) == 1
     (message,) = caplog.messages
-    assert message.startswith(f"{log}: left out 2 line(s): line 1: there is no workload 'elsewher")
+    assert message.startswith(f"{log}: left out 2 line(s): line 1: unknown workload 'elsewhere'")
     assert "line 4: step 2 (SP, stage 2): it splits a loop of 96 iterations" in message
     assert len(to_database(log, n_lines=1)) == 0
     with pytest.raises(TuningError, match="n_lines is at least 0, or None for all records, got -1"):
@@ -147,7 +147,7 @@ def test_the_best_of_a_task_is_printed_as_python(log, task):
     namespace["apply_trace"](sch)
     assert lanes(sch) == 8
     assert "define" in task.print_best(log, "source")
-    with pytest.raises(TuningError, match="is 'schedule' or 'source', got 'cuda'; a CPU has no d"):
+    with pytest.raises(TuningError, match="is 'schedule' or 'source', got 'cuda'"):
         task.print_best(log, "cuda")
 
 
@@ -164,7 +164,6 @@ def test_a_record_that_does_not_apply_gives_way_to_the_next(log, task, caplog):
 
 
 def test_the_program_as_it_is_may_be_the_best(log, task):
-    """A log of Ansor has no steps then."""
     as_it_is = MeasureInput(task, None, "[]")
     write(log, (as_it_is, MeasureResult((1e-9,), 0, "", 0.5, 1)))
     sch, _ = task.apply_best(log)
@@ -173,15 +172,10 @@ def test_the_program_as_it_is_may_be_the_best(log, task):
 
 
 def test_a_task_without_a_record(log, tmp_path, task):
-    with pytest.raises(
-        TuningError, match=r'the log has \["demo_mm", 256, 32, 96\], .*; tune the t'
-    ):
-        task_of("demo_mm", 48, 32, 96).apply_best(log)
     failed = write(tmp_path / "failed.json", measured(task, "C", 4, 1.0, error=2))
-    with pytest.raises(TuningError, match=r"none of its 1 record\(s\) is valid and applies"):
-        task.apply_best(failed)
-    with pytest.raises(TuningError, match="the log has no records"):
-        task.print_best(lines(tmp_path))
+    for other, path in ((task_of("demo_mm", 48, 32, 96), log), (task, failed)):
+        with pytest.raises(TuningError, match=r"has no valid record of .* that applies; tune the"):
+            other.apply_best(path)
     with pytest.raises(FileNotFoundError):
         task.apply_best(tmp_path / "missing.json")
 
@@ -189,7 +183,7 @@ def test_a_task_without_a_record(log, tmp_path, task):
 def test_a_task_is_served_by_a_compatible_one(log):
     """128 rows are twice 64, whose best splits off eight."""
     twice = task_of("demo_mm", 128, 32, 96)
-    with pytest.raises(TuningError, match="whose schedule include_compatible=True adapts"):
+    with pytest.raises(TuningError, match="a smaller workload by include_compatible=True"):
         twice.apply_best(log)
     sch, _ = twice.apply_best(log, include_compatible=True)
     assert lanes(sch) == 8
@@ -256,7 +250,7 @@ def test_records_and_several_logs_are_taken(log, tmp_path, task):
     assert lanes(ApplyHistoryBest(load_records(log)).find(task.mod, CPU).schedule) == 8
     assert lanes(ApplyHistoryBest(log, n_lines=1).find(task.mod, CPU).schedule) == 4
     for nothing in (3, [3], [(1, 2)]):
-        with pytest.raises(TuningError, match="logs are given as paths, or as records"):
+        with pytest.raises(TuningError, match="a log is a path or records"):
             ApplyHistoryBest(nothing)
 
 
@@ -294,10 +288,10 @@ def test_what_has_no_reduction_is_sampled_on_request(monkeypatch, simple):
     assert asked == [SampleOnMiss("model.json", 3)] * simple
 
 
-def test_workloads_that_are_unknown_or_take_other_arguments_are_no_obstacle(tmp_path, task, caplog):
+def test_unknown_workloads_and_wrong_arguments_are_skipped(tmp_path, task, caplog):
     other = LINE.replace("64, 32, 96]", "64]")
     log = lines(tmp_path, *[ELSEWHERE] * 3, other, LINE)
     with caplog.at_level(logging.WARNING):
         assert ApplyHistoryBest(log).find(task.mod, CPU).how == "exact"
-    assert caplog.text.count("there is no workload 'elsewhere'") == 1
+    assert caplog.text.count("unknown workload 'elsewhere'") == 1
     assert "line 4: the workload 'demo_mm' raised TypeError" in caplog.text

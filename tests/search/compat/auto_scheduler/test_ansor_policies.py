@@ -1,4 +1,4 @@
-"""Sketch policies: parameters, the steps of a search, and rules of one's own."""
+"""Sketch policies: parameters, the steps of a search, and user-defined rules."""
 
 import pytest
 
@@ -10,10 +10,9 @@ from search.compat.auto_scheduler import (
     SketchPolicy,
     XGBModel,
 )
-from search.compat.auto_scheduler.sketch_policy import Sketch
 from search.schedule_rule import MultiLevelTiling, ParallelizeVectorizeUnroll
 from tensorir import te
-from tensorir.errors import TensorIRError
+from tensorir.errors import IRValueError
 from tests.search.compat.auto_scheduler.made_up_tuning import TARGET, made_up
 from tests.search.compat.auto_scheduler.workloads import task_of
 
@@ -34,7 +33,7 @@ def row_sums(n, m):
 
 
 def policy(*callbacks, name="matmul_relu", args=(64,), **options):
-    """A policy of four cores that draws the same each time."""
+    """A reproducible policy for four cores."""
     task = auto_scheduler.SearchTask(name, args, target="llvm -num-cores=4")
     return SketchPolicy(task, seed=1, init_search_callbacks=callbacks, **options)
 
@@ -69,50 +68,11 @@ def test_parameters_reach_the_parts_that_they_are_about():
     assert "RandomComputeLocation()" not in map(str, rules)
 
 
-def test_without_parameters_the_search_has_its_own():
-    strategy = policy().context().search_strategy
-    assert strategy.population_size is None
-    assert strategy.genetic_num_iters == ms.search_strategy.EvolutionarySearch().genetic_num_iters
-
-
-@pytest.mark.parametrize(
-    ("params", "error"),
-    [
-        ({"eps_greed": 0.1}, r"no parameter 'eps_greed'; did you mean 'eps_greedy'\?"),
-        ({"xyz": 1}, r"no parameter 'xyz'; there are \['eps_greedy', "),
-        ({"eps_greedy": "much"}, "eps_greedy is of type float, got 'much'"),
-        ({"evolutionary_search_population": 2.5}, "population is of type int, got 2.5"),
-        ({"rules": "halide"}, "rules is 'default' or 'ansor', got 'halide'"),
-        ({"gpu_multi_level_tiling_structure": "SSSRRSRS"}, "leave out gpu_multi_level_tiling_st"),
-        ({"eps_greedy": 2}, "eps_greedy lies between 0 and 1, got 2"),
-    ],
-)
-def test_parameters_are_checked(params, error):
-    with pytest.raises(ms.TuningError, match=error):
-        policy(params=params).context()
-
-
-# --------------------------------------------------------------------------------------- sketches
-
-
-def test_the_sketches_of_ansor(capsys):
-    sketches = policy(params={"rules": "ansor"}).generate_sketches(print_for_debug=True)
-    assert "for i_0 in ?C.i[0]" in capsys.readouterr().out
-    assert all(isinstance(sketch, Sketch) for sketch in sketches)
-    assert [sketch.rules[0] for sketch in sketches] == [
-        "Multi-level Tiling (SSRSRS)",
-        "Multi-level Tiling with Fusion (SSRSRS)",
-        "Multi-level Tiling with Fusion (SSRSRS)",
-    ]
-
-
-def test_rules_that_ansor_does_not_have_make_further_sketches():
-    def count(rules):
-        return len(
-            policy(name="row_sums", args=(64, 512), params={"rules": rules}).generate_sketches()
-        )
-
-    assert count("default") > count("ansor") == 3
+def test_parameters_are_checked():
+    with pytest.raises(ms.TuningError, match="unknown sketch policy parameter 'eps_greed'; expe"):
+        policy(params={"eps_greed": 0.1})
+    with pytest.raises(ms.TuningError, match="eps_greedy lies between 0 and 1, got 2"):
+        policy(params={"eps_greedy": 2}).context()
 
 
 # ------------------------------------------------------------------------- the steps of a search
@@ -144,7 +104,7 @@ def test_the_same_seed_draws_the_same():
     assert str(twins[0]) == str(twins[1])
 
 
-# ------------------------------------------------------------------------------ rules of one's own
+# ----------------------------------------------------------------------------- user-defined rules
 
 
 def halves(_, sch, block):
@@ -162,7 +122,7 @@ def first_loops(made):
 
 
 def test_a_rule_that_skips_the_rest():
-    """The tiling does not see the block any more, and nothing else is tiled."""
+    """Neither tiling nor another rule is applied to the block."""
     skip_rest = PreloadCustomSketchRule.APPLY_AND_SKIP_REST
     made = policy(PreloadCustomSketchRule(is_block("C", skip_rest), halves, "halves"))
     (sketch,) = made.generate_sketches()
@@ -204,32 +164,11 @@ def test_what_a_rule_makes_is_searched(tmp_path):
     assert len(tiles) > 3
 
 
-@pytest.mark.parametrize(
-    ("condition", "made", "error"),
-    [
-        (7, [], r"the condition of mine is 0 \(pass\), 1 \(apply\) or 2 .* got 7"),
-        (2, [1], r"mine returns a list of \[schedule, next block\], where .* got 1 in it"),
-        (2, None, r"mine returns a list of \[schedule, next block\], got None"),
-        (2, [["sch", None]], r"where next is the block or None, got \['sch', None\] in it"),
-    ],
-)
-def test_rules_are_told_what_is_wrong(condition, made, error):
-    wrong = policy(PreloadCustomSketchRule(lambda *_: condition, lambda *_: made, rule_name="mine"))
-    with pytest.raises(ms.TuningError, match=error):
-        wrong.generate_sketches()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"task": "matmul_relu"}, "a policy is of a SearchTask, got 'matmul_relu'"),
-        ({"init_search_callbacks": ["log.json"]}, "'log.json', which is no SearchCallback"),
-        (
-            {"init_search_callbacks": PreloadCustomSketchRule(is_block("C", 0), halves)},
-            "init_search_callbacks is a list of instances of SearchCallback",
-        ),
-    ],
-)
-def test_what_a_policy_is_made_of_is_checked(arguments, error):
-    with pytest.raises(TensorIRError, match=error):
-        SketchPolicy(**{"task": task_of("demo_mm", 8, 8, 8), **arguments})
+def test_arguments_are_checked():
+    wrong = PreloadCustomSketchRule(is_block("C", 2), lambda *_: [["sch", 3]], rule_name="mine")
+    with pytest.raises(ms.TuningError, match=r"mine must return \[\[schedule, next\], .* got 3"):
+        policy(wrong).generate_sketches()
+    with pytest.raises(ms.TuningError, match="the task of a policy is a SearchTask, got 'matmul"):
+        SketchPolicy("matmul_relu")
+    with pytest.raises(IRValueError, match="init_search_callbacks is a list of instances of Sear"):
+        SketchPolicy(task_of("demo_mm", 8, 8, 8), init_search_callbacks=wrong)

@@ -59,24 +59,20 @@ def test_a_schedule_is_written_as_one_step():
     assert line == dump_record_to_string(MeasureInput(task, sch.trace), result)
 
 
-def test_a_failure_is_written_with_its_number_and_without_its_text():
+def test_failures_are_written_with_their_number_and_bound_but_without_text():
     task = task_of("demo_mm", 8, 8, 8)
+    inp = MeasureInput(task, tiled(task, "C", 4))
     failed = MeasureResult.now((), MeasureErrorNo.COMPILE_HOST, "x" * 1000, 0.5)
     assert len(failed.error_msg) == 512
-    line = dump_record_to_string(MeasureInput(task, tiled(task, "C", 4)), failed)
+    line = dump_record_to_string(inp, failed)
     assert json.loads(line)["r"][:3] == [[1e10], 2, 0.5]
-    _, result = load_record_from_string(line)
-    assert result.mean_cost == math.inf
-
-
-def test_the_bound_of_what_was_ended_early_is_written_beside_steps_of_our_own():
-    task = task_of("demo_mm", 8, 8, 8)
+    assert load_record_from_string(line).result.mean_cost == math.inf
     ended = MeasureResult((1e10,), MeasureErrorNo.RUN_TIMEOUT, "", 0.5, 7, slower_than=0.05)
-    line = dump_record_to_string(MeasureInput(task, tiled(task, "C", 4)), ended)
+    line = dump_record_to_string(inp, ended)
     assert json.loads(line)["slower_than"] == 0.05
     assert load_record_from_string(line).result == ended
     steps_of_ansor = dump_record_to_string(load_record_from_string(LINE).input, ended)
-    assert list(json.loads(steps_of_ansor)) == ["i", "r", "v"]
+    assert list(json.loads(steps_of_ansor)) == ["i", "r", "v"], "Ansor refuses other fields"
 
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5])
@@ -105,29 +101,18 @@ def test_equal_steps_with_other_layouts_are_other_programs(tmp_path):
 
 
 def test_a_state_is_recovered_as_a_schedule():
-    """No workload needs to be known to read a log, but to recover what it says."""
-    task = task_of("demo_mm", 8, 8, 8)
-    sch = tiled(task, "C", 4)
-    result = MeasureResult([0.5], 0, "", 1.5, 7)
-    of_trace, _ = load_record_from_string(dump_record_to_string(MeasureInput(task, sch), result))
-    recovered = recover_measure_input(of_trace, rebuild_state=True)
-    assert recovered.state.mod.script() == sch.mod.script()
+    """A log can be read without its workloads; recovering a state needs them."""
     of_steps, _ = load_record_from_string(LINE)
     recovered = recover_measure_input(of_steps, rebuild_state=True)
     assert recovered.rows == of_steps.rows
     assert "T.parallel" in recovered.state.mod.script()
     unknown, _ = load_record_from_string(LINE.replace("demo_mm", "elsewhere"))
     assert str(unknown.task) == "elsewhere(64, 32, 96)"
-    with pytest.raises(TuningError, match="there is no workload 'elsewhere'"):
+    with pytest.raises(TuningError, match="unknown workload 'elsewhere'"):
         recover_measure_input(unknown)
-
-
-def test_steps_of_ansor_do_not_apply_to_a_program():
-    inp, _ = load_record_from_string(LINE.replace("demo_mm", "demo_add").replace(", 32, 96]", "]"))
-    with pytest.raises(TuningError, match=r"demo_add\(64\) is a program, not tensors"):
-        inp.schedule()
-    with pytest.raises(TuningError, match="a measurement is of a Schedule or a Trace, got PrimFun"):
-        MeasureInput(inp.task, inp.task.mod["main"])
+    program = LINE.replace("demo_mm", "demo_add").replace(", 32, 96]", "]")
+    with pytest.raises(TuningError, match=r"demo_add\(64\) is a program; steps of Ansor apply to"):
+        load_record_from_string(program).input.schedule()
 
 
 def with_task(*row):
@@ -138,11 +123,9 @@ def with_task(*row):
     ("line", "message"),
     [
         (LINE[:200], "it is no JSON"),
-        ("3", "it is no JSON object"),
         ('{"input": [], "version": 0.2}', "it is a line of AutoTVM"),
-        (changed(v="v0.7"), "its log version is 'v0.7'; this package reads v0.6"),
-        (changed(v=["v0.6"]), "log version"),
-        ('{"v": "v0.6"}', "no field 'i'"),
+        (changed(v="v0.7"), "unknown log version 'v0.7'; expected v0.6"),
+        ('{"v": "v0.6"}', "the field 'i' is missing"),
         (changed(i=[["[]", "llvm"], [[], []]]), "a workload key is JSON of"),
         (with_task('["a"]'), "missing 1 required positional argument: 'target'"),
         (with_task('["a"]', "cuda"), "unknown target 'cuda'"),
@@ -150,26 +133,22 @@ def with_task(*row):
         (with_task('["a"]', "llvm", [1, 2]), "8 numbers"),
         (with_task('["a"]', "llvm", [0] * 8), "num_cores is at least 1"),
         (with_task('["a"]', "llvm", [1] * 8, "", 7), "layout_rewrite_option is one of"),
-        (with_task('["a"]', "llvm", [1] * 8, "", 1, 5), "not iterable"),
         (changed(i=[["[\"a\"]", "llvm"], [[], [[3]]]]), "its steps are not lists that begin"),
-        (changed(i=[["[\"a\"]", "llvm"], [[], "SP"]]), "its steps are not lists that begin"),
         (changed(r=[[], 0, 1, 1]), "it has no costs"),
-        (changed(r=[[-1], 0, 1, 1]), "seconds above 0"),
         (changed(r=[[1e-6, 0.0], 0, 1, 1]), "seconds above 0"),
         (changed(r=[[1], 99, 1, 1]), "99 is not a valid MeasureErrorNo"),
         (changed(r=[["fast"], 0, 1, 1]), "could not convert"),
-        (changed(r=3), "cannot unpack"),
         (changed(slower_than="long"), "could not convert"),
     ],
 )  # fmt: skip
-def test_lines_that_are_no_records(line, message):
+def test_malformed_lines_are_refused(line, message):
     with pytest.raises(LineError, match=message):
         load_record_from_string(line)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_a_damaged_line_is_refused_or_is_a_record(data):
+def test_a_damaged_line_is_refused_or_a_record(data):
     """Some text of a line is replaced by other JSON, or missing."""
     start = data.draw(st.integers(0, len(LINE)))
     end = data.draw(st.integers(start, len(LINE)))
@@ -242,7 +221,7 @@ def test_how_much_more_work_a_workload_is(wanted, recorded, factor):
 
 @pytest.fixture
 def log(tmp_path):
-    """Two workloads of a function: 64 rows took 4 ms, 256 rows took 20 ms; and one that failed."""
+    """Two workloads: 64 rows in 4 ms, 256 rows in 20 ms; and a failure."""
     small, large = task_of("demo_mm", 64, 64, 64), task_of("demo_mm", 256, 64, 64)
     return write(
         tmp_path / "log.json",
@@ -286,17 +265,13 @@ def test_a_winner_that_was_measured_again_stands(tmp_path):
     assert best_cost(log, task.workload_key) == (64, 0.0104)
 
 
-def test_a_log_is_distilled(log, tmp_path):
+def test_a_log_is_distilled(log, tmp_path, capsys):
     out = tmp_path / "best.json"
     assert distill_record_file(log, out) == 2
     assert [result.costs for _, result in load_records(out)] == [(0.003, 0.005), (0.02,)]
-    assert distill_record_file(log, out) == 2, "what was there already competes"
     faster = write(tmp_path / "more.json", measured(task_of("demo_mm", 256, 64, 64), "C", 2, 0.01))
-    assert distill_record_file(faster, out) == 2
+    assert distill_record_file(faster, out) == 2, "existing records compete"
     assert [result.costs for _, result in load_records(out)] == [(0.003, 0.005), (0.01,)]
-
-
-def test_a_log_is_distilled_from_the_command_line(log, capsys):
     main(["--mode", "distill", "-i", str(log)])
     assert capsys.readouterr().out == f"{log}.best.json has 2 record(s)\n"
     assert len(list(load_records(f"{log}.best.json"))) == 2

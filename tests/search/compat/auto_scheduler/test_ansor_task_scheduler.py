@@ -23,7 +23,7 @@ def tasks(*sizes):
 
 
 def measured(log):
-    """How many schedules of each task a log has."""
+    """Return the number of schedules of each task in a log."""
     found = {}
     for record in load_records(log):
         found.setdefault(record.input.task.args[0], set()).add(record.trace_key)
@@ -104,7 +104,7 @@ def test_a_model_is_loaded(tmp_path):
     loaded.tune(made_up(tmp_path, 2))
     with pytest.raises(ms.TuningError, match="there is no saved cost model"):
         TaskScheduler(tasks(32), load_model_file=tmp_path / "no").tune(made_up(tmp_path, 2))
-    with pytest.raises(ms.TuningError, match=r"'sketch.random' learns nothing: leave out load_m"):
+    with pytest.raises(ms.TuningError, match=r"'sketch.random' does not learn: leave out load_m"):
         TaskScheduler(tasks(32), load_model_file=file).tune(made_up(tmp_path, 2), "sketch.random")
 
 
@@ -126,16 +126,21 @@ def test_policies_of_ones_own_share_a_model(tmp_path):
 def test_arguments_are_checked(tmp_path):
     assert TaskScheduler(iter(tasks(16, 32))).task_weights == [1.0, 1.0]
     for policy, error in (
-        ("sketch.gp", "search_policy is one of 'default', 'sketch.xgb', 'sketch.random' or"),
-        ([], "search_policy has a policy for each task"),
+        (
+            "sketch.gp",
+            "unknown search_policy 'sketch.gp'; expected one of 'default', 'sketch.xgb', ",
+        ),
+        ([], "search_policy has policies for ; expected one for each task in order: mat"),
     ):
         with pytest.raises(ms.TuningError, match=error):
             TaskScheduler(tasks(16)).tune(made_up(tmp_path, 4), policy)
     with pytest.raises(ms.TuningError, match="strategy is 'gradient' or 'round-robin', got 'x'"):
         TaskScheduler(tasks(16), strategy="x")
-    with pytest.raises(ms.TuningError, match="2 tasks need as many weights, got 1"):
+    with pytest.raises(
+        ms.TuningError, match="needs tasks and a weight for each, got 2 tasks and 1 weights"
+    ):
         TaskScheduler(tasks(16, 32), [1])
-    with pytest.raises(ms.TuningError, match="nothing to tune"):
+    with pytest.raises(ms.TuningError, match="got 0 tasks and 0 weights"):
         TaskScheduler([])
     with pytest.raises(IRValueError, match="tasks is a list of instances of SearchTask"):
         TaskScheduler(*tasks(16))

@@ -243,17 +243,17 @@ def test_the_program_as_it_is(tmp_path):
 
 def test_policies_of_other_tasks_are_refused(tmp_path):
     task = matmul()
-    with pytest.raises(ms.TuningError, match=r"it is of demo_mm\(16, 16, 16\), the tasks are"):
+    with pytest.raises(
+        ms.TuningError, match=r"search_policy has policies for demo_mm\(16, 16, 16\); exp"
+    ):
         task.tune(made_up(tmp_path, 1), SketchPolicy(task_of("demo_mm", 16, 16, 16)))
-    with pytest.raises(ms.TuningError, match="search_policy is one of 'default', "):
+    with pytest.raises(ms.TuningError, match="unknown search_policy 'sketch'; expected"):
         task.tune(made_up(tmp_path, 1), "sketch")
     with pytest.raises(TensorIRError, match="search_policy holds 16, which is no SketchPolicy"):
         task.tune(made_up(tmp_path, 1), 16)
-    with pytest.raises(ms.TuningError, match=r"tuning_options is a TuningOptions\(...\), got 16"):
-        task.tune(16)
     with pytest.raises(ms.TuningError, match="program_cost_model is a CostModel, got 'xgb'"):
         SketchPolicy(task, "xgb")
-    with pytest.raises(ms.TuningError, match=r"leave out .* adaptive_training, and give them to"):
+    with pytest.raises(ms.TuningError, match="pass them to SketchPolicy and XGBModel"):
         task.tune(made_up(tmp_path, 1), SketchPolicy(task), adaptive_training=True)
 
 

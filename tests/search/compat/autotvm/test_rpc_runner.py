@@ -144,11 +144,9 @@ def test_what_cannot_travel_is_said(cluster: InProcessCluster) -> None:
     runner.close()
     ansor = auto_scheduler.RPCRunner(None, HOST, port_of(cluster))
     own_build = auto_scheduler.LocalBuilder(build_func=lambda mod, target: load_module("x"))
-    with pytest.raises(TuningError, match=r"a build_func cannot travel there"):
+    with pytest.raises(TuningError, match=r"machines build what they measure"):
         auto_scheduler.TuningOptions(builder=own_build, runner=ansor).measuring_parts()
     ansor.close()
-    with pytest.raises(TuningError, match=r"device would have no effect"):
-        auto_scheduler.RPCRunner(None, HOST, port_of(cluster), device=1)
 
 
 def test_keys_that_no_machine_has_are_said(
