@@ -65,8 +65,6 @@ class ComputeDAG:
     def schedule(
         self,
         steps: Sequence[Row],
-        *,
-        seed: int = 1,
         layout_rewrite: LayoutRewriteOption = LayoutRewriteOption.NO_REWRITE,
     ) -> Schedule:
         """Return the schedule of `func` that steps describe; its trace replays.
@@ -74,7 +72,7 @@ class ComputeDAG:
         Postprocessors initialise reductions before their loops and, with `layout_rewrite`, pack the
         inputs whose layout is free. StepError names a step that cannot be applied, and the reason.
         """
-        state = self.state(seed)
+        state = self.state()
         for row in steps:
             take(state, row)
         state.replay()
@@ -86,14 +84,14 @@ class ComputeDAG:
             raise StepError("layouts cannot be rewritten after these steps")
         return sch
 
-    def state(self, seed: int = 1) -> State:
+    def state(self) -> State:
         """Return the state before the first step; TuningError for axes of the same name."""
         sources: dict[Operation, Source] = {
             tensor.op: buffer
             for tensor, buffer in zip(self.tensors, self.func.buffer_map.values(), strict=True)
             if isinstance(tensor.op, te.PlaceholderOp)
         }
-        sch = Schedule(self.func, seed=seed, error_render_level="fast")
+        sch = Schedule(self.func, seed=1, error_render_level="fast")
         blocks = sch.state.child_blocks(sch.state.root("main"))
         names = iter([block.block.name_hint for block in blocks])
         for op in operations_in_order(self.tensors):

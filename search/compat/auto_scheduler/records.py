@@ -260,7 +260,7 @@ LOGS: Final[RecordFiles[MeasureRecord]] = RecordFiles(
 )
 
 
-class RecordReader(os.PathLike[str]):
+class RecordReader:
     """The records of a log, read again by each iteration.
 
     Malformed lines are skipped, and one warning names them. OSError for a log that cannot be
@@ -269,9 +269,6 @@ class RecordReader(os.PathLike[str]):
 
     def __init__(self, filename: PathLike) -> None:
         self.filename = os.fspath(filename)
-
-    def __fspath__(self) -> str:
-        return self.filename
 
     def __iter__(self) -> Iterator[MeasureRecord]:
         return LOGS.load(self.filename)

@@ -66,10 +66,10 @@ class SearchTask(WorkloadTask):
                 f"args {args!r} are given without func; a workload_key contains its arguments"
             )
         target = as_target(target)
-        if hardware_params is not None and target.num_cores not in (None, hardware_params.cores):
+        if hardware_params is not None and target.num_cores not in (None, hardware_params.num_cores):
             raise TuningError(
                 f"the target has {target.num_cores} cores, hardware_params has "
-                f"{hardware_params.cores}; leave one of them out"
+                f"{hardware_params.num_cores}; leave one of them out"
             )
         if func is not None:
             workload_key = make_workload_key(func, () if args is None else args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import InitVar, astuple, dataclass, fields
+from dataclasses import InitVar, astuple, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,40 +20,28 @@ from tensorir.function import IRModule
 
 @dataclass(frozen=True)
 class HardwareParams:
-    """The eight numbers of a machine, in the order of a log; None means the default.
+    """The eight numbers of a machine, in the order of a log.
 
     `num_cores` completes a target without `num-cores`; its default is the number of cores of
-    `target`, or of this machine. The other numbers are written to logs and have no other effect:
-    the target knows the width of vectors (`-vector-width`), and the last five are for GPUs.
+    `target`, or of this machine. The other numbers are only written to logs: the target implies the
+    width of vectors (`-vector-width`), and the last five are for GPUs.
     """
 
     num_cores: int | None = None
-    vector_unit_bytes: int | None = 64
-    cache_line_bytes: int | None = 64
-    max_shared_memory_per_block: int | None = 0
-    max_local_memory_per_block: int | None = 0
-    max_threads_per_block: int | None = 0
-    max_vthread_extent: int | None = 0
-    warp_size: int | None = 0
+    vector_unit_bytes: int = 64
+    cache_line_bytes: int = 64
+    max_shared_memory_per_block: int = 0
+    max_local_memory_per_block: int = 0
+    max_threads_per_block: int = 0
+    max_vthread_extent: int = 0
+    warp_size: int = 0
     target: InitVar[str | Target | None] = None
 
     def __post_init__(self, target: str | Target | None) -> None:
         if self.num_cores is None:
             object.__setattr__(self, "num_cores", with_num_cores(as_target(target)).num_cores)
-        for field in fields(self):
-            number = getattr(self, field.name)
-            if number is None:
-                object.__setattr__(self, field.name, field.default)
-            elif type(number) is not int:
-                raise TuningError(f"{field.name} is an integer, got {number!r}")
-        if self.cores < 1:
-            raise TuningError(f"num_cores is at least 1, got {self.num_cores}")
-
-    @property
-    def cores(self) -> int:
-        """The number of cores."""
-        assert self.num_cores is not None
-        return self.num_cores
+        if type(self.num_cores) is not int or self.num_cores < 1:
+            raise TuningError(f"num_cores is an int of at least 1, got {self.num_cores!r}")
 
     def as_numbers(self) -> list[int]:
         """Return the eight numbers in the order of a log."""
@@ -89,7 +77,7 @@ class WorkloadTask:
         self.target = self.given_target
         """The target with the number of cores."""
         if self.target.num_cores is None:
-            self.target = Target({**self.target.to_dict(), "num-cores": hardware_params.cores})
+            self.target = Target({**self.target.to_dict(), "num-cores": hardware_params.num_cores})
         self.target_host = target_host
         if layout_rewrite_option is None:
             layout_rewrite_option = LayoutRewriteOption.INSERT_TRANSFORM_STAGE

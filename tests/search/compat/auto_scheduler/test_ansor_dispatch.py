@@ -14,19 +14,16 @@ from search import TuningError
 from search.compat.auto_scheduler import (
     ApplyHistoryBest,
     ApplyHistoryBestOrSample,
-    ComputeDAG,
     MeasureErrorNo,
     MeasureInput,
     MeasureResult,
     SearchTask,
-    load_record_from_string,
     load_records,
     to_database,
 )
 from search.history.sample_on_miss import SampleOnMiss
 from tests.search.compat.auto_scheduler.workloads import (
     LINE,
-    demo_mm,
     measured,
     task_of,
     tiled,
@@ -63,7 +60,7 @@ def lines(tmp_path, *texts):
 
 
 def lanes(sch):
-    """The extent of the innermost loop that the rows were split in."""
+    """Return the extent of the inner loop over rows."""
     return sch.get(sch.get_loops(sch.get_block("C"))[1]).extent.value
 
 
@@ -84,11 +81,7 @@ def test_a_log_is_a_database(log, task):
     found = search.find_schedule(database, task.mod, CPU)
     assert found.how == "exact"
     assert lanes(found.schedule) == 8
-    assert [info.as_json() for info in found.record.args_info] == [
-        ["TENSOR", "float32", [64, 96]],
-        ["TENSOR", "float32", [96, 32]],
-        ["TENSOR", "float32", [64, 32]],
-    ]
+    assert [info.as_json()[2] for info in found.record.args_info] == [[64, 96], [96, 32], [64, 32]]
     assert list(database.validate()) == []
 
 
@@ -115,13 +108,6 @@ def test_records_that_do_not_replay_are_skipped(tmp_path, caplog):
         to_database(log, n_lines=-1)
 
 
-def test_records_that_are_not_of_a_file_are_counted(log, caplog):
-    records = [load_record_from_string(ELSEWHERE), *load_records(log)]
-    with caplog.at_level(logging.WARNING):
-        assert len(to_database(records)) == 4
-    assert caplog.messages[0].startswith("the records: left out 1 line(s): record 1: ")
-
-
 # ------------------------------------------------------------------------------- the best of a task
 
 
@@ -134,6 +120,8 @@ def test_the_best_of_a_task_is_applied(log, task):
         ("C", "(64, 32)"),
     ]
     product(codegen.build(sch.mod, task.target))
+    with pytest.raises(TuningError, match="leave out layout_rewrite_option"):
+        task.apply_best(log, layout_rewrite_option=0)
 
 
 def test_the_best_of_a_task_is_printed_as_python(log, task):
@@ -141,18 +129,13 @@ def test_the_best_of_a_task_is_printed_as_python(log, task):
     sch = Schedule(task.mod)
     Trace.from_python(text).apply_to_schedule(sch, remove_postproc=False)
     assert lanes(sch) == 8
-    namespace = {}
-    exec(text, namespace)
-    sch = Schedule(task.mod)
-    namespace["apply_trace"](sch)
-    assert lanes(sch) == 8
     assert "define" in task.print_best(log, "source")
     with pytest.raises(TuningError, match="is 'schedule' or 'source', got 'cuda'"):
         task.print_best(log, "cuda")
 
 
 def test_a_record_that_does_not_apply_gives_way_to_the_next(log, task, caplog):
-    """The fastest record has a block that is not there."""
+    """The fastest record names an unknown block."""
     trace = tiled(task, "C", 2).trace.as_json()
     trace[0][0][2][0] = "no_such_block"
     inp = MeasureInput(task, Trace.from_json(trace))
@@ -193,12 +176,6 @@ def test_a_task_is_served_by_a_compatible_one(log):
     assert (found.how, found.factor) == ("compatible", 2)
 
 
-def test_a_record_is_applied_with_the_layouts_that_it_was_measured_with(log, task):
-    task.apply_best(log, layout_rewrite_option=1)
-    with pytest.raises(TuningError, match="leave out layout_rewrite_option"):
-        task.apply_best(log, layout_rewrite_option=0)
-
-
 @pytest.mark.parametrize(("option", "in_program", "at_build"), [(0, 0, 0), (1, 1, 0), (2, 1, 1)])
 def test_steps_of_ansor_are_replayed_with_their_layouts(tmp_path, option, in_program, at_build):
     line = json.loads(LINE.replace("demo_mm", "demo_packed_mm"))
@@ -210,16 +187,6 @@ def test_steps_of_ansor_are_replayed_with_their_layouts(tmp_path, option, in_pro
     assert ("B_global = T.alloc_buffer((2, 24, 2, 4, 8))" in text) == in_program
     assert ("meta_schedule.layout_rewrite_preproc" in text) == at_build
     assert ("for ax0 in T.parallel(96):" in text) == (in_program and not at_build)
-    product(codegen.build(sch.mod, CPU))
-
-
-def test_a_task_of_a_graph_of_tensors(tmp_path):
-    task = SearchTask(compute_dag=ComputeDAG(demo_mm(64, 32, 96)), target=CPU)
-    rows = json.loads(LINE)["i"][1][1]
-    inp = MeasureInput(task, None, json.dumps(rows))
-    log = write(tmp_path / "log.json", (inp, MeasureResult((0.1,), 0, "", 0.0, 1)))
-    assert json.loads(log.read_text())["i"][1] == [[], rows]
-    sch, _ = task.apply_best(log)
     product(codegen.build(sch.mod, CPU))
 
 

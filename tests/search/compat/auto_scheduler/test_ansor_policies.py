@@ -4,37 +4,20 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search import auto_scheduler
 from search.compat.auto_scheduler import (
     PreloadCustomSketchRule,
     SketchPolicy,
     XGBModel,
 )
 from search.schedule_rule import MultiLevelTiling, ParallelizeVectorizeUnroll
-from tensorir import te
 from tensorir.errors import IRValueError
 from tests.search.compat.auto_scheduler.made_up_tuning import TARGET, made_up
 from tests.search.compat.auto_scheduler.workloads import task_of
 
 
-@auto_scheduler.register_workload
-def matmul_relu(n):
-    a, b = (te.placeholder((n, n), name=name) for name in "AB")
-    k = te.reduce_axis((0, n), name="k")
-    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-    return [a, b, te.compute((n, n), lambda i, j: te.max(c[i, j], 0.0), name="D")]
-
-
-@auto_scheduler.register_workload
-def row_sums(n, m):
-    a = te.placeholder((n, m), name="A")
-    k = te.reduce_axis((0, m), name="k")
-    return [a, te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="S")]
-
-
-def policy(*callbacks, name="matmul_relu", args=(64,), **options):
-    """A reproducible policy for four cores."""
-    task = auto_scheduler.SearchTask(name, args, target="llvm -num-cores=4")
+def policy(*callbacks, **options):
+    """Return a reproducible policy for four cores."""
+    task = task_of("demo_mm", 64, 64, 64)
     return SketchPolicy(task, seed=1, init_search_callbacks=callbacks, **options)
 
 
@@ -121,12 +104,13 @@ def first_loops(made):
     return [sketch.loops[0] for sketch in made.generate_sketches()]
 
 
-def test_a_rule_that_skips_the_rest():
+def test_a_rule_that_skips_the_rest(capsys):
     """Neither tiling nor another rule is applied to the block."""
     skip_rest = PreloadCustomSketchRule.APPLY_AND_SKIP_REST
     made = policy(PreloadCustomSketchRule(is_block("C", skip_rest), halves, "halves"))
-    (sketch,) = made.generate_sketches()
+    (sketch,) = made.generate_sketches(print_for_debug=True)
     assert sketch.loops[0] == "for i_0 in 2"
+    assert capsys.readouterr().out == f"{sketch}\n"
     assert [str(rule) for rule in made.custom_rules] == ["halves"]
 
 
@@ -168,7 +152,7 @@ def test_arguments_are_checked():
     wrong = PreloadCustomSketchRule(is_block("C", 2), lambda *_: [["sch", 3]], rule_name="mine")
     with pytest.raises(ms.TuningError, match=r"mine must return \[\[schedule, next\], .* got 3"):
         policy(wrong).generate_sketches()
-    with pytest.raises(ms.TuningError, match="the task of a policy is a SearchTask, got 'matmul"):
-        SketchPolicy("matmul_relu")
+    with pytest.raises(ms.TuningError, match="the task of a policy is a SearchTask, got 'demo_mm"):
+        SketchPolicy("demo_mm")
     with pytest.raises(IRValueError, match="init_search_callbacks is a list of instances of Sear"):
         SketchPolicy(task_of("demo_mm", 8, 8, 8), init_search_callbacks=wrong)

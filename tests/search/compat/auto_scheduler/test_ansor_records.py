@@ -131,7 +131,7 @@ def with_task(*row):
         (with_task('["a"]', "cuda"), "unknown target 'cuda'"),
         (with_task('["a"]', 3), "its target 3 is no text"),
         (with_task('["a"]', "llvm", [1, 2]), "8 numbers"),
-        (with_task('["a"]', "llvm", [0] * 8), "num_cores is at least 1"),
+        (with_task('["a"]', "llvm", [0] * 8), "num_cores is an int of at least 1"),
         (with_task('["a"]', "llvm", [1] * 8, "", 7), "layout_rewrite_option is one of"),
         (changed(i=[["[\"a\"]", "llvm"], [[], [[3]]]]), "its steps are not lists that begin"),
         (changed(r=[[], 0, 1, 1]), "it has no costs"),

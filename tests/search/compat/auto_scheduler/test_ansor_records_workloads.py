@@ -105,16 +105,9 @@ def test_graphs_that_print_alike_are_workloads_of_their_own():
 # ------------------------------------------------------------------------------------- the machine
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: HardwareParams(num_cores=0), "num_cores is at least 1, got 0"),
-        (lambda: HardwareParams(4, 1.5), "vector_unit_bytes is an integer, got 1.5"),
-    ],
-)
-def test_invalid_numbers_are_refused(make, message):
-    with pytest.raises(TuningError, match=message):
-        make()
+def test_invalid_numbers_of_cores_are_refused():
+    with pytest.raises(TuningError, match="num_cores is an int of at least 1, got 0"):
+        HardwareParams(num_cores=0)
 
 
 # ------------------------------------------------------------------------------------------- tasks

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansor_programs import (
+
+from search.compat.auto_scheduler import ComputeDAG, StepError
+from search.compat.auto_scheduler.steps import take
+from search.errors import TuningError
+from tensorir import te
+from tests.search.compat.auto_scheduler.ansor_programs import (
     Program,
     conv2d_bias_relu,
     matmul,
@@ -13,11 +18,6 @@ from ansor_programs import (
     softmax,
     two_matmuls,
 )
-
-from search.compat.auto_scheduler import ComputeDAG, StepError
-from search.compat.auto_scheduler.steps import take
-from search.errors import TuningError
-from tensorir import te
 
 # -------------------------------------------------------------------------------------- the graph
 

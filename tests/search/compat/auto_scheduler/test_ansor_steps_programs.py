@@ -6,14 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ansor_programs import (
-    Program,
-    conv2d_bias_relu,
-    matmul,
-    softmax,
-    tiled,
-    two_matmuls,
-)
 
 import codegen
 from search.compat.auto_scheduler import ComputeDAG
@@ -21,6 +13,14 @@ from tensorir import te
 from tensorir.function import IRModule
 from tensorir.nodes.expr import BufferLoad
 from tensorir.nodes.stmt import BufferStore, For, ForKind, Stmt
+from tests.search.compat.auto_scheduler.ansor_programs import (
+    Program,
+    conv2d_bias_relu,
+    matmul,
+    softmax,
+    tiled,
+    two_matmuls,
+)
 
 LOG_LINE_STEPS: list[list[Any]] = [
     ["SP", 2, 0, 64, [4, 1, 8], 1],

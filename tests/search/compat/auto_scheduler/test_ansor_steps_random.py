@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ansor_programs import Program, matmul_relu, softmax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.compat.auto_scheduler import StepError
 from search.compat.auto_scheduler.stages import State
 from search.compat.auto_scheduler.steps import take
+from tests.search.compat.auto_scheduler.ansor_programs import Program, matmul_relu, softmax
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

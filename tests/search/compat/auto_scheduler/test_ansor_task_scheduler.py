@@ -41,31 +41,17 @@ def test_an_objective_that_knows_one_task_gets_its_trials(tmp_path):
 
 def test_tasks_in_turn(tmp_path):
     log = tmp_path / "log.json"
-    scheduler = TaskScheduler(tasks(16, 32, 64), strategy="round-robin")
+    scheduler = TaskScheduler(iter(tasks(16, 32, 64)), strategy="round-robin")
     assert scheduler.best_costs == [1e10] * 3
     scheduler.tune(made_up(tmp_path, 12, RecordToFile(log), num_measures_per_round=2))
     assert scheduler.task_cts == [2, 2, 2]
     assert measured(log) == {16: 4, 32: 4, 64: 4}
+    fair = TaskScheduler(tasks(16, 32))
+    fair.tune(made_up(tmp_path, 6))
+    assert max(fair.task_cts) <= 3, "a batch is at most the share of a task"
 
 
-def test_weights_are_how_often_a_task_occurs(tmp_path):
-    scheduler = TaskScheduler(tasks(16, 32), [1, 50])
-    options = made_up(tmp_path, 8, runner=Milliseconds(1), num_measures_per_round=1)
-    scheduler.tune(options, "sketch.random")
-    assert scheduler.task_cts == [1, 7]
-
-
-def test_a_batch_is_no_larger_than_its_share(tmp_path):
-    scheduler = TaskScheduler(tasks(16, 32))
-    scheduler.tune(made_up(tmp_path, 6))
-    assert max(scheduler.task_cts) <= 3
-    with pytest.raises(
-        ms.TuningError, match="num_measure_trials is at least 2, one for each task, got 1"
-    ):
-        scheduler.tune(made_up(tmp_path, 1))
-
-
-def test_a_task_in_vain_leaves_its_trials_to_others(tmp_path):
+def test_a_task_without_improvement_ends(tmp_path):
     scheduler = TaskScheduler(tasks(16, 32), strategy="round-robin")
     options = made_up(tmp_path, 40, runner=Milliseconds(1), num_measures_per_round=1)
     scheduler.tune(options, "sketch.random", per_task_early_stopping=3)
@@ -124,26 +110,32 @@ def test_policies_of_ones_own_share_a_model(tmp_path):
 
 
 def test_arguments_are_checked(tmp_path):
-    assert TaskScheduler(iter(tasks(16, 32))).task_weights == [1.0, 1.0]
+    both = tasks(16, 32)
+    options = made_up(tmp_path, 4)
     for policy, error in (
         (
             "sketch.gp",
             "unknown search_policy 'sketch.gp'; expected one of 'default', 'sketch.xgb', ",
         ),
-        ([], "search_policy has policies for ; expected one for each task in order: mat"),
+        ([], "search_policy has policies for ; expected one for each task in order: matmul 16, "),
+        ([SketchPolicy(both[1])] * 2, "has policies for matmul 32, matmul 32; expected"),
     ):
         with pytest.raises(ms.TuningError, match=error):
-            TaskScheduler(tasks(16)).tune(made_up(tmp_path, 4), policy)
+            TaskScheduler(both).tune(options, policy)
+    with pytest.raises(ms.TuningError, match="pass them to SketchPolicy and XGBModel"):
+        both[0].tune(options, SketchPolicy(both[0]), adaptive_training=True)
+    with pytest.raises(ms.TuningError, match="program_cost_model is a CostModel, got 'xgb'"):
+        SketchPolicy(both[0], "xgb")
     with pytest.raises(ms.TuningError, match="strategy is 'gradient' or 'round-robin', got 'x'"):
-        TaskScheduler(tasks(16), strategy="x")
+        TaskScheduler(both, strategy="x")
     with pytest.raises(
-        ms.TuningError, match="needs tasks and a weight for each, got 2 tasks and 1 weights"
+        ms.TuningError, match="needs tasks and a weight for each, got 2 tasks and 1"
     ):
-        TaskScheduler(tasks(16, 32), [1])
-    with pytest.raises(ms.TuningError, match="got 0 tasks and 0 weights"):
-        TaskScheduler([])
+        TaskScheduler(both, [1])
     with pytest.raises(IRValueError, match="tasks is a list of instances of SearchTask"):
-        TaskScheduler(*tasks(16))
+        TaskScheduler(both[0])
+    with pytest.raises(ms.TuningError, match="num_measure_trials is at least 2, one for each task"):
+        TaskScheduler(both).tune(made_up(tmp_path, 1))
 
 
 # ------------------------------------------------------------------------------------- callbacks

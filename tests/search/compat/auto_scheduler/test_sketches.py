@@ -9,58 +9,20 @@ import search as ms
 from search.compat.auto_scheduler.sketch_policy import sketches
 from search.schedule_rule import AddRFactor, PackOperands, RFactorOverLanes, ScheduleRule
 from tensorir import te
+from tests.search.compat.auto_scheduler import ansor_programs
 from tests.search.programs import Matmul, split_all
 
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=4"
 
 
-def matmul(n, depth, m):
-    a = te.placeholder((n, depth), name="A")
-    b = te.placeholder((depth, m), name="B")
-    k = te.reduce_axis((0, depth), name="k")
-    c = te.compute((n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-    return te.create_prim_func([a, b, c])
-
-
-def two_matmuls():
-    a, b, c = (te.placeholder((512, 512), name=name) for name in "ABC")
-    k, m = te.reduce_axis((0, 512), name="k"), te.reduce_axis((0, 512), name="m")
-    d = te.compute((512, 512), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="D")
-    e = te.compute((512, 512), lambda i, j: te.sum(d[i, m] * c[m, j], axis=m), name="E")
-    return te.create_prim_func([a, b, c, e])
-
-
-def conv_bias_relu():
-    a = te.placeholder((1, 30, 30, 64), name="A")
-    w = te.placeholder((3, 3, 64, 64), name="W")
-    bias = te.placeholder((64,), name="bias")
-    y, x, c = (te.reduce_axis((0, n), name=name) for n, name in ((3, "y"), (3, "x"), (64, "c")))
-    shape = (1, 28, 28, 64)
-    conv = te.compute(
-        shape,
-        lambda n, i, j, o: te.sum(a[n, i + y, j + x, c] * w[y, x, c, o], axis=[y, x, c]),
-        name="conv",
-    )
-    shifted = te.compute(shape, lambda n, i, j, o: conv[n, i, j, o] + bias[o], name="shifted")
-    relu = te.compute(shape, lambda *at: te.max(shifted[at], 0.0), name="relu")
-    return te.create_prim_func([a, w, bias, relu])
+MATMUL = ansor_programs.matmul(512, 512, 512).dag.func
+CONV_BIAS_RELU = ansor_programs.conv2d_bias_relu(64, 28, 64).dag.func
 
 
 def row_min():
     a = te.placeholder((10, 1024), name="A")
     k = te.reduce_axis((0, 1024), name="k")
     return te.create_prim_func([a, te.compute((10,), lambda i: te.min(a[i, k], axis=k), name="M")])
-
-
-def softmax():
-    a = te.placeholder((1, 1024), name="A")
-    k, m = te.reduce_axis((0, 1024), name="k"), te.reduce_axis((0, 1024), name="m")
-    most = te.compute((1,), lambda i: te.max(a[i, k], axis=k), name="most")
-    e = te.compute((1, 1024), lambda i, j: te.exp(a[i, j] - most[i]), name="e")
-    total = te.compute((1,), lambda i: te.sum(e[i, m], axis=m), name="total")
-    return te.create_prim_func(
-        [a, te.compute((1, 1024), lambda i, j: e[i, j] / total[i], name="N")]
-    )
 
 
 def scalar_sum():
@@ -132,12 +94,12 @@ def constants(rows, name):
 @pytest.mark.parametrize(
     ("program", "count"),
     [
-        (matmul(512, 512, 512), 3),
-        (matmul(8, 512, 8), 5),
-        (two_matmuls(), 9),
-        (conv_bias_relu(), 3),
+        (MATMUL, 3),
+        (ansor_programs.matmul(8, 8, 512).dag.func, 5),
+        (ansor_programs.two_matmuls(512).dag.func, 9),
+        (CONV_BIAS_RELU, 3),
         (row_min(), 3),
-        (softmax(), 9),
+        (ansor_programs.softmax(1, 1024).dag.func, 9),
         (scalar_sum(), 3),
         (max_pool(2), 1),
         (max_pool(3), 3),
@@ -168,7 +130,7 @@ def test_a_small_window_has_the_sketches_of_meta_schedule():
 def test_a_sketch_prints_with_its_holes():
     rules = [r for r in ScheduleRule.create("llvm") if not isinstance(r, PackOperands)]
     space = ms.space_generator.PostOrderApply(sch_rules=rules)
-    text = str(sketches(matmul(512, 512, 512), TARGET, space)[1])
+    text = str(sketches(MATMUL, TARGET, space)[1])
     assert (
         text
         == """\
@@ -200,9 +162,10 @@ sketch #1: 2.8e+07 programs
 
 
 def test_what_was_inlined_is_gone():
-    plain = sketches(conv_bias_relu(), TARGET)[0]
+    plain = sketches(CONV_BIAS_RELU, TARGET)[0]
     assert plain.rules == ("Always Inline", "Multi-level Tiling (SSRSRS)")
     assert [line.strip() for line in plain.loops if line.endswith("...")] == [
+        "pad = ...",
         "conv += ...",
         "relu = ...",
     ]
@@ -217,19 +180,9 @@ def test_a_factored_reduction():
         assert any("?M.k[" in line for line in factored.loops)
 
 
-def test_a_place_that_is_open_is_a_hole():
-    a = te.placeholder((64, 64), name="A")
-    weight = te.placeholder((64, 64), name="W")
-    k = te.reduce_axis((0, 64), name="k")
-    padded = te.compute(
-        (66, 64),
-        lambda i, j: te.if_then_else(te.all(i >= 1, i <= 64), a[i - 1, j], 0.0),
-        name="padded",
-    )
-    c = te.compute((66, 64), lambda i, j: te.sum(padded[i, k] * weight[k, j], axis=k), name="C")
-    sketch = sketches(te.create_prim_func([a, weight, c]), TARGET)[-1]
-    rules = {hole.name: hole.rule for hole in sketch.holes}
-    assert rules["location of padded"] == "ChangeComputeLocation"
+def test_an_open_place_is_a_hole():
+    rules = {hole.name: hole.rule for hole in sketches(CONV_BIAS_RELU, TARGET)[-1].holes}
+    assert rules["location of pad"] == "ChangeComputeLocation"
 
 
 def test_the_space_of_a_function_has_sketches_too():
