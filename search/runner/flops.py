@@ -9,7 +9,6 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Range
-from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, integer_limits
 
 _ONE_OPERATION: Final = frozenset(e.ARITHMETIC)
@@ -36,16 +35,11 @@ def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
 
 
 class OperationCounter:
-    """Counts operations; `comparisons` and logic count 1 each, or nothing.
+    """Counts operations; `comparisons` and logic count 1 each, or nothing."""
 
-    With `like` only those of operands of its type class count: of a float result, not the index
-    arithmetic in its conditions.
-    """
-
-    def __init__(self, comparisons: bool = False, like: DataType | None = None) -> None:
+    def __init__(self, comparisons: bool = False) -> None:
         self._analyzer = Analyzer()
         self._comparisons = comparisons
-        self._like = like
 
     def stmt(self, node: s.Stmt) -> float:
         """Return the operations of what a statement stores, in all iterations of its loops."""
@@ -100,4 +94,4 @@ class OperationCounter:
         return 0.0
 
     def _counts(self, operand: PrimExpr) -> bool:
-        return self._like is None or operand.dtype.code == self._like.code
+        return True

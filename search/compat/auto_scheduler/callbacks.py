@@ -34,7 +34,13 @@ class TaskContext(TuneContext):
 
     def __init__(self, task: WorkloadTask, **parts: Any) -> None:
         self.search_task = task
-        super().__init__(task.mod, target=task.target, task_name=str(task), **parts)
+        super().__init__(
+            task.mod,
+            target=task.target,
+            task_name=str(task),
+            input_data=task.task_inputs,
+            **parts,
+        )
 
 
 class RecordToFile(MeasureCallback):

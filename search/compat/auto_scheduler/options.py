@@ -9,7 +9,6 @@ from typing import Any, Final
 from search import runner
 from search.builder import Builder
 from search.compat.autotvm import measure
-from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.options import TuneConfig, check_counts
@@ -115,10 +114,11 @@ class TuningOptions:
     prediction. The search ends after `early_stopping` trials without an improvement (None: never).
     A batch has at most `num_measures_per_round` candidates. `verbose` 0 shows nothing.
 
-    `builder` and `runner` are `"local"`, for `LocalBuilder()` and `LocalRunner()`, or instances of
-    those of the search. `measure_callbacks` are invoked after each trial; `RecordToFile(path)`
-    writes a log. Ctrl-C ends a search: its measurements are kept, then KeyboardInterrupt is raised
-    again, or with `on_interrupt="return"` the search returns. TuningError for invalid values.
+    `builder` and `runner` are `"local"`, for `LocalBuilder()` and `LocalRunner()`, or parts of the
+    search, as instances or by name. `measure_callbacks` are invoked after each trial;
+    `RecordToFile(path)` writes a log. Ctrl-C ends a search: its measurements are kept, then
+    KeyboardInterrupt is raised again, or with `on_interrupt="return"` the search returns.
+    TuningError for invalid numbers.
     """
 
     num_measure_trials: int = 0
@@ -137,12 +137,6 @@ class TuningOptions:
             ("num_measures_per_round", self.num_measures_per_round, 1),
         )
         check_counts(counts)
-        parts: Final = (("builder", self.builder, Builder), ("runner", self.runner, Runner))
-        for name, part, base in parts:
-            if part != "local" and not isinstance(part, base):
-                raise TuningError(
-                    f"{name} is 'local' or an instance of search.{base.__name__}, got {part!r}"
-                )
         checked_on_interrupt(self.on_interrupt)
         self.callbacks()
 
@@ -161,20 +155,20 @@ class TuningOptions:
             **others,
         )
 
-    def measuring_parts(self) -> tuple[Builder | type[Builder], Runner | type[Runner]]:
+    def measuring_parts(
+        self,
+    ) -> tuple[str | Builder | type[Builder], str | Runner | type[Runner]]:
         """Return builder and runner, the class for `"local"`.
 
         The machines of a `DaskRunner` build candidates, within the timeout of a `LocalBuilder`.
         TuningError for a `LocalBuilder` with a `build_func`, which cannot be sent there.
         """
-        if isinstance(self.runner, DaskRunner):
-            made = LocalBuilder() if isinstance(self.builder, str) else self.builder
+        builder = LocalBuilder if self.builder == "local" else self.builder
+        if isinstance(self.runner, DaskRunner) and not isinstance(builder, str):
+            made = builder() if isinstance(builder, type) else builder
             option = measure.measure_option(made, self.runner)
             return option["builder"], option["runner"]
-        return (
-            LocalBuilder if isinstance(self.builder, str) else self.builder,
-            LocalRunner if isinstance(self.runner, str) else self.runner,
-        )
+        return builder, LocalRunner if self.runner == "local" else self.runner
 
     def callbacks(self) -> list[MeasureCallback]:
         """Return the callbacks as a list."""

@@ -25,6 +25,7 @@ from search.compat.auto_scheduler.workloads import (
 from search.database.module_equality import anchor_block
 from search.errors import TuningError
 from search.models.extract_tasks import tasks_of_functions
+from search.runner.arguments import InputData
 from tensorir.function import IRModule
 from tensorir.nodes.buffer import Buffer
 
@@ -35,10 +36,9 @@ class SearchTask(WorkloadTask):
     The workload is a registered function with its arguments, a workload key, or a `ComputeDAG`,
     whose tensors are registered. `target` is by default the current one, else this machine; without
     `num-cores` it gets those of `hardware_params`, else of this machine. `target_host` is written
-    to logs.
+    to logs. `task_inputs` are arrays to measure on, see `input_data` of `TuneContext`.
 
-    TuningError for an unknown workload, for two different numbers of cores, and for `task_inputs`:
-    candidates are measured on random arguments.
+    TuningError for an unknown workload, and for two different numbers of cores.
     """
 
     def __init__(
@@ -51,14 +51,9 @@ class SearchTask(WorkloadTask):
         target_host: str | Target | None = None,
         hardware_params: HardwareParams | None = None,
         layout_rewrite_option: LayoutRewriteOption | int | None = None,
-        task_inputs: Any = None,
+        task_inputs: InputData | None = None,
         desc: str = "",
     ) -> None:
-        if task_inputs:
-            raise TuningError(
-                "task_inputs is not supported, candidates are measured on random arguments; pass "
-                "the arrays to search.tune_tir(..., input_data=...) instead"
-            )
         if (func is None) == (workload_key is None and compute_dag is None):
             raise TuningError("a task needs either func and args, or workload_key or compute_dag")
         if func is None and args is not None:
@@ -66,10 +61,11 @@ class SearchTask(WorkloadTask):
                 f"args {args!r} are given without func; a workload_key contains its arguments"
             )
         target = as_target(target)
-        if hardware_params is not None and target.num_cores not in (None, hardware_params.num_cores):
+        cores = None if hardware_params is None else hardware_params.num_cores
+        if cores is not None and target.num_cores not in (None, cores):
             raise TuningError(
-                f"the target has {target.num_cores} cores, hardware_params has "
-                f"{hardware_params.num_cores}; leave one of them out"
+                f"the target has {target.num_cores} cores, hardware_params has {cores}; leave one "
+                "of them out"
             )
         if func is not None:
             workload_key = make_workload_key(func, () if args is None else args)
@@ -77,7 +73,9 @@ class SearchTask(WorkloadTask):
             assert compute_dag is not None
             workload_key = register_tensors(compute_dag.tensors, compute_dag.func)
         host = "" if target_host is None else str(target_host)
-        super().__init__(workload_key, target, hardware_params, host, layout_rewrite_option)
+        names = tuple(task_inputs) if isinstance(task_inputs, Mapping) else ()
+        super().__init__(workload_key, target, hardware_params, host, layout_rewrite_option, names)
+        self.task_inputs = task_inputs
         self.desc = desc
         if compute_dag is not None:
             self.compute_dag = compute_dag

@@ -13,6 +13,7 @@ from search.compat.auto_scheduler.compute_dag import ComputeDAG, LayoutRewriteOp
 from search.compat.auto_scheduler.workloads import Workload, name_and_args, workload_of
 from search.database.record_files import target_of_line
 from search.errors import TuningError, blamed_on
+from search.runner.arguments import InputData
 from search.task import normalize_mod, with_num_cores
 from tensorir import te
 from tensorir.function import IRModule
@@ -87,6 +88,7 @@ class WorkloadTask:
             known = ", ".join(f"{option.name} ({option.value})" for option in LayoutRewriteOption)
             raise TuningError(f"layout_rewrite_option is one of {known}; {error}") from error
         self.task_input_names = tuple(task_input_names)
+        self.task_inputs: InputData | None = None
         self.desc = ""
 
     def row(self) -> list[Any]:

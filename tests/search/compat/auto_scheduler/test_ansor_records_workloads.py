@@ -1,5 +1,6 @@
 """Workloads by key, the numbers of a machine, and tasks."""
 
+import numpy as np
 import pytest
 
 from codegen import Target
@@ -8,6 +9,7 @@ from search.compat.auto_scheduler import (
     HardwareParams,
     LayoutRewriteOption,
     SearchTask,
+    SketchPolicy,
     workloads,
 )
 from tensorir import te
@@ -121,6 +123,14 @@ def test_a_task_of_a_function_and_one_of_its_key_are_the_same():
     assert str(a) == "demo_mm(8, 16, 32)"
 
 
+def test_candidates_are_measured_on_the_inputs_of_the_task():
+    ones = np.ones((8, 8), "float32")
+    task = SearchTask(demo_mm, (8, 8, 8), target=CPU, task_inputs={"A": ones})
+    assert SketchPolicy(task).context().input_data[0] is ones
+    with pytest.raises(TuningError, match="shape"):
+        SketchPolicy(SearchTask(demo_mm, (8, 8, 9), task_inputs={"A": ones})).context()
+
+
 def test_a_workload_may_be_a_program():
     task = SearchTask(demo_add, (16,), target=CPU)
     assert list(task.mod.functions) == ["main"]
@@ -158,7 +168,6 @@ def test_the_cores_come_from_the_target_then_from_the_numbers():
             {"func": demo_mm, "args": (1,), "workload_key": "[]"},
             "either func and args, or workload",
         ),
-        ({"func": demo_mm, "args": (8, 8, 8), "task_inputs": {"A": 1}}, "task_inputs is not supp"),
         (
             {"func": demo_mm, "args": (8, 8, 8), "layout_rewrite_option": 9},
             r"layout_rewrite_option is one of NO_REWRITE \(0\)",

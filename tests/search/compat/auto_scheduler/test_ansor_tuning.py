@@ -48,8 +48,6 @@ def test_options_are_checked():
     for options, error in (
         ({"num_measure_trials": -1}, "num_measure_trials is an int of at least 0, got -1"),
         ({"early_stopping": 0}, "early_stopping is an int of at least 1, got 0"),
-        ({"builder": "remote"}, "builder is 'local' or an instance of search.Builder"),
-        ({"runner": LocalRunner}, "runner is 'local' or an instance of search.Runner"),
         ({"measure_callbacks": ["log.json"]}, "measure_callbacks holds 'log.json'"),
     ):
         with pytest.raises(TensorIRError, match=error):
