@@ -11,8 +11,7 @@ from search.compat.auto_scheduler import (
 )
 from search.schedule_rule import MultiLevelTiling, ParallelizeVectorizeUnroll
 from tensorir.errors import IRValueError
-from tests.search.compat.auto_scheduler.made_up_tuning import TARGET, made_up
-from tests.search.compat.auto_scheduler.workloads import task_of
+from tests.search.compat.auto_scheduler.workloads import TARGET, made_up, task_of
 
 
 def policy(*callbacks, **options):

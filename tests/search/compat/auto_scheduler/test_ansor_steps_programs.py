@@ -1,14 +1,20 @@
-"""Steps as logs have them, for each kind of sketch: what the programs are, and what they compute."""
+"""Steps of each kind of sketch, and random ones: the programs, and their results."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import codegen
-from search.compat.auto_scheduler import ComputeDAG
+from search.compat.auto_scheduler import ComputeDAG, StepError
+from search.compat.auto_scheduler.stages import State
+from search.compat.auto_scheduler.steps import take
 from tensorir import te
 from tensorir.function import IRModule
 from tensorir.nodes.expr import BufferLoad
@@ -17,6 +23,7 @@ from tests.search.compat.auto_scheduler.ansor_programs import (
     Program,
     conv2d_bias_relu,
     matmul,
+    matmul_relu,
     softmax,
     tiled,
     two_matmuls,
@@ -249,3 +256,69 @@ def test_extents_may_be_open() -> None:
     data, out = np.ones((10, 8), "float32"), np.zeros((10, 8), "float32")
     codegen.build(dag.schedule(steps).mod, target="llvm")["main"](data, out)
     assert (out == 3).all()
+
+
+# ------------------------------------------------------------------------------------ random steps
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+# Lengths divide no extent, and one extent is smaller than most lengths.
+MATMUL = matmul_relu(6, 9, 8)
+SOFTMAX = softmax(3, 10)
+
+
+def drawn_step(draw: Draw, state: State) -> list[Any]:
+    """Return a step that could be taken, though it may still be refused."""
+    computed = [k for k, stage in enumerate(state.stages) if not stage.is_input]
+    index = draw(st.sampled_from(computed))
+    stage = state.stages[index]
+    count = len(stage.loops)
+    loop = draw(st.integers(0, count - 1))
+    code = draw(st.sampled_from(["SP", "SP", "FSP", "FU", "RE", "AN", "PR", "CA", "CA", *_ONCE]))
+    if code == "SP":
+        lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=2))
+        return [code, index, loop, 0, lengths, draw(st.integers(0, 1))]
+    if code == "FSP":
+        splits = [k for k, step in enumerate(state.steps) if step[0] == "SP"]
+        return [code, index, loop, draw(st.sampled_from(splits or [0])), draw(st.integers(1, 2))]
+    if code == "FU":
+        return [code, index, list(range(loop, draw(st.integers(loop, count - 1)) + 1))]
+    if code == "RE":
+        return [code, index, draw(st.permutations(range(count)))]
+    if code == "AN":
+        return [code, index, loop, draw(st.integers(1, 3))]
+    if code == "PR":
+        return [code, index, loop, "auto_unroll_max_step$16"]
+    if code == "CA":
+        target = draw(st.sampled_from(computed))
+        return [code, index, target, draw(st.integers(0, len(state.stages[target].loops) - 1))]
+    if code == "CHR":
+        return [code, draw(st.integers(0, index)), "local", [index]]
+    if code == "RF":
+        return [code, index, loop, draw(st.integers(-1, 2))]
+    return [code, index, "local"] if code == "CHW" else [code, index]
+
+
+_ONCE = ["CI", "CHR", "CHW", "RF"]
+
+
+def drawn_steps(draw: Draw, program: Program) -> list[list[Any]]:
+    """Return a few steps that can be read."""
+    steps: list[list[Any]] = []
+    for _ in range(draw(st.integers(1, 12))):
+        state = program.dag.state()
+        for row in steps:
+            take(state, row)
+        row = drawn_step(draw, state)
+        with suppress(StepError):
+            take(state, row)
+            steps.append(row)
+    return steps
+
+
+@given(st.data(), st.sampled_from([MATMUL, SOFTMAX]))
+@settings(max_examples=40)
+def test_random_steps_keep_the_meaning(data: st.DataObject, program: Program) -> None:
+    steps = drawn_steps(data.draw, program)
+    with suppress(StepError):
+        program.check_results(program.dag.schedule(steps))

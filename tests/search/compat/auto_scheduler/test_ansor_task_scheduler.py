@@ -14,8 +14,7 @@ from search.compat.auto_scheduler import (
     load_records,
 )
 from tensorir.errors import IRValueError
-from tests.search.compat.auto_scheduler.made_up_tuning import TARGET, Milliseconds, made_up
-from tests.search.compat.auto_scheduler.workloads import task_of
+from tests.search.compat.auto_scheduler.workloads import TARGET, Milliseconds, made_up, task_of
 
 
 def tasks(*sizes):
@@ -43,11 +42,12 @@ def test_tasks_in_turn(tmp_path):
     log = tmp_path / "log.json"
     scheduler = TaskScheduler(iter(tasks(16, 32, 64)), strategy="round-robin")
     assert scheduler.best_costs == [1e10] * 3
-    scheduler.tune(made_up(tmp_path, 12, RecordToFile(log), num_measures_per_round=2))
+    options = made_up(tmp_path, 12, RecordToFile(log), num_measures_per_round=2)
+    scheduler.tune(options, "sketch.random")
     assert scheduler.task_cts == [2, 2, 2]
     assert measured(log) == {16: 4, 32: 4, 64: 4}
     fair = TaskScheduler(tasks(16, 32))
-    fair.tune(made_up(tmp_path, 6))
+    fair.tune(made_up(tmp_path, 6), "sketch.random")
     assert max(fair.task_cts) <= 3, "a batch is at most the share of a task"
 
 
@@ -65,12 +65,12 @@ def test_a_search_goes_on_from_its_log(tmp_path):
     log = tmp_path / "log.json"
     both = tasks(16, 32)
     options = made_up(tmp_path, 8, RecordToFile(log), num_measures_per_round=2)
-    TaskScheduler(both, strategy="round-robin").tune(options)
+    TaskScheduler(both, strategy="round-robin").tune(options, "sketch.random")
     assert measured(log) == {16: 4, 32: 4}
 
     again = TaskScheduler(both, strategy="round-robin", load_log_file=log)
     assert len(again.database) >= 8
-    again.tune(options)
+    again.tune(options, "sketch.random")
     assert measured(log) == {16: 8, 32: 8}, "no schedule twice"
     assert again.task_cts == [4, 4], "the batches of the log count"
     best = [
@@ -82,7 +82,7 @@ def test_a_search_goes_on_from_its_log(tmp_path):
 
 def test_a_model_is_loaded(tmp_path):
     log, file = tmp_path / "log.json", tmp_path / "model"
-    TaskScheduler(tasks(16)).tune(made_up(tmp_path, 4, RecordToFile(log)))
+    TaskScheduler(tasks(16)).tune(made_up(tmp_path, 4, RecordToFile(log)), "sketch.random")
     model = XGBModel()
     model.update_from_file(log)
     model.save(file)
@@ -158,7 +158,7 @@ def test_the_latency_is_logged_after_each_batch(tmp_path):
 
 def test_the_table_is_printed_after_each_batch(tmp_path, capsys):
     scheduler = TaskScheduler(tasks(16, 32), callbacks=[PrintTableInfo()])
-    scheduler.tune(made_up(tmp_path, 4, num_measures_per_round=1))
+    scheduler.tune(made_up(tmp_path, 4, num_measures_per_round=1), "sketch.random")
     shown = capsys.readouterr().out
     assert shown.count("Total trials") == 4
     assert "matmul 16" in shown

@@ -27,9 +27,11 @@ from search.compat.auto_scheduler import (
 from search.compat.auto_scheduler.workloads import register_program
 from search.runner import RunnerResult
 from tensorir.errors import TensorIRError
-from tests.search.compat.auto_scheduler.made_up_tuning import TARGET, Milliseconds, made_up
-from tests.search.compat.auto_scheduler.workloads import task_of
+from tests.search.compat.auto_scheduler.workloads import TARGET, Milliseconds, made_up, task_of
 from tests.search.made_up_runs import TimesOfScripts
+
+RANDOM = "sketch.random"
+"""A policy that takes no time to learn."""
 
 
 def matmul():
@@ -118,7 +120,7 @@ def test_each_measurement_is_a_line(tmp_path):
         RunnerResult(run_secs=(1e-3, 3e-3)),
     ]
     runner = TimesOfScripts(lambda k: results[k] if k < len(results) else None)
-    matmul().tune(made_up(tmp_path, 6, RecordToFile(log), runner=runner))
+    matmul().tune(made_up(tmp_path, 6, RecordToFile(log), runner=runner), RANDOM)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert all(line["i"][0][0] == '["demo_mm", 32, 32, 32]' for line in lines)
     assert all(line["i"][1][1][0][0] == "TR" for line in lines)
@@ -137,7 +139,7 @@ def test_each_measurement_is_a_line(tmp_path):
 def test_the_best_measured_again_is_in_the_log(tmp_path):
     log = tmp_path / "matmul.json"
     runner = Milliseconds(1.0, 1.1, 1.5)
-    sch = matmul().tune(made_up(tmp_path, 2, RecordToFile(log), runner=runner))
+    sch = matmul().tune(made_up(tmp_path, 2, RecordToFile(log), runner=runner), RANDOM)
     first, second, *again = load_records(log)
     plain = [r for r in again if not r.input.schedule().trace.insts]
     assert len(plain) == 1, "the unscheduled program takes as long as they do"
@@ -179,7 +181,7 @@ def test_early_stopping(tmp_path):
         num_measures_per_round=1,
         early_stopping=3,
     )
-    matmul().tune(options)
+    matmul().tune(options, RANDOM)
     assert len(traces(log)) == 2 + 3
 
 
@@ -190,7 +192,7 @@ def test_other_workloads_of_a_log_are_left_alone(tmp_path):
     log = tmp_path / "both.json"
     other = task_of("demo_mm", 16, 16, 16, target=TARGET)
     for task in (matmul(), other):
-        task.tune(made_up(tmp_path, 2, RecordToFile(log)))
+        task.tune(made_up(tmp_path, 2, RecordToFile(log)), RANDOM)
     policy = SketchPolicy(other, init_search_callbacks=[PreloadMeasuredStates(log)])
     programs = {record.workload.script for record in policy.database.get_all_tuning_records()}
     assert programs == {other.mod.script()}
@@ -199,18 +201,18 @@ def test_other_workloads_of_a_log_are_left_alone(tmp_path):
 
 def test_a_model_learns_the_first_lines_of_a_log(tmp_path):
     log = tmp_path / "matmul.json"
-    matmul().tune(made_up(tmp_path, 6, RecordToFile(log)))
+    matmul().tune(made_up(tmp_path, 6, RecordToFile(log)), RANDOM)
     model = XGBModel(verbose_eval=5, num_warmup_sample=7, seed=3, adaptive_training=True)
     assert (model.verbose_eval, model.num_warmup_samples, model.config.seed) == (5, 7, 3)
     assert model.adaptive_training > XGBModel().adaptive_training
     assert model.update_from_file(log, n_lines=2) == 2
-    assert model.update_from_file(log) == 4, "those that it does not know"
+    assert model.update_from_file(log) == 4, "only new records"
     assert model.data_size == 6
     model.save(tmp_path / "model")
     assert XGBModel(model_file=tmp_path / "model").data_size == 6
 
 
-# ------------------------------------------------------------------------- without measuring, and so
+# --------------------------------------------------------------------------------- other searches
 
 
 def test_no_trials_are_a_search_by_the_model_alone(tmp_path):
@@ -221,7 +223,7 @@ def test_no_trials_are_a_search_by_the_model_alone(tmp_path):
     assert sch.trace.decisions
 
 
-def test_the_program_as_it_is(tmp_path):
+def test_the_empty_policy_leaves_the_program_unscheduled(tmp_path):
     log = tmp_path / "matmul.json"
     task = matmul()
     sch = task.tune(made_up(tmp_path, 8, RecordToFile(log)), EmptyPolicy(task))

@@ -1,8 +1,14 @@
-"""Workloads that are registered for tests."""
+"""Registered workloads, their records, and options with a simulated builder and runner."""
+
+from pathlib import Path
 
 from schedule import Schedule
 from search import auto_scheduler
+from search.runner import Runner, RunnerFuture, RunnerResult
 from tensorir import T, te
+from tests.search.made_up_runs import ScriptFiles, TimesOfScripts
+
+TARGET = "llvm -num-cores=1"
 
 
 @auto_scheduler.register_workload("demo_mm")
@@ -73,3 +79,31 @@ def write(path, *records):
     """Append measurements to a log."""
     auto_scheduler.save_records(path, [r[0] for r in records], [r[1] for r in records])
     return path
+
+
+class Milliseconds(Runner):
+    """Returns these times in order, and the last one for all later programs."""
+
+    def __init__(self, *times):
+        self.times = times
+        self.count = 0
+
+    def run(self, runner_inputs):
+        return [RunnerFuture.ready(self._next()) for _ in runner_inputs]
+
+    def _next(self):
+        time = self.times[min(self.count, len(self.times) - 1)]
+        self.count += 1
+        return RunnerResult(run_secs=(time * 1e-3,), seconds=0.25)
+
+
+def made_up(folder: Path, trials: int, *callbacks, runner=None, **options):
+    """Return options for some trials, whose times depend on the text of each program."""
+    return auto_scheduler.TuningOptions(
+        trials,
+        verbose=0,
+        builder=ScriptFiles(folder / "artifacts"),
+        runner=runner or TimesOfScripts(),
+        measure_callbacks=list(callbacks),
+        **options,
+    )
