@@ -47,8 +47,8 @@ def to_database(
     """Add the records of a log, the first `n_lines` or all, to a database, and return that.
 
     `database` is a database, or the kind of a new one. Failed records are added as failures.
-    Records of unregistered workloads, and those whose steps do not apply, are skipped; one warning
-    counts them and names lines and reasons. Steps of Ansor are applied, which takes a few
+    Records of unregistered workloads, and records whose steps do not apply, are skipped; one
+    warning counts them and names lines and reasons. Steps of Ansor are applied, which takes a few
     milliseconds a record; traces are not.
     """
     made = Database.create(database)
@@ -61,7 +61,7 @@ def from_database(database: Database, filename: PathLike) -> int:
 
     Each program is registered as a workload under its hash (`register_program`); a process that
     reads the log must register it, too. Records without a target or times are skipped, and records
-    whose traces cannot be read, with a warning. Of a failure the log has no reason.
+    whose traces cannot be read, with a warning. The reasons of failures are lost.
     """
     inputs, results = [], []
     tasks: dict[tuple[Workload, str], WorkloadTask] = {}
@@ -113,10 +113,6 @@ def _add(
                 task = record.input.task
                 try:
                     workload = workloads.setdefault(task.workload_key, Workload(task.mod))
-                except TensorIRError as error:
-                    refused.append(f"{places[id(record)]}: {error}")
-                    break  # No record of the group has a program.
-                try:
                     added.append(_tuning_record(record, workload, check_traces))
                     break
                 except TensorIRError as error:

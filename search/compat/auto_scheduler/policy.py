@@ -231,7 +231,7 @@ class SketchPolicy:
 
     @contextmanager
     def _searching(self, count: int) -> Iterator[EvolutionarySearch]:
-        """Return a strategy for `count` candidates that knows the earlier measurements."""
+        """Yield a strategy for `count` candidates, trained on the earlier measurements."""
         context = self.context()
         strategy = context.search_strategy
         assert isinstance(strategy, EvolutionarySearch)

@@ -9,8 +9,8 @@ trace, and the holes are its sampling instructions.
 
 | Ansor | here |
 | --- | --- |
-| sketch | design space: a trace whose sites are not decided |
-| Skip | the rule returns the schedule as it is |
+| sketch | design space: a trace whose sampling instructions are not decided |
+| Skip | the rule leaves the schedule unchanged |
 | Always Inline | `AutoInline`, `InlineConstantScalars` |
 | Multi-level Tiling | `MultiLevelTiling`, structure `SSRSRS` on CPUs |
 | Multi-level Tiling with Fusion | the same, with the consumer moved in (`reverse_compute_at`) |
@@ -183,7 +183,7 @@ class Sketch:
     def _loop_name(self, loop: LoopRV, makers: Mapping[Any, Instruction]) -> str:
         """Return the name of the loop of the program that a loop is a part of, after its block.
 
-        Fused loops, and loops of blocks that the schedule made, have no such name.
+        Fused loops are "fused", and loops of blocks that the schedule made are "loop".
         """
         maker = makers[loop]
         while maker.kind.name == "Split":

@@ -48,7 +48,7 @@ def blamed_on_step(at: int, row: Any) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The loop of another stage in which a stage is computed.
+    """The place of a stage inside a loop of another stage.
 
     A `target` of None means that the stage is inlined. `step` is the number of the step.
     """

@@ -24,8 +24,8 @@ class HardwareParams:
     """The eight numbers of a machine, in the order of a log.
 
     `num_cores` completes a target without `num-cores`; its default is the number of cores of
-    `target`, or of this machine. The other numbers are only written to logs: the target implies the
-    width of vectors (`-vector-width`), and the last five are for GPUs.
+    `target`, or of this machine. The other numbers are only written to logs: the width of vectors
+    comes from the target (`-vector-width`), and the last five are for GPUs.
     """
 
     num_cores: int | None = None
