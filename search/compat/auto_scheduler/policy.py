@@ -132,7 +132,7 @@ class SketchPolicy:
     def __init__(
         self,
         task: WorkloadTask,
-        program_cost_model: CostModel | None = None,
+        program_cost_model: str | CostModel | None = None,
         params: Mapping[str, Any] | None = None,
         seed: int | None = None,
         verbose: int = 1,
@@ -140,8 +140,6 @@ class SketchPolicy:
     ) -> None:
         if not isinstance(task, WorkloadTask):
             raise TuningError(f"the task of a policy is a SearchTask, got {task!r}")
-        if program_cost_model is not None and not isinstance(program_cost_model, CostModel):
-            raise TuningError(f"program_cost_model is a CostModel, got {program_cost_model!r}")
         self.search_task = task
         self.params = {name: v for name, v in (params or {}).items() if v is not None}
         for name in self.params:
@@ -149,7 +147,9 @@ class SketchPolicy:
                 known = ", ".join(_PARAMS)
                 raise TuningError(f"unknown sketch policy parameter {name!r}; expected {known}")
         self.verbose = verbose
-        self.cost_model = RandomModel(seed) if program_cost_model is None else program_cost_model
+        self.cost_model: CostModel = RandomModel(seed)
+        if program_cost_model is not None:
+            self.cost_model = CostModel.kinds.part(program_cost_model)
         self.database = MemoryDatabase()
         self.custom_rules: list[ScheduleRule] = []
         self._random = RandomState(-1 if seed is None else seed)

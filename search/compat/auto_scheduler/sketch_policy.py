@@ -77,7 +77,7 @@ STEPS: Final = {
 }
 """The step of Ansor that has the effect of an instruction, by the kind of the instruction."""
 
-FOLLOWS: Final = "what follows"
+INFERRED: Final = "inferred"
 """The length of a loop that other lengths determine."""
 
 _SEED: Final = 1
@@ -124,7 +124,7 @@ class Sketch:
         self._before = Schedule(mod, seed=_SEED)
         self._sch = Schedule(mod, seed=_SEED)
         space.trace.apply_to_schedule(self._sch, remove_postproc=False)
-        self._lengths = dict.fromkeys(self._following(), FOLLOWS)
+        self._lengths = dict.fromkeys(self._inferred_loops(), INFERRED)
         self.holes = tuple(self._found_holes())
 
     @property
@@ -198,7 +198,7 @@ class Sketch:
         source = self._before.get_loops(self._before.get_block(name, func))
         return f"{name}.{self._before.get(source[maker.outputs.index(loop)]).loop_var.name}"
 
-    def _following(self) -> Iterator[Var]:
+    def _inferred_loops(self) -> Iterator[Var]:
         """Yield the loops whose lengths differ where other decisions are made."""
         loops = _all_loops(self._sch)
         for _ in range(_REPLAYS):

@@ -124,8 +124,8 @@ def test_arguments_are_checked(tmp_path):
             TaskScheduler(both).tune(options, policy)
     with pytest.raises(ms.TuningError, match="pass them to SketchPolicy and XGBModel"):
         both[0].tune(options, SketchPolicy(both[0]), adaptive_training=True)
-    with pytest.raises(ms.TuningError, match="program_cost_model is a CostModel, got 'xgb'"):
-        SketchPolicy(both[0], "xgb")
+    with pytest.raises(IRValueError, match="xgbb"):
+        SketchPolicy(both[0], "xgbb")
     with pytest.raises(ms.TuningError, match="strategy is 'gradient' or 'round-robin', got 'x'"):
         TaskScheduler(both, strategy="x")
     with pytest.raises(

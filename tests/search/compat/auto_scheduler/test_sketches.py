@@ -148,8 +148,8 @@ sketch #1: 2.8e+07 programs
                   for i_3 in ?C.i[3]
                     for j_3 in ?C.j[3]
                       C += ...
-      for ax0 in what follows
-        for ax1 in what follows
+      for ax0 in inferred
+        for ax1 in inferred
           C_global = ...
   holes:
     C.i                      512 in 4 parts, the last at most 64 (FillTileSize)
