@@ -76,7 +76,7 @@ def test_a_function_that_is_defined_again_takes_its_own_place():
             lambda: auto_scheduler.make_workload_key(len, ()),
             "unknown workload 'len'; registered are",
         ),
-        (lambda: auto_scheduler.make_workload_key(demo_mm, 64), r"one argument is \(n,\)"),
+        (lambda: auto_scheduler.make_workload_key(demo_mm, 64), r"write \(n,\) for one argument"),
         (lambda: auto_scheduler.make_workload_key(demo_mm, (object(),)), "a log cannot hold"),
         (lambda: auto_scheduler.workload_of("demo_mm"), "a workload key is JSON of"),
         (lambda: auto_scheduler.register_workload(3), "is registered as a function, got int"),

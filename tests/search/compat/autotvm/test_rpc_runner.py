@@ -144,7 +144,7 @@ def test_what_cannot_travel_is_said(cluster: InProcessCluster) -> None:
     runner.close()
     ansor = auto_scheduler.RPCRunner(None, HOST, port_of(cluster))
     own_build = auto_scheduler.LocalBuilder(build_func=lambda mod, target: load_module("x"))
-    with pytest.raises(TuningError, match=r"machines build what they measure"):
+    with pytest.raises(TuningError, match=r"of an RPCRunner build what they measure"):
         auto_scheduler.TuningOptions(builder=own_build, runner=ansor).measuring_parts()
     ansor.close()
 
