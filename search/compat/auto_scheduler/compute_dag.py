@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -16,6 +16,7 @@ from search.runner.flops import estimate_tir_flops
 from tensorir import te
 from tensorir.nodes.expr import Add, IntImm, Max, Min, Mul, PrimExpr, Reduce
 from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.stmt import SeqStmt
 from tensorir.te.create_prim_func import operations_in_order
 from tensorir.te.tensor import Operation
 
@@ -59,8 +60,26 @@ class ComputeDAG:
 
     @property
     def flop_ct(self) -> float:
-        """The number of arithmetic operations of a call; see `estimate_tir_flops`."""
-        return estimate_tir_flops(self.func)
+        """The number of arithmetic operations of a call.
+
+        An attribute `FLOP` of an operation overrides the count of `estimate_tir_flops`.
+        """
+        root = self.func.body.block.body  # type: ignore[attr-defined]
+        nests = iter(root.seq if isinstance(root, SeqStmt) else (root,))
+        total = 0.0
+        for op, count in self._computed():
+            own = sum(estimate_tir_flops(next(nests)) for _ in range(count))
+            stated = op.attrs.get("FLOP")
+            total += own if stated is None else float(getattr(stated, "value", stated))
+        return total
+
+    def _computed(self) -> Iterator[tuple[Operation, int]]:
+        """Yield the operations that `func` computes, in order, with their numbers of blocks."""
+        for op in operations_in_order(self.tensors):
+            if not isinstance(op, te.PlaceholderOp):
+                # Results that are not reduced together have a block each.
+                several = isinstance(op, te.ComputeOp) and not op.reduces
+                yield op, len(op.outputs) if several else 1
 
     def schedule(
         self,
@@ -94,11 +113,8 @@ class ComputeDAG:
         sch = Schedule(self.func, seed=1, error_render_level="fast")
         blocks = sch.state.child_blocks(sch.state.root("main"))
         names = iter([block.block.name_hint for block in blocks])
-        for op in operations_in_order(self.tensors):
-            if op not in sources:
-                # Results that are not reduced together have a block each.
-                several = isinstance(op, te.ComputeOp) and not op.reduces
-                sources[op] = tuple(next(names) for _ in (op.outputs if several else [op]))
+        for op, count in self._computed():
+            sources[op] = tuple(next(names) for _ in range(count))
         return State(sch, [_stage(op, sources[op]) for op in self.ops])
 
     def __str__(self) -> str:

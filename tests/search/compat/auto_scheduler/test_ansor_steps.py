@@ -45,6 +45,10 @@ def test_operations_are_counted() -> None:
     assert matmul(512, 512, 512).dag.flop_ct == 2 * 512**3
     dag = matmul_relu(8, 4, 16).dag
     assert dag.flop_ct == 2 * 8 * 4 * 16 + 8 * 4
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] * 2.0, name="B", attrs={"FLOP": 100})
+    c = te.compute((4,), lambda i: b[i] + 1.0, name="C")
+    assert ComputeDAG([a, c]).flop_ct == 100 + 4, "an attribute overrides the count"
 
 
 def test_values_that_are_not_a_graph_are_rejected() -> None:
