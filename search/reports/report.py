@@ -149,7 +149,7 @@ class TaskReport:
         parts = [f"the best takes {time_text(self.best)}"]
         if self.unscheduled is not None:
             before = f"unscheduled it takes {self._more}{time_text(self.unscheduled)}"
-            times = f", {_factor(self.unscheduled / self.best)} times as long"
+            times = f", {factor_text(self.unscheduled / self.best)} times as long"
             parts.append(before + times * (self.unscheduled > self.best))
         if self.roofline is not None:
             parts.append(f"that is {self.share:.0%} {self.roofline.in_words(self.best)}")
@@ -159,8 +159,8 @@ class TaskReport:
         if self.unscheduled is None:
             return ""
         if seconds > self.unscheduled and not self.at_least:
-            return f"{_factor(seconds / self.unscheduled)} times slower than unscheduled"
-        return f"{self._more}{_factor(self.unscheduled / seconds)} times as fast as unscheduled"
+            return f"{factor_text(seconds / self.unscheduled)} times slower than unscheduled"
+        return f"{self._more}{factor_text(self.unscheduled / seconds)} times as fast as unscheduled"
 
     @property
     def _more(self) -> str:
@@ -171,7 +171,7 @@ class TaskReport:
 
     def __repr__(self) -> str:
         best = "no schedule" if self.best is None else time_text(self.best)
-        gain = "" if self.gain is None else f", {_factor(self.gain)} times as fast as unscheduled"
+        gain = "" if self.gain is None else f", {factor_text(self.gain)} times as fast as unscheduled"
         return f"<TaskReport of {self.task}: {best}{gain}, {self.trials} trials>"
 
     def _repr_html_(self) -> str:
@@ -247,7 +247,7 @@ class RunReport(Sequence[TaskReport]):
         if self.unscheduled is None:
             return text
         more = "more than " * self.at_least
-        factor = _factor(self.unscheduled / self.best)
+        factor = factor_text(self.unscheduled / self.best)
         before = f"unscheduled they take {more}{time_text(self.unscheduled)}"
         return f"{text}; {before}, {factor} times as long"
 
@@ -324,7 +324,7 @@ def _cells(of: TaskReport | RunReport, name: str, weight: str = "") -> tuple[str
         _us(of.first),
         _us(of.best),
         _us(task.spread),
-        "" if of.gain is None else more + _factor(of.gain),
+        "" if of.gain is None else more + factor_text(of.gain),
         "" if task.share is None else f"{task.share:.0%}",
         task.bound or "",
         str(of.trials),
@@ -335,10 +335,12 @@ def _cells(of: TaskReport | RunReport, name: str, weight: str = "") -> tuple[str
 
 
 def _us(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e6:.4g}"
+    if seconds is None:
+        return ""
+    return f"{seconds * 1e6:.4g}" if seconds < 1e-2 else f"{seconds * 1e6:.0f}"
 
 
-def _factor(times: float) -> str:
+def factor_text(times: float) -> str:
     """Return how many times, with as many digits as mean something."""
     return f"{times:.2f}" if times < 10 else f"{times:.0f}"
 

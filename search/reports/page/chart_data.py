@@ -1,17 +1,16 @@
-"""The numbers that the script of the page draws, as plain data and as JSON inside of HTML."""
+"""The data for the charts of the page."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
-from search.reports.page.winners import ShownWinner
+from search.reports.page.sections import Winners
 from search.reports.tasks import Tasks
 
 _MOST_NAMES: Final = 1000
 STAGES: Final = ("done", "stopped", "build", "run", "check")
-"""The stages of trials, of which the rows have the number."""
+"""The stages of trials; the rows have their indices."""
 COLUMNS: Final = (
     "task",
     "number",
@@ -27,13 +26,12 @@ COLUMNS: Final = (
     "decisions",
     "machine",
 )
-"""The columns of the rows: `time` is in microseconds per call, a lower bound for a trial that was
-stopped, and `best` the least of its task so far; `at` is in seconds since the start of the search,
-`building` and `measuring` in seconds."""
+"""The columns of the rows: `time` in microseconds per call, a lower bound for a stopped trial;
+`best` the minimum of its task so far; `at` in seconds since the start of the search."""
 
 
 def rows_of(tasks: Tasks, chosen: Iterable[int]) -> dict[str, list[Any]]:
-    """Return the trials with some places in the order of all, as columns."""
+    """Return the chosen trials as columns."""
     rows = [
         (
             tasks.places[k],
@@ -57,11 +55,11 @@ def rows_of(tasks: Tasks, chosen: Iterable[int]) -> dict[str, list[Any]]:
     return dict(zip(COLUMNS, columns, strict=True))
 
 
-def tasks_of(tasks: Tasks, winners: Mapping[int, ShownWinner]) -> list[dict[str, Any]]:
-    """Return what the script knows of each task; the `rank` is that of those to choose from.
+def tasks_of(tasks: Tasks, winners: Winners) -> list[dict[str, Any]]:
+    """Return the tasks as plain data.
 
-    The largest are offered, and those with a winner. The columns are those of the design space of
-    the winner; without one none are known.
+    The page offers tasks with a `rank`: the most expensive tasks, and tasks with a winner. `columns`
+    are the decided numbers in the design space of the winner.
     """
     known = []
     for task in tasks:
@@ -79,14 +77,6 @@ def tasks_of(tasks: Tasks, winners: Mapping[int, ShownWinner]) -> list[dict[str,
     for rank, number in enumerate(dict.fromkeys([*largest, *winners])):
         known[number]["rank"] = rank
     return known
-
-
-def json_in_html(data: Any) -> str:
-    """Return JSON that may stand in a script element: nothing in it ends or begins a tag."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
 
 
 def _micros(seconds: float | None) -> float | None:

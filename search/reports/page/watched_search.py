@@ -1,58 +1,96 @@
-"""What the files of a working directory say now, read again as they grow."""
+"""The files of a working directory, read again as they grow: trials, tasks and winners."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
-from search.database import Database, JSONDatabase, TuningRecord, database_in
-from search.database.best_records import winner_first
+import codegen
+from codegen.explanation.explain import Table
+from schedule import Schedule
+from schedule.decisions.domain import OptionDomain
+from search.database import Database, JSONDatabase, TuningRecord, database_at, database_in
+from search.database.best_records import winner_first, with_schedules
 from search.database.line_store import LineStore
-from search.database.programs import keyed_records
-from search.errors import DatabaseError
-from search.options import UNLIMITED
-from search.reports.page.winners import ShownWinner, Winner, winner_of
-from search.reports.report import TaskReport
-from search.reports.run_directory import REPORTS, TASKS, TRIALS
+from search.database.programs import programs_in
+from search.errors import DatabaseError, NoDatabaseError
+from search.reports.cost_curve import CostCurve, most_telling
+from search.reports.run_directory import REPORTS, TASKS, TRIALS, knobs_of
+from search.reports.table import LogTable
 from search.reports.tasks import Tasks, TaskTrials
 from search.reports.trial import Trial
 from search.runs.run_journal import RunJournal
+from search.space_generator.decision_site import Site, decision_columns
+from search.space_generator.design_space import DesignSpace
+from tensorir.errors import TensorIRError
 
 _MOST_WINNERS: Final = 24
 _MOST_LETTERS: Final = 400_000
-"""Of programs and traces together; highlighted they take some four times as many bytes."""
+"""The limit for all programs and traces together; highlighting makes them four times as large."""
 
 
 class WatchedSearch:
     """The trials, tasks and winners of a working directory.
 
-    `catch_up` reads what was written since the last time; nothing is ever written. What cannot be
-    read is left out, and `notes` says so. Winners come from the database in the directory, or from
-    the one that is given.
+    `catch_up` reads the new lines of the files and writes nothing. Files that cannot be read are
+    skipped, and `notes` names them. Winners come from `database`, by default the database in the
+    directory. NoDatabaseError if the directory does not exist.
     """
 
-    def __init__(self, work_dir: str | os.PathLike[str], database: Database | None = None) -> None:
+    def __init__(
+        self, work_dir: str | os.PathLike[str], database: str | Database | None = None
+    ) -> None:
         self.folder = Path(work_dir)
-        self._given = database
+        if not self.folder.is_dir():
+            what = "is a file" if self.folder.exists() else "is not there"
+            raise NoDatabaseError(
+                f"{self.folder} {what}: give the directory that a search works in"
+            )
+        self._given = database_at(database) if isinstance(database, str) else database
         self._begin()
+        self.catch_up()
 
     def _begin(self) -> None:
         self.tasks = Tasks()
+        self.plans: list[dict[str, Any]] = []
+        """The plans of the unfinished runs in the directory."""
         self._store = LineStore(self.folder)
-        self._database: Database | None = None
-        self._count = 0
-        """The number of records of the database when it was looked at last."""
+        self._database = self._given
         self._records: dict[tuple[str, str], list[TuningRecord]] = {}
+        self._count = 0
+        """The number of records in `_records`."""
         self._winners: dict[int, tuple[Any, Winner | None]] = {}
-        """The winners by the numbers of tasks, each with what tells its record from others."""
+        """The winners by the numbers of tasks, each with the identity of its record."""
         self._unreadable: dict[str, str] = {}
 
-    def catch_up(self) -> bool:
-        """Read what was written; return False if a file was replaced, so that all begins anew.
+    @property
+    def title(self) -> str:
+        """The title of the page."""
+        return f"Search in {self.folder.resolve().name or self.folder}"
 
-        DatabaseError for a file of trials that is none or cannot be read.
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """The trials read so far."""
+        return self.tasks.trials
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each file that could not be read completely."""
+        count = self._store.left_out(TRIALS)
+        lines = "1 line" if count == 1 else f"{count} lines"
+        skipped = [f"{lines} could not be read in {TRIALS.file}."] if count else []
+        return [*skipped, *self._unreadable.values()]
+
+    def catch_up(self) -> bool:
+        """Read the new lines; return False if a file was replaced and all were read again.
+
+        DatabaseError if the file of trials is not a file of trials or cannot be read.
         """
         try:
             new = self._store.latest(TRIALS, len(self.trials))
@@ -62,58 +100,28 @@ class WatchedSearch:
             self._begin()
             self.catch_up()
             return False
-        self._know("tasks", lambda: self._store.latest(TASKS))
-        self._know("reports", lambda: self._store.latest(REPORTS))
+        for kind in (TASKS, REPORTS):
+            with self._noting(kind.file):
+                self.tasks.know(self._store.latest(kind))
         self.tasks.add(new)
+        self.plans = RunJournal(self.folder).others()
         return True
 
-    @property
-    def trials(self) -> Sequence[Trial]:
-        """The trials that were read so far."""
-        return self.tasks.trials
-
-    def _know(self, what: str, read: Callable[[], Iterable[TaskReport]]) -> None:
+    @contextmanager
+    def _noting(self, what: str) -> Iterator[None]:
         try:
+            yield
             self._unreadable.pop(what, None)
-            self.tasks.know(read())
         except DatabaseError as error:
             self._unreadable[what] = str(error)
 
-    @property
-    def notes(self) -> list[str]:
-        """What a reader has to know of what is missing, in sentences."""
-        left_out, name = self._store.left_out(TRIALS), TRIALS.file
-        lines = "1 line could" if left_out == 1 else f"{left_out} lines could"
-        said = [f"{lines} not be read in {name}."] if left_out else []
-        return [*said, *self._unreadable.values()]
+    def winners(self, wanted: Sequence[TaskTrials] | None = None) -> dict[int, TaskWinner]:
+        """Return the winners of the wanted tasks by their numbers.
 
-    @property
-    def asked(self) -> int | None:
-        """The trials that the unfinished run of the directory is to make; None without one."""
-        asked = [plan.get("max_trials_global") for plan in RunJournal(self.folder).others()]
-        known = [count for count in asked if isinstance(count, int) and 0 < count < UNLIMITED]
-        return max(known, default=None)
-
-    @property
-    def is_unfinished(self) -> bool:
-        """True while a run goes on, and where one was interrupted."""
-        return bool(RunJournal(self.folder).others())
-
-    def winners(self, wanted: Sequence[TaskTrials] | None = None) -> dict[int, ShownWinner]:
-        """Return the winners of some tasks by their numbers.
-
-        These are the ones that are wanted, or those in which most of the time of a call goes, as
-        many as a page has room for.
+        By default these are the most expensive tasks, up to the room on a page.
         """
-        database = self._opened()
-        if database is None:
-            return {}
-        if self._count != len(database):
-            self._records = {}
-            for key, record in keyed_records(database):
-                self._records.setdefault((key, str(record.target)), []).append(record)
-            self._count = len(database)
-        found: dict[int, ShownWinner] = {}
+        self._read_records()
+        found: dict[int, TaskWinner] = {}
         letters = 0
         for task in self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted:
             if task.best is None or (winner := self._winner(task)) is None:
@@ -121,27 +129,111 @@ class WatchedSearch:
             letters += len(winner.original) + len(winner.program) + len(winner.trace)
             if wanted is None and found and letters > _MOST_LETTERS:
                 break
-            found[task.number] = ShownWinner(winner, task)
+            found[task.number] = TaskWinner(winner, task)
         return found
+
+    def _read_records(self) -> None:
+        with self._noting("database"):
+            self._database = self._database or database_in(self.folder)
+            if isinstance(self._database, JSONDatabase):
+                self._database.refresh()
+            count = 0 if self._database is None else len(self._database)
+            if self._database is not None and count != self._count:
+                groups = programs_in(self._database)
+                self._records = {(one.key, one.target): one.records for one in groups}
+                self._count = count
 
     def _winner(self, task: TaskTrials) -> Winner | None:
         records = winner_first(self._records.get((task.known.workload, task.known.target), ()))
         first = [(one.trace_key, one.run_secs) for one in records[:1]]
-        known = self._winners.get(task.number)
-        if known is None or known[0] != first:
-            known = self._winners[task.number] = (first, winner_of(records))
-        return known[1]
+        if task.number not in self._winners or self._winners[task.number][0] != first:
+            found = next((_described(*one) for one in with_schedules(records)), None)
+            self._winners[task.number] = (first, found)
+        return self._winners[task.number][1]
 
-    def _opened(self) -> Database | None:
-        try:
-            if self._given is not None:
-                self._database = self._given
-            elif self._database is None:
-                self._database = database_in(self.folder)
-            if isinstance(self._database, JSONDatabase):
-                self._database.refresh()
-            self._unreadable.pop("database", None)
-        except DatabaseError as error:
-            self._unreadable["database"] = str(error)
-            self._database = None
-        return self._database
+
+@dataclass(frozen=True)
+class Winner:
+    """The best schedule of a task, as texts and tables."""
+
+    original: str
+    """The program before scheduling."""
+    program: str
+    """The scheduled program."""
+    trace: str
+    """The trace as Python."""
+    explanation: Sequence[tuple[str, Sequence[Table]]]
+    """The sections of `codegen.explain`."""
+    why_unexplained: str
+    """The error of `codegen.explain`, otherwise empty."""
+    seconds: float
+    """The median of the last measurement."""
+    measurements: int
+    """The number of times in that measurement."""
+    sites: Sequence[Site]
+    """The decisions of its design space."""
+    point: Sequence[Any]
+    """The values of these decisions, in the form of `Trial.decisions`."""
+
+
+def _described(record: TuningRecord, sch: Schedule) -> Winner:
+    space = DesignSpace.of(sch)
+    explanation: list[tuple[str, list[Table]]] = []
+    reason = ""
+    try:
+        explanation += codegen.explain(sch.mod, record.target).sections()
+    except TensorIRError as error:
+        reason = str(error).strip().partition("\n")[0]
+    return Winner(
+        original=record.workload.script,
+        program=sch.mod.script(),
+        trace=record.trace.simplified(remove_postproc=False).script(),
+        explanation=explanation,
+        why_unexplained=reason,
+        seconds=median(record.run_secs or (0.0,)),
+        measurements=len(record.run_secs or ()),
+        sites=space.sites,
+        point=[list(one) if isinstance(one, tuple) else one for one in space.decisions],
+    )
+
+
+class TaskWinner:
+    """A winner and the trials of its task, with named decisions in the winner's design space."""
+
+    def __init__(self, winner: Winner, task: TaskTrials) -> None:
+        self.winner = winner
+        same = (one.space for one in task.trials if one.decisions == winner.point)
+        self.space = next(same, None)
+        """The number of the winner's design space, None if no trial has its decisions."""
+        trials = [
+            replace(one, knobs=knobs_of(winner.sites, one)) if one.space == self.space else one
+            for one in task.trials
+        ]
+        self.table = LogTable(trials, [task.known])
+
+    @cached_property
+    def curves(self) -> Sequence[CostCurve]:
+        """The decisions that varied, the most telling first."""
+        return most_telling(map(self.table.group_by, self.table.knobs))
+
+    @cached_property
+    def columns(self) -> list[tuple[str, int, int, dict[int, str]]]:
+        """The decided numbers in the order of the curves, then those that did not vary.
+
+        Each has its name, the index of the decision in the point, the index of the number in the
+        decision, and the labels of its values where the values are codes.
+        """
+        sites, point = self.winner.sites, self.winner.point
+        names = (name for name, _ in decision_columns(sites, point))
+        found = [
+            (next(names), place, part, _labels(site) if parts == 1 else {})
+            for place, (site, decision) in enumerate(zip(sites, point, strict=True))
+            for parts in [len(decision) if isinstance(decision, list) else 1]
+            for part in range(parts)
+        ]
+        order = {curve.column: k for k, curve in enumerate(self.curves)}
+        return sorted(found, key=lambda one: order.get(one[0], len(order)))
+
+
+def _labels(site: Site) -> dict[int, str]:
+    return dict(enumerate(site.domain.labels)) if isinstance(site.domain, OptionDomain) else {}

@@ -1,56 +1,61 @@
-// New trials of a search that runs, as its server sends them.
+// New trials and tables of a running search, which its server is asked for every second.
 function watch(changed) {
   const status = document.getElementById("live");
   if (!status) return;
-  let newest = Date.now(), state = "connecting";
-  const say = () => {
-    const ago = Math.round((Date.now() - newest) / 1000);
-    const text = state === "live" ? `live: ${data.rows.task.length.toLocaleString("en")} trials` + (ago > 5 ? `, none for ${ago} s` : "") : state;
+  let newest = Date.now(), version = 0;
+  const say = (text, on) => {
     if (status.textContent !== text) status.textContent = text;
-    status.className = state === "live" ? "on" : "off";
+    status.className = on ? "on" : "off";
   };
-  setInterval(say, 1000);
-
   const waiting = new Map();
-  // A part that somebody reads with the keyboard, or has selected text in, is replaced later.
+  // A part with the keyboard focus or with selected text is replaced later.
   const isBusy = (place) => place.contains(document.activeElement) ||
     (!getSelection().isCollapsed && place.contains(getSelection().anchorNode));
   const place = (id, html) => {
     const there = document.getElementById(id);
     const open = new Set([...there.querySelectorAll("details")].flatMap((one, k) => (one.open ? [one.id || k] : [])));
-    // The server has escaped what comes from files.
-    there.innerHTML = html;
+    there.innerHTML = html; // The server has escaped all texts from files.
     [...there.querySelectorAll("details")].forEach((one, k) => { one.open = open.has(one.id || k); });
   };
-  const placeWaiting = () => {
+  const take = (news) => {
+    if (news.reload) {
+      location.reload();
+      return;
+    }
+    for (const [name, column] of Object.entries(news.rows)) {
+      for (const value of column) data.rows[name].push(value);
+    }
+    if (news.rows.task.length) {
+      newest = Date.now();
+      changed("rows");
+    }
+    const { tasks, ...parts } = news.parts;
+    version = news.version;
+    if (tasks) {
+      data.tasks = tasks;
+      changed("tasks");
+    }
+    for (const [id, html] of Object.entries(parts)) waiting.set(id, html);
     for (const [id, html] of waiting) {
       if (isBusy(document.getElementById(id))) continue;
       waiting.delete(id);
       place(id, html);
       changed("parts");
     }
+    const ago = Math.round((Date.now() - newest) / 1000);
+    say(`live: ${data.rows.task.length.toLocaleString("en")} trials` + (ago > 5 ? `, none for ${ago} s` : ""), true);
   };
-  setInterval(placeWaiting, 1000);
-
-  const source = new EventSource(`events?from=${data.rows.task.length}`);
-  source.addEventListener("open", () => { state = "live"; say(); });
-  source.addEventListener("error", () => { state = "the server is gone: is it running? trying again"; say(); });
-  source.addEventListener("rows", (event) => {
-    const news = JSON.parse(event.data);
-    for (const [name, column] of Object.entries(news)) {
-      for (const value of column) data.rows[name].push(value);
+  const ask = async () => {
+    let news = null;
+    try {
+      const answer = await fetch(`news?reads=${data.reads}&trials=${data.rows.task.length}&version=${version}`);
+      if (!answer.ok) throw new Error(answer.statusText);
+      news = await answer.json();
+    } catch {
+      say("the server is gone: is it running? trying again", false);
     }
-    newest = Date.now();
-    say();
-    changed("rows");
-  });
-  source.addEventListener("tasks", (event) => {
-    data.tasks = JSON.parse(event.data);
-    changed("tasks");
-  });
-  source.addEventListener("parts", (event) => {
-    for (const [id, html] of Object.entries(JSON.parse(event.data))) waiting.set(id, html);
-    placeWaiting();
-  });
-  source.addEventListener("reload", () => location.reload());
+    setTimeout(ask, 1000);
+    if (news !== null) take(news);
+  };
+  ask();
 }

@@ -19,7 +19,7 @@ from search.reports.page.markup import Markup, element, table
 from search.reports.page.program_text import side_by_side
 from search.reports.report import TaskReport
 from search.reports.run_directory import REPORTS, TASKS, TRIALS, add_tasks
-from tests.search.report_page.made_up_search import (
+from tests.search.reports.searches_for_pages import (
     TARGET,
     TRIAL,
     Parsed,
@@ -143,9 +143,9 @@ def test_what_is_seen_can_be_heard(matmul: Parsed) -> None:
 def test_failures_are_told_once_for_each_reason(tmp_path: Path) -> None:
     write(tmp_path, trials(40))
     failed = Parsed(ms.report(tmp_path).path.read_text()).text("failed")
-    assert "4 trials gave wrong results: Wrong result, argument 1 (C)" in failed
+    assert "4 trials, CHECK_ERROR: Wrong result, argument 1 (C)" in failed
     assert "Numbers of the trials in matmul: 7, 17, 27, 37" in failed
-    assert "could not be built" not in failed
+    assert "BUILD_ERROR" not in failed
 
 
 def test_what_to_try_next_stands_with_its_figures(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_a_run_has_reported_stands_in_the_table_of_tasks(tmp_path: Path) ->
     parsed = Parsed(ms.report(tmp_path).path.read_text())
     heading, row = parsed.table("Tasks, most expensive first")
     cells = dict(zip(heading, row, strict=True))
-    assert (cells["weight"], cells["unscheduled (us)"]) == ("2", "1,000")
+    assert (cells["weight"], cells["unscheduled (us)"]) == ("2", "1000")
     assert (cells["best (us)"], cells["+- (us)"]) == ("2", "0.1"), "as it was measured again"
     LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=10, run_secs=(1e-6,), time=last + 2))
     again = Parsed(ms.report(tmp_path).path.read_text()).text("summary")
@@ -179,7 +179,7 @@ def test_machines_are_told_apart_where_there_are_several(tmp_path: Path) -> None
     assert [row[:2] for row in parsed.table("Where trials were measured")[1:]] == [
         ["red", "2"],
         ["blue", "1"],
-        ["the one of the search", "1"],
+        ["this one", "1"],
     ]
     assert json.loads(parsed.text("data"))["rows"]["machine"] == machines
 
@@ -196,7 +196,12 @@ def test_tasks_are_ordered_by_what_they_take_of_a_call(tmp_path: Path) -> None:
     )
     parsed = Parsed(ms.report(tmp_path).path.read_text())
     heading, *rows = parsed.table("Tasks, most expensive first")
-    assert [(row[0], row[1]) for row in rows] == [("often", "24"), ("seldom", "1"), ("late", "2")]
+    assert [(row[0], row[1]) for row in rows] == [
+        ("often", "24"),
+        ("seldom", "1"),
+        ("late", "2"),
+        ("all, by weight", ""),
+    ]
     share = heading.index("share of a call")
     assert float(rows[0][share].removesuffix("%")) > 90
     assert rows[2][heading.index("trials")] == "0"
@@ -271,7 +276,7 @@ def test_what_is_no_directory_is_said(tmp_path: Path) -> None:
 def test_tasks_are_chosen_by_name(searched: Path, tmp_path: Path) -> None:
     written = ms.report(searched, tmp_path / "one.html", tasks=["matmul"])
     assert 'T.block("C")' in Parsed(written.path.read_text()).text("winners")
-    with pytest.raises(TuningError, match=r"there is no task 'matmull' in .*did you mean 'matmul'"):
+    with pytest.raises(TuningError, match=r"unknown task 'matmull' in .*did you mean 'matmul'"):
         ms.report(searched, tmp_path / "two.html", tasks=["matmull"])
 
 
@@ -298,7 +303,7 @@ def test_of_very_many_trials_those_that_were_the_best_are_drawn(
         k for k, t in enumerate(times) if t and t < min((s for s in times[:k] if s), default=1.0)
     ]
     assert set(improved) <= set(data["rows"]["number"])
-    assert len(data["rows"]["number"]) == 100 - data["left_out"] < 20 + len(improved) + 1
+    assert len(data["rows"]["number"]) <= 20 + len(improved)
 
 
 def test_the_charts_are_drawn_by_the_library_that_is_named() -> None:

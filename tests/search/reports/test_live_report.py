@@ -16,9 +16,9 @@ import pytest
 
 from search import DatabaseError, TuningError
 from search.database.line_store import LineStore
-from search.reports.page import LiveReport, followed_search, live_server
+from search.reports.page import LiveReport, live_server
 from search.reports.run_directory import TRIALS
-from tests.search.report_page.made_up_search import (
+from tests.search.reports.searches_for_pages import (
     TRIAL,
     Parsed,
     trials,
@@ -29,9 +29,8 @@ from tests.search.report_page.made_up_search import (
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed_search, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(followed_search, "_PARTS_SECONDS", 0.0)
-    monkeypatch.setattr(followed_search, "_SHARE", 1.0)
+    monkeypatch.setattr(live_server, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(live_server, "_SHARE", 1e9)
 
 
 @contextmanager
@@ -53,76 +52,84 @@ def answer(live: LiveReport, path: str, **headers: str) -> http.client.HTTPRespo
     return connection.getresponse()
 
 
-def events(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
-    """Yield the names of events and what they say."""
-    name = ""
-    while line := response.readline().decode():
-        key, _, text = line.rstrip("\n").partition(": ")
-        if key == "event":
-            name = text
-        elif key == "data":
-            yield name, json.loads(text or "null")
+def page_of(live: LiveReport) -> Parsed:
+    return Parsed(answer(live, "/").read().decode())
 
 
-def until(news: Iterator[tuple[str, Any]], wanted: str) -> Any:
-    """Return what the next event of a name says."""
-    return next(said for name, said in news if name == wanted)
+def news(live: LiveReport, trials: int, version: int = 0, reads: int = 0) -> Any:
+    """Return what the server tells a page with so many trials."""
+    path = f"/news?reads={reads}&trials={trials}&version={version}"
+    return json.loads(answer(live, path).read())
 
 
 def test_the_page_has_what_there_is_and_may_ask_its_server(tmp_path: Path) -> None:
     write_search(tmp_path)
     with served(tmp_path) as live:
-        response = answer(live, "/")
-        page = Parsed(response.read().decode())
-    assert response.status == 200
+        page = page_of(live)
     assert len(json.loads(page.text("data"))["rows"]["task"]) == 20
     (policy,) = (a["content"] or "" for tag, a in page.attributes if "http-equiv" in a)
     assert "connect-src 'self'" in policy
 
 
-def test_new_trials_are_told_as_they_end(tmp_path: Path) -> None:
+def test_a_page_gets_the_trials_that_it_lacks(tmp_path: Path) -> None:
     write(tmp_path, trials(3))
     with served(tmp_path) as live:
-        news = events(answer(live, "/events?from=2"))
-        assert until(news, "rows")["number"] == [2], "the page has the first two"
+        assert news(live, 2)["rows"]["number"] == [2], "the page has the first two"
         LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=3, run_secs=(1e-9,)))
-        assert until(news, "rows")["number"] == [3]
-        assert "0.001 us" in until(news, "parts")["summary"]
+        answered = news(live, 3)
+        assert answered["rows"]["number"] == [3]
+        assert "0.001 us" in answered["parts"]["summary"]
 
 
-def test_tables_are_made_for_those_who_look(tmp_path: Path) -> None:
+def test_a_page_gets_the_tables_that_changed(tmp_path: Path) -> None:
     write_search(tmp_path)
     with served(tmp_path) as live:
-        news = events(answer(live, "/events?from=20"))
-        assert until(news, "tasks")[0]["label"] == "matmul"
-        assert "T.block" in until(news, "parts")["winners"]
+        first = news(live, 20)
+        assert first["parts"]["tasks"][0]["label"] == "matmul"
+        assert "T.block" in first["parts"]["winners"]
+        assert news(live, 20, first["version"])["parts"] == {}
+        LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=20, stage="build", run_secs=()))
+        changed = news(live, 20, first["version"])["parts"]
+        assert "winners" in first["parts"].keys() - changed.keys()
+        assert "failed" in changed
 
 
-def test_a_page_that_was_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_tables_of_a_large_search_are_made_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_server, "_SHARE", 1e-9)
     write(tmp_path, trials(5))
     with served(tmp_path) as live:
-        news = events(answer(live, "/events?from=0", **{"Last-Event-ID": "4"}))
-        assert until(news, "rows")["number"] == [4]
+        version = news(live, 5)["version"]
+        LineStore(tmp_path).add(TRIALS, TRIAL)
+        later = news(live, 5, version)
+        assert (later["version"], later["parts"]) == (version, {})
+        assert later["rows"]["number"] == [0], "trials are sent at once"
 
 
 def test_a_directory_that_begins_anew_is_loaded_anew(tmp_path: Path) -> None:
     write(tmp_path, trials(5))
     with served(tmp_path) as live:
-        news = events(answer(live, "/events?from=0"))
-        until(news, "rows")
+        assert news(live, 0)["rows"]["number"] == [*range(5)]
         (tmp_path / TRIALS.file).unlink()
         write(tmp_path, trials(1))
-        until(news, "reload")
-        assert "trials1" in Parsed(answer(live, "/").read().decode()).text("summary")
+        assert news(live, 5) == {"reload": True}
+        page = page_of(live)
+        assert "trials1" in page.text("summary")
+        assert "rows" in news(live, 1, reads=json.loads(page.text("data"))["reads"])
+
+
+def test_a_page_of_a_server_that_was_started_again_is_loaded_anew(tmp_path: Path) -> None:
+    write(tmp_path, trials(5))
+    with served(tmp_path) as live:
+        assert news(live, 9) == {"reload": True}
 
 
 def test_a_search_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
     with served(tmp_path) as live:
-        page = Parsed(answer(live, "/").read().decode())
-        assert "No trial has ended yet." in page.text("summary")
-        news = events(answer(live, "/events?from=0"))
+        assert "No trial has ended yet." in page_of(live).text("summary")
         write(tmp_path, trials(1))
-        assert until(news, "rows")["number"] == [0]
+        assert news(live, 0)["rows"]["number"] == [0]
 
 
 def test_a_line_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
@@ -131,31 +138,35 @@ def test_a_line_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + second[:40])
     with served(tmp_path) as live:
-        news = events(answer(live, "/events?from=0"))
-        assert until(news, "rows")["number"] == [0]
+        assert news(live, 0)["rows"]["number"] == [0]
         with path.open("ab") as file:
             file.write(second[40:])
-        assert until(news, "rows")["number"] == [1]
-        assert "could not be read" not in until(news, "parts")["summary"]
+        answered = news(live, 1)
+        assert answered["rows"]["number"] == [1]
+        assert "could not be read" not in answered["parts"]["summary"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example:80"])
 def test_a_page_of_another_site_is_not_answered(tmp_path: Path, host: str) -> None:
     with served(tmp_path) as live:
         assert answer(live, "/", Host=host).status == 403
-        assert answer(live, "/events", Host=host).status == 403
+        assert answer(live, "/news?reads=0&trials=0&version=0", Host=host).status == 403
+
+
+def test_questions_of_another_form_are_refused(tmp_path: Path) -> None:
+    with served(tmp_path) as live:
         assert answer(live, "/", Host=f"localhost:{live.port}").status == 200
         assert answer(live, "/../../etc/passwd").status == 404
+        for query in ("", "?reads=0&trials=x&version=0", "?reads=0&version=0&trials=" + "9" * 5000):
+            assert answer(live, f"/news{query}").status == 400
 
 
-def test_a_place_to_go_on_from_that_is_no_number_of_a_trial_is_the_beginning(
-    tmp_path: Path,
-) -> None:
-    write(tmp_path, trials(2))
+def test_files_that_cannot_be_read_are_named_to_the_page(tmp_path: Path) -> None:
     with served(tmp_path) as live:
-        paths = ("/events?from=" + "9" * 5000, "/events?from=0")
-        first, second = (until(events(answer(live, path)), "rows") for path in paths)
-        assert first == second
+        (tmp_path / TRIALS.file).write_text("no trials")
+        refused = answer(live, "/news?reads=0&trials=0&version=0")
+        assert refused.status == 503
+        assert "this is no file of records" in refused.read().decode()
 
 
 def test_a_client_that_sends_nothing_is_not_waited_for(
@@ -169,22 +180,10 @@ def test_a_client_that_sends_nothing_is_not_waited_for(
         assert silent.recv(1) == b""
 
 
-def test_connections_beyond_the_bound_are_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live_server, "_CONNECTIONS", 1)
-    write(tmp_path, trials(2))
-    with served(tmp_path) as live:
-        following = answer(live, "/events")
-        assert next(events(following))
-        with socket.create_connection(("127.0.0.1", live.port), timeout=20) as another:
-            assert another.recv(1) == b""
-
-
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(TuningError, match=f"port {port} is in use: give another one, or 0"):
+        with pytest.raises(TuningError, match=f"port {port} is in use: give another port, or 0"):
             LiveReport(tmp_path, port)
     with pytest.raises(TuningError, match="a port is a number from 0 to 65535, got 70000"):
         LiveReport(tmp_path, 70000)

@@ -21,7 +21,7 @@ from search.database.line_store import LineStore
 from search.lines import json_line
 from search.reports.page import LiveReport
 from search.reports.run_directory import TRIALS
-from tests.search.report_page.made_up_search import TRIAL, trials, write, write_search
+from tests.search.reports.searches_for_pages import TRIAL, trials, write, write_search
 
 selenium = pytest.importorskip("selenium", reason="it comes with the extra `browser`")
 from selenium import webdriver  # noqa: E402

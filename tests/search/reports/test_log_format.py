@@ -17,7 +17,7 @@ from search.reports.comparison import compare_tables
 from search.reports.run_directory import TRIALS
 from tests.search.compat.auto_scheduler.workloads import LINE as STEPS_LINE
 from tests.search.compat.autotvm.test_record import LINE as TEMPLATE_LINE
-from tests.search.test_trials import BEST, BROKEN, FIRST, STOPPED
+from tests.search.reports.test_trials import BEST, BROKEN, FIRST, STOPPED
 
 SWEEP = """\
 #tiles of a matmul
