@@ -248,7 +248,7 @@ def overview(table: Trials) -> NDArray[Any]:
 def _parts(runs: Runs) -> Iterator[tuple[str, TaskTrials]]:
     """Yield each task of each run, with a label that tells it from the others."""
     for label, run in _named(runs).items():
-        for name, task in zip(run.labels, run.told, strict=True):
+        for name, task in zip(run.labels, run.by_task, strict=True):
             several = ": ".join(filter(None, (label, name)))
             if task.trials:
                 yield (several if len(run.tasks) > 1 else label), task
@@ -288,7 +288,7 @@ def _plain(decision: Any) -> tuple[Any, ...]:
 
 
 def _stages(run: Trials, profiler: Profiler | None) -> dict[str, float]:
-    stages = run.told.stages()
+    stages = run.by_task.stages()
     if profiler is None:
         return stages
     del stages["search and wait"]

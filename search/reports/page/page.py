@@ -178,7 +178,9 @@ def _main(search: WatchedSearch, winners: Winners) -> list[Markup]:
 
     chosen = element("label", "Task ", _select("task", {}))
     remark = element("span", " for the charts, the schedules and the trials below")
-    against = element("label", "Against ", _select("axis", {"trials": "trials", "seconds": "seconds"}))
+    against = element(
+        "label", "Against ", _select("axis", {"trials": "trials", "seconds": "seconds"})
+    )
     panels = element("div", id_="panels", class_="script")
     trials = details("The trials of the task, one per row", element("div", id_="trial-table"))
     return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from importlib import import_module
@@ -28,24 +28,22 @@ def side_by_side(before: str, after: str, labels: tuple[str, str]) -> Markup:
     Lines that occur only in the first program are marked by `-`, lines only in the second by `+`.
     Indentation is ignored.
     """
-    stripped = [[line.strip() for line in text.splitlines()] for text in (before, after)]
-    matcher = SequenceMatcher(None, *stripped, autojunk=False)
+    old, new = ([line.strip() for line in text.splitlines()] for text in (before, after))
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
     same = [(a + k, b + k) for a, b, size in matcher.get_matching_blocks() for k in range(size)]
-    sides = zip((before, after), zip(*same, strict=True) if same else ((), ()), strict=True)
+    kept = [{pair[side] for pair in same} for side in (0, 1)]
+    marked = (_marked(before, kept[0], "del", "-"), _marked(after, kept[1], "ins", "+"))
     figures = [
-        element("figure", element("figcaption", label), scrolled(_marked(*side, *mark), label))
-        for side, mark, label in zip(sides, (("del", "-"), ("ins", "+")), labels, strict=True)
+        element("figure", element("figcaption", label), scrolled(lines, label))
+        for lines, label in zip(marked, labels, strict=True)
     ]
     return element("div", figures, class_="beside")
 
 
-def _marked(text: str, kept: Sequence[int], name: str, sign: str) -> list[Markup]:
+def _marked(text: str, kept: Collection[int], name: str, sign: str) -> list[Markup]:
     """Return the lines of a program, with the sign before each line that is not kept."""
-    kept = frozenset(kept)
     return [
-        markup([element("i", " "), line])
-        if k in kept
-        else element(name, element("i", sign), line)
+        markup([element("i", " "), line]) if k in kept else element(name, element("i", sign), line)
         for k, line in enumerate(_highlighted(text))
     ]
 
