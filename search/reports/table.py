@@ -27,11 +27,6 @@ _MOST_SHOWN: Final = 20
 _MOST_TEXT: Final = 120
 _MISSING: Final = {"predicted": math.nan, "space": -1, "machine": "", "error": ""}
 """The values of `Trials.array` for None."""
-_PLAIN: Final = frozenset(
-    "task target index cost slower_than gflops error build_seconds run_seconds all_cost time "
-    "best_so_far elapsed".split()
-).union(RESOURCES)
-"""The columns of every table."""
 
 
 class Trials(Sequence[Any]):
@@ -320,6 +315,12 @@ def _facts(trial: Trial) -> Row:
         "all_cost": trial.spent,
         "time": trial.time,
     }
+
+
+_PLAIN: Final = frozenset(
+    ["task", "target", "index", "best_so_far", "elapsed", *_facts(Trial("", "", "", 0, 0, "done"))]
+)
+"""The columns of every table."""
 
 
 def _cell(value: Any) -> str:
