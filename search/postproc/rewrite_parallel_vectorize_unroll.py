@@ -24,7 +24,7 @@ from search.postproc.loop_marks import (
     vector_loops,
 )
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.reports.least_work import least_cycles
+from search.postproc.least_work import least_cycles
 from search.space_generator.annotations import (
     AUTO_TENSORIZE,
     PACKED,

@@ -8,13 +8,13 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from search.reports.advice import advice
+from search.reports.advice import Advice, advice
 from search.reports.cost_curve import HEADINGS
 from search.reports.log_format import ERROR_MEANINGS, MOST_PROGRAMS, Field, Log, utc
 from search.reports.report import RunReport
 from search.reports.table import LogTable
 from search.reports.tasks import failures_of
-from search.reports.trial import NO_ERROR
+from search.reports.trial import NO_ERROR, Trial
 from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class LogExplanation:
                 iter([("column", *HEADINGS), *(curve.cells() for curve in curves)]),
             )
         yield "Where time went", self._time()
+        yield "Where trials were measured", self._machines()
         yield "Progress: the best (us) after a share of the measurements", self._progress()
         yield "One line taken apart", iter([Field("field", "value", "meaning"), *self.fields])
         yield "What to try next", self._advice()
@@ -152,7 +153,9 @@ class LogExplanation:
             for label, table in self._parts.items()
             for piece in advice(table)
         ]
-        yield from found or [("", "nothing else", "no figure of this log speaks for a change")]
+        yield from found or [
+            Advice("", "nothing else", "no figure of this log speaks for a change")
+        ]
 
     def _time(self) -> Rows:
         yield ("what", "seconds", "per measurement (s)")
@@ -170,6 +173,17 @@ class LogExplanation:
             yield ("of it for what failed or was stopped", f"{lost:.1f}", "")
         span = max(row["elapsed"] for row in self._table)
         yield ("from the first end to the last", f"{span:.1f}", "")
+
+    def _machines(self) -> Rows:
+        yield ("machine", "trials", "failed", "measuring (s)")
+        groups: dict[str | None, list[Trial]] = {}
+        for trial in self._table.trials:
+            groups.setdefault(trial.machine, []).append(trial)
+        if set(groups) - {None}:
+            for machine, trials in sorted(groups.items(), key=lambda item: -len(item[1])):
+                counts = (str(len(trials)), str(sum(trial.failed for trial in trials)))
+                spent = sum(trial.measure_secs for trial in trials)
+                yield (machine or "this one", *counts, f"{spent:.1f}")
 
     def _progress(self) -> Rows:
         yield ("task", *(f"1/{share}" if share > 1 else "all" for share in _SHARES), "within 10%")

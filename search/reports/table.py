@@ -93,14 +93,17 @@ class Trials(Sequence[Any]):
         same task, program and target up to this trial, NaN before the first measurement, and
         `elapsed`, the seconds since the start of the first trial.
         """
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             name: np.array([_MISSING[name] if v is None else v for v in self._values(name)])
             for name in MEANINGS
             if name != "decisions"
         }
         columns["best_so_far"] = np.array(self.by_task.best_so_far, np.float64)
         columns["elapsed"] = columns["time"] - self.by_task.start
-        return np.rec.fromarrays(list(columns.values()), names=list(columns))
+        table = np.empty(len(self), [(name, column.dtype) for name, column in columns.items()])
+        for name, column in columns.items():
+            table[name] = column
+        return table
 
     def _values(self, name: str) -> list[Any]:
         if name == "run_secs":
@@ -114,16 +117,8 @@ class Trials(Sequence[Any]):
 
     @cached_property
     def labels(self) -> list[str]:
-        """The labels of the tasks in `by_task`: their names, with targets if a name has several.
-
-        Programs of the same name and target are numbered.
-        """
-        named = {(one.known.task, one.known.target) for one in self.by_task if one.trials}
-        several = len({name for name, _ in named}) < len(named)
-        return [
-            f"{one.known.task} on {one.known.target}" if several else one.label
-            for one in self.by_task
-        ]
+        """The labels of the tasks in `by_task`."""
+        return self.by_task.labels
 
     @property
     def tasks(self) -> list[str]:
@@ -283,7 +278,7 @@ class RunTable(Trials):
 
     def summary(self) -> list[tuple[str, ...]]:
         """Return a heading and a row of texts for each task: its trials by their ends, its best."""
-        rows = [
+        rows: list[tuple[str, ...]] = [
             ("Task", "Trials", "Done", "Stopped", "Failed", "Best (us)", "Build (s)", "Run (s)")
         ]
         for label, task in zip(self.labels, self.by_task, strict=True):

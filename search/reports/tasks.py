@@ -38,8 +38,6 @@ class TaskTrials:
 
     number: int
     """Its number among the tasks."""
-    label: str
-    """Its name, distinguished from the tasks before it."""
     known: TaskReport
     """The report of the last complete run; otherwise only name, target and weight."""
     is_listed: bool = False
@@ -172,17 +170,21 @@ class Tasks:
             name, workload, target = program
             self._numbers[program] = len(self._all)
             known = TaskReport(name, target, workload)
-            self._all.append(TaskTrials(len(self._all), self._label(*program), known))
+            self._all.append(TaskTrials(len(self._all), known))
         return self._all[self._numbers[program]]
 
-    def _label(self, name: str, workload: str, target: str) -> str:
-        """Return the name; for the name of an earlier task, with the target or a number."""
-        same = [task.known for task in self._all if task.known.task == name]
-        if not same:
-            return name
-        if all(one.target != target for one in same):
-            return f"{name} on {target}"
-        return f"{name} (program {len({one.workload for one in same} | {workload})})"
+    @property
+    def labels(self) -> list[str]:
+        """The names of the tasks, with targets or numbers of programs if a name has several."""
+        programs: dict[str, dict[str, list[str]]] = {}
+        for name, workload, target in self._numbers:
+            programs.setdefault(name, {}).setdefault(target, []).append(workload)
+        labels = []
+        for name, workload, target in self._numbers:
+            on = f" on {target}" * (len(programs[name]) > 1)
+            place = programs[name][target].index(workload)
+            labels.append(f"{name}{on}" + f" (program {place + 1})" * (place > 0))
+        return labels
 
     @property
     def report(self) -> RunReport:

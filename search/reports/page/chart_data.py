@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from search.reports.page.sections import Winners
+from search.reports.page.watched_search import Winners
 from search.reports.tasks import Tasks
 
 _MOST_NAMES: Final = 1000
@@ -58,13 +58,13 @@ def rows_of(tasks: Tasks, chosen: Iterable[int]) -> dict[str, list[Any]]:
 def tasks_of(tasks: Tasks, winners: Winners) -> list[dict[str, Any]]:
     """Return the tasks as plain data.
 
-    The page offers tasks with a `rank`: the most expensive tasks, and tasks with a winner. `columns`
-    are the decided numbers in the design space of the winner.
+    The page offers tasks with a `rank`: the most expensive tasks, and tasks with a winner. Their
+    `columns` are the decided numbers in the design space of the winner.
     """
     known = []
-    for task in tasks:
+    for task, label in zip(tasks, tasks.labels, strict=True):
         report = task.report
-        entry: dict[str, Any] = {"label": task.label, "weight": report.weight}
+        entry: dict[str, Any] = {"label": label, "weight": report.weight}
         if report.rounds:
             entry["settled"] = _micros(report.best)
             entry["winner"] = report.winner

@@ -20,8 +20,8 @@ from urllib.parse import parse_qs, urlsplit
 from search.database import Database
 from search.errors import ArgumentError, TuningError
 from search.reports.page.chart_data import rows_of, tasks_of
-from search.reports.page.page import PARTS, page
-from search.reports.page.sections import Winners
+from search.reports.page.page import page
+from search.reports.page.sections import Findings
 from search.reports.page.watched_search import WatchedSearch
 from tensorir.errors import TensorIRError
 
@@ -95,7 +95,6 @@ class _News:
         self._lock = threading.Lock()
         self._reads = 0
         """The number of times that all files were read from the start."""
-        self._winners: Winners = {}
         self._parts: dict[str, tuple[int, Any]] = {}
         """The tables of the page by id, and the tasks, with the versions that changed them."""
         self._version = 0
@@ -107,7 +106,7 @@ class _News:
         """Return the page."""
         with self._lock:
             self._catch_up()
-            return page(self.search, self._winners, reads=self._reads)
+            return page(Findings(self.search), self._reads)
 
     def since(self, reads: int, trials: int, version: int) -> dict[str, Any]:
         """Return the trials and the tables that a page lacks, or `reload` if it is outdated."""
@@ -132,9 +131,8 @@ class _News:
         if state == self._state or time.monotonic() < self._next:
             return
         began = time.thread_time()
-        self._winners = search.winners()
-        made: dict[str, Any] = {name: make(search, self._winners) for name, make in PARTS.items()}
-        made["tasks"] = tasks_of(search.tasks, self._winners)
+        findings = Findings(search)
+        made = {**findings.parts, "tasks": tasks_of(search.tasks, findings.winners)}
         self._version += 1
         for name, new in made.items():
             if self._parts.get(name, (0, None))[1] != new:

@@ -7,7 +7,7 @@ import hashlib
 import html
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,11 +16,10 @@ from typing import Any, Final
 from search.database import Database
 from search.errors import ArgumentError, DatabaseError
 from search.kinds import nearest
-from search.reports.page import sections
 from search.reports.page.chart_data import STAGES, rows_of, tasks_of
 from search.reports.page.markup import Content, Markup, details, element
 from search.reports.page.program_text import styles
-from search.reports.page.sections import Winners
+from search.reports.page.sections import Findings
 from search.reports.page.watched_search import WatchedSearch
 from search.reports.tasks import Tasks, TaskTrials
 from tensorir.replaced_file import replaced_file
@@ -41,16 +40,6 @@ _SCRIPTS: Final = (
     "start.js",
 )
 _THEME: Final = "theme.js"
-
-PARTS: Final[dict[str, Callable[[WatchedSearch, Winners], Markup]]] = {
-    "summary": sections.summary,
-    "tasks-table": sections.tasks,
-    "decisions-table": sections.decisions,
-    "failed": sections.failures,
-    "steps": sections.next_steps,
-    "winners": sections.winners,
-}
-"""The functions that render the texts and tables of the page, by element id."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +100,16 @@ def report(
             f"there are no trials in {search.folder}: give the work_dir of a search, as in "
             f'tune_tir(..., work_dir="{search.folder}")'
         )
-    winners = search.winners(None if tasks is None else _tasks_by_name(search, tasks))
+    findings = Findings(search, None if tasks is None else _tasks_by_name(search, tasks))
     path = search.folder / REPORT_FILE if output is None else Path(output)
     with replaced_file(path) as file:
-        file.write(page(search, winners).encode(errors="replace"))
+        file.write(page(findings).encode(errors="replace"))
     return Report(path, len(search.trials))
 
 
 def _tasks_by_name(search: WatchedSearch, names: Sequence[str]) -> list[TaskTrials]:
-    known = {label: task for task in search.tasks for label in (task.label, task.known.task)}
+    labelled = zip(search.tasks.labels, search.tasks, strict=True)
+    known = {name: task for label, task in labelled for name in (label, task.known.task)}
     for name in names:
         if name not in known:
             raise ArgumentError(
@@ -128,17 +118,17 @@ def _tasks_by_name(search: WatchedSearch, names: Sequence[str]) -> list[TaskTria
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def page(search: WatchedSearch, winners: Winners, reads: int | None = None) -> str:
+def page(findings: Findings, reads: int | None = None) -> str:
     """Return the page of a search.
 
     A live page asks its server for new trials; `reads` is the number by which it recognises that
     the files were replaced.
     """
-    live = reads is not None
+    search, live = findings.search, reads is not None
     drawn = range(len(search.trials)) if live else _worth_drawing(search.tasks)
     data = {
         "stages": STAGES,
-        "tasks": tasks_of(search.tasks, winners),
+        "tasks": tasks_of(search.tasks, findings.winners),
         "rows": rows_of(search.tasks, drawn),
         "reads": reads,
     }
@@ -164,7 +154,7 @@ def page(search: WatchedSearch, winners: Winners, reads: int | None = None) -> s
             element("p", "connecting", id_="live", role="status") if live else None,
             element("label", "Colours ", _select("theme", colours), class_="script"),
         ),
-        element("main", _main(search, winners), id_="content", tabindex=-1),
+        element("main", _main(findings), id_="content", tabindex=-1),
         element("footer", "Made by tensorir; the charts are drawn by uPlot (MIT licence)."),
         element("script", _json_in_html(data), type_="application/json", id_="data"),
         element("script", Markup(scripts[1])),
@@ -172,9 +162,9 @@ def page(search: WatchedSearch, winners: Winners, reads: int | None = None) -> s
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _main(search: WatchedSearch, winners: Winners) -> list[Markup]:
+def _main(findings: Findings) -> list[Markup]:
     def part(name: str) -> Markup:
-        return element("div", PARTS[name](search, winners), id_=name)
+        return element("div", findings.parts[name], id_=name)
 
     chosen = element("label", "Task ", _select("task", {}))
     remark = element("span", " for the charts, the schedules and the trials below")

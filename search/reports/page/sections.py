@@ -2,37 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from search.options import UNLIMITED
-from search.reports.advice import advice
-from search.reports.cost_curve import HEADINGS
-from search.reports.log_format import ERROR_MEANINGS, utc
-from search.reports.page.markup import Content, Markup, details, element, table
+from search.reports.explanation import LogExplanation
+from search.reports.log_format import ERROR_MEANINGS, Log, utc
+from search.reports.page.markup import Content, Markup, details, element, markup, table
 from search.reports.page.program_text import program, scrolled, side_by_side
-from search.reports.page.watched_search import TaskWinner, WatchedSearch
+from search.reports.page.watched_search import TaskWinner, WatchedSearch, Winners
 from search.reports.report import RunReport, factor_text
-from search.reports.table import LogTable
 from search.reports.tasks import Failure, TaskTrials, failures_of, program_of
-from search.reports.trial import Trial
 from search.runner.time_text import time_text
-
-Winners: TypeAlias = Mapping[int, TaskWinner]
-"""The winners by the numbers of their tasks."""
 
 _MOST_TASKS: Final = 1000
 _MOST_GROUPS: Final = 100
 _MOST_PLACES: Final = 20
 _LONGEST_REASON: Final = 300
 _LONGEST_ERROR: Final = 4000
-_MOST_ADVISED: Final = 24
 _LONG_FACT: Final = 30
 _TEXTS: Final = ("task", "bound", "ended", "share of a call")
 """The columns of the table of tasks that are aligned at the left."""
 
 
-def summary(search: WatchedSearch, _: Winners) -> Markup:
+class Findings:
+    """The findings about a search at one moment: its winners, and the parts of its page.
+
+    The tables are those of `search.explain`. Programs are shown for the `wanted` tasks, by default
+    for the most expensive tasks.
+    """
+
+    def __init__(self, search: WatchedSearch, wanted: Sequence[TaskTrials] | None = None) -> None:
+        self.search = search
+        self.winners = search.winners(wanted)
+        trials = [
+            trial
+            for task in search.tasks
+            for trial in (
+                self.winners[task.number].trials if task.number in self.winners else task.trials
+            )
+        ]
+        trials.sort(key=lambda trial: trial.time)
+        log = Log(trials, reports=[task.known for task in search.tasks])
+        tables = dict(LogExplanation(search.folder, log).sections()) if trials else {}
+        self._tables = {title: _table(title, rows) for title, rows in tables.items()}
+        self.parts: dict[str, Markup] = {
+            "summary": _summary(search),
+            "tasks-table": element(
+                "div", _tasks(search), self._table("Where time went", "Where trials were measured")
+            ),
+            "decisions-table": element("div", self._decisions()),
+            "failed": element("div", self._table("How measurements ended"), _failures(search)),
+            "steps": self._table("What to try next"),
+            "winners": _winners(search, self.winners),
+        }
+        """The texts and tables of the page by element id."""
+
+    def _table(self, *titles: str) -> Markup:
+        return markup(self._tables.get(title) for title in titles)
+
+    def _decisions(self) -> Iterator[Markup]:
+        yield _note(
+            "A column explains a fraction of the variance of log(time), with an interval of 95 %."
+        )
+        for number, label in enumerate(self.search.tasks.labels):
+            if shown := self._table(f"What matters in {label}"):
+                yield element("article", shown, data_task=number)
+
+
+def _table(title: str, rows: Sequence[Sequence[str]]) -> Markup:
+    """Return a table of texts, with numbers aligned at the right."""
+    heading, *body = rows
+    numbers = [k for k, cells in enumerate(zip(*body, strict=True)) if all(map(_is_number, cells))]
+    return table(heading, body, caption=title, numbers=numbers)
+
+
+def _is_number(text: str) -> bool:
+    return not text.strip("0123456789.,+-e%<> ")
+
+
+def _summary(search: WatchedSearch) -> Markup:
     """Return the figures of the search."""
     tasks, trials, reports = search.tasks, search.trials, search.tasks.report
     stopped = sum(task.counts["stopped"] for task in tasks)
@@ -84,8 +133,8 @@ def _gain(reports: RunReport) -> list[tuple[str, str]]:
     return [(f"against the first schedule{s}", times)]
 
 
-def tasks(search: WatchedSearch, _: Winners) -> Markup:
-    """Return the tasks, most expensive first, and where the time of the search went."""
+def _tasks(search: WatchedSearch) -> Markup:
+    """Return the tasks, most expensive first, with their shares of a call of the model."""
     known = search.tasks.largest()
     reports = RunReport([task.report for task in known])
     total = sum(task.cost for task in known)
@@ -93,8 +142,9 @@ def tasks(search: WatchedSearch, _: Winners) -> Markup:
     used = [k for k, name in enumerate(heading) if name == "task" or any(row[k] for row in rows)]
     heading = [heading[k] for k in used]
     cells: list[list[Content]] = [[row[k] for k in used] for row in rows]
+    labels = search.tasks.labels
     for row, task in zip(cells, known, strict=False):  # The last row has the sums.
-        row[0] = task.label
+        row[0] = labels[task.number]
         if total:
             row.append(_bar(task.cost / total))
     shown = table(
@@ -107,69 +157,24 @@ def tasks(search: WatchedSearch, _: Winners) -> Markup:
     rest = _note(f"{more:,} further tasks cost less." * (more > 0))
     is_unweighted = len(known) > 1 and not any(task.is_listed for task in known)
     unknown = "The weights of the tasks are unknown: each counts once." * is_unweighted
-    return element("div", shown, rest, _note(unknown), _time(search), _machines(search))
+    return markup([shown, rest, _note(unknown)])
 
 
-def _time(search: WatchedSearch) -> Markup | None:
-    if not search.trials:
-        return None
-    remarks = {
-        "build": "the sum of all building processes, which run in parallel",
-        "measure": "on the measuring cores",
-        "search and wait": "searching, learning, and waiting for builds",
-    }
-    stages = search.tasks.stages()
-    longest = max(*stages.values(), search.tasks.seconds, 1e-9)
-    return table(
-        ["stage", "seconds", "share", "remark"],
-        [
-            (name, f"{spent:.1f}", _bar(spent / longest, False), remarks.get(name, ""))
-            for name, spent in stages.items()
-        ],
-        caption=f"Where the {search.tasks.seconds:.1f} seconds of the search went",
-        numbers=[1],
-    )
-
-
-def _machines(search: WatchedSearch) -> Markup | None:
-    """Return the trials by machine if other machines measured some."""
-    groups: dict[str | None, list[Trial]] = {}
-    for trial in search.trials:
-        groups.setdefault(trial.machine, []).append(trial)
-    if not set(groups) - {None}:
-        return None
-    rows = [
-        (
-            machine or "this one",
-            f"{len(trials):,}",
-            f"{sum(trial.failed for trial in trials):,}",
-            f"{sum(trial.measure_secs for trial in trials):.1f}",
-        )
-        for machine, trials in sorted(groups.items(), key=lambda item: -len(item[1]))
-    ]
-    return table(
-        ["machine", "trials", "failed", "measuring (s)"],
-        rows,
-        caption="Where trials were measured",
-        numbers=[1, 2, 3],
-    )
-
-
-def failures(search: WatchedSearch, _: Winners) -> Markup:
+def _failures(search: WatchedSearch) -> Markup:
     """Return the failed trials, grouped by the reason."""
     groups = failures_of(search.trials)
     if not groups:
         return _note("No trial has failed.")
     shown = [_failure(group, search, k) for k, group in enumerate(groups[:_MOST_GROUPS])]
     more = len(groups) - len(shown)
-    return element("div", shown, _note(f"{more:,} rarer reasons are left out." * (more > 0)))
+    return markup([shown, _note(f"{more:,} rarer reasons are left out." * (more > 0))])
 
 
 def _failure(group: Failure, search: WatchedSearch, place: int) -> Markup:
     count = len(group.trials)
-    numbers: dict[str, list[str]] = {}
+    labels, numbers = search.tasks.labels, dict[str, list[str]]()
     for trial in group.trials[:_MOST_PLACES]:
-        label = search.tasks.of(program_of(trial)).label
+        label = labels[search.tasks.of(program_of(trial)).number]
         numbers.setdefault(label, []).append(str(trial.number))
     listed = "; ".join(f"{label}: {', '.join(those)}" for label, those in numbers.items())
     more = f", and {count - _MOST_PLACES:,} more" if count > _MOST_PLACES else ""
@@ -187,35 +192,19 @@ def _failure(group: Failure, search: WatchedSearch, place: int) -> Markup:
     )
 
 
-def next_steps(search: WatchedSearch, winners: Winners) -> Markup:
-    """Return the advice for the most expensive tasks."""
-    steps = [
-        step._replace(task=task.label)
-        for task in search.tasks.largest(_MOST_ADVISED)
-        if task.trials
-        for step in advice(
-            winners[task.number].table
-            if task.number in winners
-            else LogTable(task.trials, [task.known])
-        )
-    ]
-    if not steps:
-        return _note("No figure of the search speaks for a change.")
-    return table(["task", "try", "because"], steps, caption="Advice, and the figures behind it")
-
-
-def winners(search: WatchedSearch, winners: Winners) -> Markup:
+def _winners(search: WatchedSearch, winners: Winners) -> Markup:
     """Return the program, the trace and the explanation of each winner."""
     if not winners:
         missing = "There is no database with the programs in the directory, or no trial succeeded."
         return _note(missing if search.trials else "Nothing was measured yet.")
-    parts = [_winner(search.tasks[number], one) for number, one in winners.items()]
+    labels = search.tasks.labels
+    parts = [_winner(labels[number], search.tasks[number], one) for number, one in winners.items()]
     left = sum(task.best is not None for task in search.tasks) - len(winners)
     rest = f"The other {left:,} tasks cost less; tensorir report --task NAME shows them."
     return element("div", parts, _note(rest * (left > 0)))
 
 
-def _winner(task: TaskTrials, shown: TaskWinner) -> Markup:
+def _winner(label: str, task: TaskTrials, shown: TaskWinner) -> Markup:
     winner = shown.winner
     times = f"the median of {winner.measurements} times" if winner.measurements > 1 else "one time"
     explained: list[Content] = []
@@ -229,25 +218,13 @@ def _winner(task: TaskTrials, shown: TaskWinner) -> Markup:
         explained.append(_note(f"The program cannot be explained: {winner.why_unexplained}"))
     return element(
         "article",
-        element("h3", task.label),
+        element("h3", label),
         element("p", f"{time_text(winner.seconds)} per call, {times}, on {task.known.target}."),
         side_by_side(winner.original, winner.program, ("the original program", "the winner")),
         details("Trace: the calls that make the winner", program(winner.trace, "trace")),
         details("Explanation: the loops, accumulators and accesses after compilation", explained),
         data_task=task.number,
     )
-
-
-def decisions(search: WatchedSearch, winners: Winners) -> Markup:
-    """Return how much each decision in the design spaces of the winners explains of the times."""
-    what = "the variance of log(time) a decision explains, with an interval of 95 %"
-    parts = []
-    for number, shown in winners.items():
-        if rows := [curve.cells() for curve in shown.curves]:
-            caption = f"What matters in {search.tasks[number].label}: how much of {what}"
-            made = table(["decision", *HEADINGS], rows, caption=caption, numbers=[1])
-            parts.append(element("article", made, data_task=number))
-    return element("div", parts)
 
 
 def _note(text: str) -> Markup:

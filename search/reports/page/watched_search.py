@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import codegen
 from codegen.explanation.explain import Table
@@ -20,7 +20,6 @@ from search.database.best_records import winner_first, with_schedules
 from search.database.line_store import LineStore
 from search.database.programs import programs_in
 from search.errors import DatabaseError, NoDatabaseError
-from search.reports.cost_curve import CostCurve, most_telling
 from search.reports.run_directory import REPORTS, TASKS, TRIALS, knobs_of
 from search.reports.table import LogTable
 from search.reports.tasks import Tasks, TaskTrials
@@ -31,8 +30,6 @@ from search.space_generator.design_space import DesignSpace
 from tensorir.errors import TensorIRError
 
 _MOST_WINNERS: Final = 24
-_MOST_LETTERS: Final = 400_000
-"""The limit for all programs and traces together; highlighting makes them four times as large."""
 
 
 class WatchedSearch:
@@ -115,26 +112,20 @@ class WatchedSearch:
         except DatabaseError as error:
             self._unreadable[what] = str(error)
 
-    def winners(self, wanted: Sequence[TaskTrials] | None = None) -> dict[int, TaskWinner]:
-        """Return the winners of the wanted tasks by their numbers.
-
-        By default these are the most expensive tasks, up to the room on a page.
-        """
+    def winners(self, wanted: Sequence[TaskTrials] | None = None) -> Winners:
+        """Return the winners of the wanted tasks, by default of the most expensive tasks."""
         self._read_records()
-        found: dict[int, TaskWinner] = {}
-        letters = 0
-        for task in self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted:
-            if task.best is None or (winner := self._winner(task)) is None:
-                continue
-            letters += len(winner.original) + len(winner.program) + len(winner.trace)
-            if wanted is None and found and letters > _MOST_LETTERS:
-                break
-            found[task.number] = TaskWinner(winner, task)
-        return found
+        tasks = self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted
+        return {
+            task.number: TaskWinner(winner, task)
+            for task in tasks
+            if task.best is not None and (winner := self._winner(task)) is not None
+        }
 
     def _read_records(self) -> None:
         with self._noting("database"):
-            self._database = self._database or database_in(self.folder)
+            if self._database is None:
+                self._database = database_in(self.folder)
             if isinstance(self._database, JSONDatabase):
                 self._database.refresh()
             count = 0 if self._database is None else len(self._database)
@@ -147,54 +138,37 @@ class WatchedSearch:
         records = winner_first(self._records.get((task.known.workload, task.known.target), ()))
         first = [(one.trace_key, one.run_secs) for one in records[:1]]
         if task.number not in self._winners or self._winners[task.number][0] != first:
-            found = next((_described(*one) for one in with_schedules(records)), None)
+            found = next((Winner(*one) for one in with_schedules(records)), None)
             self._winners[task.number] = (first, found)
         return self._winners[task.number][1]
 
 
-@dataclass(frozen=True)
 class Winner:
     """The best schedule of a task, as texts and tables."""
 
-    original: str
-    """The program before scheduling."""
-    program: str
-    """The scheduled program."""
-    trace: str
-    """The trace as Python."""
-    explanation: Sequence[tuple[str, Sequence[Table]]]
-    """The sections of `codegen.explain`."""
-    why_unexplained: str
-    """The error of `codegen.explain`, otherwise empty."""
-    seconds: float
-    """The median of the last measurement."""
-    measurements: int
-    """The number of times in that measurement."""
-    sites: Sequence[Site]
-    """The decisions of its design space."""
-    point: Sequence[Any]
-    """The values of these decisions, in the form of `Trial.decisions`."""
-
-
-def _described(record: TuningRecord, sch: Schedule) -> Winner:
-    space = DesignSpace.of(sch)
-    explanation: list[tuple[str, list[Table]]] = []
-    reason = ""
-    try:
-        explanation += codegen.explain(sch.mod, record.target).sections()
-    except TensorIRError as error:
-        reason = str(error).strip().partition("\n")[0]
-    return Winner(
-        original=record.workload.script,
-        program=sch.mod.script(),
-        trace=record.trace.simplified(remove_postproc=False).script(),
-        explanation=explanation,
-        why_unexplained=reason,
-        seconds=median(record.run_secs or (0.0,)),
-        measurements=len(record.run_secs or ()),
-        sites=space.sites,
-        point=[list(one) if isinstance(one, tuple) else one for one in space.decisions],
-    )
+    def __init__(self, record: TuningRecord, sch: Schedule) -> None:
+        self.seconds = median(record.run_secs or (0.0,))
+        """The median of the last measurement."""
+        self.measurements = len(record.run_secs or ())
+        """The number of times in that measurement."""
+        self.original = record.workload.script
+        """The program before scheduling."""
+        self.program = sch.mod.script()
+        """The scheduled program."""
+        self.trace = record.trace.simplified(remove_postproc=False).script()
+        """The trace as Python."""
+        self.explanation: list[tuple[str, list[Table]]] = []
+        """The sections of `codegen.explain`."""
+        self.why_unexplained = ""
+        """The error of `codegen.explain`, if there was one."""
+        try:
+            self.explanation += codegen.explain(sch.mod, record.target).sections()
+        except TensorIRError as error:
+            self.why_unexplained = str(error).strip().partition("\n")[0]
+        space = DesignSpace.of(sch)
+        self.sites = space.sites
+        self.point = [list(one) if isinstance(one, tuple) else one for one in space.decisions]
+        """The decisions, in the form of `Trial.decisions`."""
 
 
 class TaskWinner:
@@ -205,20 +179,14 @@ class TaskWinner:
         same = (one.space for one in task.trials if one.decisions == winner.point)
         self.space = next(same, None)
         """The number of the winner's design space, None if no trial has its decisions."""
-        trials = [
+        self.trials = [
             replace(one, knobs=knobs_of(winner.sites, one)) if one.space == self.space else one
             for one in task.trials
         ]
-        self.table = LogTable(trials, [task.known])
-
-    @cached_property
-    def curves(self) -> Sequence[CostCurve]:
-        """The decisions that varied, the most telling first."""
-        return most_telling(map(self.table.group_by, self.table.knobs))
 
     @cached_property
     def columns(self) -> list[tuple[str, int, int, dict[int, str]]]:
-        """The decided numbers in the order of the curves, then those that did not vary.
+        """The decided numbers, the most telling first.
 
         Each has its name, the index of the decision in the point, the index of the number in the
         decision, and the labels of its values where the values are codes.
@@ -231,8 +199,13 @@ class TaskWinner:
             for parts in [len(decision) if isinstance(decision, list) else 1]
             for part in range(parts)
         ]
-        order = {curve.column: k for k, curve in enumerate(self.curves)}
+        curves = enumerate(LogTable(self.trials).what_matters())
+        order = {curve.column: k for k, curve in curves}
         return sorted(found, key=lambda one: order.get(one[0], len(order)))
+
+
+Winners: TypeAlias = Mapping[int, TaskWinner]
+"""The winners by the numbers of their tasks."""
 
 
 def _labels(site: Site) -> dict[int, str]:

@@ -67,7 +67,7 @@ def test_the_winner_stands_beside_the_original_with_its_trace(matmul: Parsed) ->
 
 def test_decisions_are_named_and_ordered_by_what_they_explain(matmul: Parsed) -> None:
     heading, *rows = matmul.table("What matters in matmul")
-    assert heading[:3] == ["decision", "values", "explains"]
+    assert heading[:3] == ["column", "values", "explains"]
     assert {row[0] for row in rows} <= {
         f"tile of loop {k} of C[{j}]" for k in range(3) for j in range(3)
     }
@@ -107,7 +107,7 @@ def test_whatever_is_in_the_files_is_text(tmp_path: Path) -> None:
     assert page.count("<script") == 3, "those of the page, and no other"
     assert not [tag for tag, _ in parsed.attributes if tag == "img"]
     assert EVIL in parsed.text("failed")
-    assert json.loads(parsed.text("data"))["tasks"][0]["label"] == EVIL
+    assert json.loads(parsed.text("data"))["tasks"][0]["label"] == f"{EVIL} on {EVIL}"
 
 
 @pytest.mark.parametrize("field", ["task", "target"])
@@ -216,9 +216,9 @@ def test_equal_names_of_other_programs_and_targets_are_told_apart(tmp_path: Path
     )
     tasks = json.loads(Parsed(ms.report(tmp_path).path.read_text()).text("data"))["tasks"]
     assert [task["label"] for task in tasks] == [
-        "matmul",
+        f"matmul on {TARGET}",
         f"matmul on {other}",
-        "matmul (program 2)",
+        f"matmul on {TARGET} (program 2)",
     ]
 
 
