@@ -1,13 +1,14 @@
 """The live report: a server on this machine for the page of a running search.
 
-An open page asks for news every second; the files of the search are read again for each question.
+An open page asks every second for its latest version, for which the files of the search are read
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
+import hashlib
 import os
 import threading
 import time
@@ -15,11 +16,9 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
 
 from search.database import Database
 from search.errors import ArgumentError, TuningError
-from search.reports.page.chart_data import rows_of, tasks_of
 from search.reports.page.page import page
 from search.reports.page.sections import Findings
 from search.reports.page.watched_search import WatchedSearch
@@ -31,10 +30,10 @@ _NAMES: Final = frozenset(["127.0.0.1", "localhost"])
 _LARGEST_PORT: Final = 65535
 _REQUEST_SECONDS: Final = 10
 """The time limit for sending a request and for accepting an answer."""
-_PAUSE_SECONDS: Final = 3.0
-"""The minimum time between two versions of the tables."""
-_SHARE: Final = 0.01
-"""The maximum fraction of a core for making tables, unless they are a minute old."""
+_PAUSE_SECONDS: Final = 1.0
+"""The minimum time between two versions of the page."""
+_SHARE: Final = 0.03
+"""The maximum fraction of a core for making versions, unless the last one is a minute old."""
 _LONGEST_PAUSE: Final = 60.0
 
 
@@ -56,9 +55,9 @@ class LiveReport:
     ) -> None:
         if not 0 <= port <= _LARGEST_PORT:
             raise ArgumentError(f"a port is a number from 0 to {_LARGEST_PORT}, got {port}")
-        self._news = _News(WatchedSearch(work_dir, database))
+        self._latest = _LatestPage(WatchedSearch(work_dir, database))
         try:
-            self._server = ThreadingHTTPServer((_HOST, port), partial(_Handler, self._news))
+            self._server = ThreadingHTTPServer((_HOST, port), partial(_Handler, self._latest))
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
@@ -70,7 +69,7 @@ class LiveReport:
     @property
     def trials(self) -> int:
         """The number of trials read so far."""
-        return len(self._news.search.trials)
+        return len(self._latest.search.trials)
 
     def serve(self) -> None:
         """Answer requests until `stop` or KeyboardInterrupt."""
@@ -87,66 +86,38 @@ class LiveReport:
         self._server.server_close()
 
 
-class _News:
-    """A search and the versions of its tables, for requests from several threads."""
+class _LatestPage:
+    """The page of a running search, for requests from several threads."""
 
     def __init__(self, search: WatchedSearch) -> None:
         self.search = search
         self._lock = threading.Lock()
-        self._reads = 0
-        """The number of times that all files were read from the start."""
-        self._parts: dict[str, tuple[int, Any]] = {}
-        """The tables of the page by id, and the tasks, with the versions that changed them."""
-        self._version = 0
         self._state: object = None
-        """The state of the search in the last version."""
+        """The state of the search in the latest version of the page."""
+        self._body = b""
         self._next = 0.0
 
-    def page(self) -> str:
-        """Return the page."""
+    def body(self) -> bytes:
+        """Return the page, made again if the search went on, as often as its cost allows."""
         with self._lock:
-            self._catch_up()
-            return page(Findings(self.search), self._reads)
-
-    def since(self, reads: int, trials: int, version: int) -> dict[str, Any]:
-        """Return the trials and the tables that a page lacks, or `reload` if it is outdated."""
-        with self._lock:
-            self._catch_up()
-            count = len(self.search.trials)
-            if reads != self._reads or trials > count:
-                return {"reload": True}
-            self._remake()
-            parts = {name: new for name, (at, new) in self._parts.items() if at > version}
-            rows = rows_of(self.search.tasks, range(trials, count))
-            return {"rows": rows, "parts": parts, "version": self._version}
-
-    def _catch_up(self) -> None:
-        if not self.search.catch_up():
-            self._reads += 1
-
-    def _remake(self) -> None:
-        """Make the tables again if the search went on, as often as their cost allows."""
-        search = self.search
-        state = (self._reads, len(search.trials), len(search.tasks), search.plans, search.notes)
-        if state == self._state or time.monotonic() < self._next:
-            return
-        began = time.thread_time()
-        findings = Findings(search)
-        made = {**findings.parts, "tasks": tasks_of(search.tasks, findings.winners)}
-        self._version += 1
-        for name, new in made.items():
-            if self._parts.get(name, (0, None))[1] != new:
-                self._parts[name] = (self._version, new)
-        self._state = state
-        pause = max(_PAUSE_SECONDS, (time.thread_time() - began) / _SHARE)
-        self._next = time.monotonic() + min(pause, _LONGEST_PAUSE)
+            search = self.search
+            search.catch_up()
+            known = [task.known for task in search.tasks]
+            state = (search.trials[-1:], len(search.trials), known, search.plans)
+            if state != self._state and time.monotonic() >= self._next:
+                began = time.thread_time()
+                self._body = page(Findings(search), live=True).encode(errors="replace")
+                self._state = state
+                pause = max(_PAUSE_SECONDS, (time.thread_time() - began) / _SHARE)
+                self._next = time.monotonic() + min(pause, _LONGEST_PAUSE)
+            return self._body
 
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = _REQUEST_SECONDS
 
-    def __init__(self, news: _News, *connection: Any) -> None:
-        self._news = news
+    def __init__(self, latest: _LatestPage, *connection: Any) -> None:
+        self._latest = latest
         super().__init__(*connection)
 
     def handle(self) -> None:
@@ -155,34 +126,27 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def do_GET(self) -> None:
-        """Answer with the page or with the news for a page."""
-        url = urlsplit(self.path)
-        asked = parse_qs(url.query)
+        """Answer with the page, or with 304 if the browser has its latest version."""
         if (self.headers.get("Host") or "").rpartition(":")[0] not in _NAMES:
             self.send_error(HTTPStatus.FORBIDDEN, "This report is for this machine only")
-        elif url.path not in ("/", "/news"):
+            return
+        if self.path != "/":
             self.send_error(HTTPStatus.NOT_FOUND)
-        else:
-            try:
-                if url.path == "/":
-                    self._send("text/html; charset=utf-8", self._news.page())
-                    return
-                have = [int(asked[name][0]) for name in ("reads", "trials", "version")]
-                self._send("application/json", json.dumps(self._news.since(*have)))
-            except (TensorIRError, OSError) as error:
-                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=str(error))
-            except (KeyError, ValueError):
-                self.send_error(HTTPStatus.BAD_REQUEST)
-
-    def _send(self, kind: str, text: str) -> None:
-        body = text.encode(errors="replace")
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+            return
+        try:
+            body = self._latest.body()
+        except (TensorIRError, OSError) as error:
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=str(error))
+            return
+        version = hashlib.sha256(body).hexdigest()
+        is_known = self.headers.get("If-None-Match") == version
+        self.send_response(HTTPStatus.NOT_MODIFIED if is_known else HTTPStatus.OK)
+        self.send_header("ETag", version)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(b"" if is_known else body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log no requests."""

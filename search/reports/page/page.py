@@ -118,19 +118,13 @@ def _tasks_by_name(search: WatchedSearch, names: Sequence[str]) -> list[TaskTria
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def page(findings: Findings, reads: int | None = None) -> str:
-    """Return the page of a search.
-
-    A live page asks its server for new trials; `reads` is the number by which it recognises that
-    the files were replaced.
-    """
-    search, live = findings.search, reads is not None
-    drawn = range(len(search.trials)) if live else _worth_drawing(search.tasks)
+def page(findings: Findings, live: bool = False) -> str:
+    """Return the page of a search; a live page asks its server for new versions."""
+    search = findings.search
     data = {
         "stages": STAGES,
         "tasks": tasks_of(search.tasks, findings.winners),
-        "rows": rows_of(search.tasks, drawn),
-        "reads": reads,
+        "rows": rows_of(search.tasks, _worth_drawing(search.tasks)),
     }
     scripts = [_asset(_THEME), "\n".join(map(_asset, _SCRIPTS))]
     head = element(
@@ -164,7 +158,7 @@ def page(findings: Findings, reads: int | None = None) -> str:
 
 def _main(findings: Findings) -> list[Markup]:
     def part(name: str) -> Markup:
-        return element("div", findings.parts[name], id_=name)
+        return element("div", findings.parts[name], id_=name, class_="part")
 
     chosen = element("label", "Task ", _select("task", {}))
     remark = element("span", " for the charts, the schedules and the trials below")

@@ -44,7 +44,9 @@ def test_more_trials_where_the_best_still_falls() -> None:
 def test_a_wider_space_where_it_ran_dry() -> None:
     report = TaskReport("main", TARGET, "17", time=1e4, trials=32, exhausted=True)
     (why,) = said([trial(k, 100.0 - k) for k in range(32)], report).values()
-    assert why.startswith("the search ended after 32 trials because it found no unmeasured candidate")
+    assert why.startswith(
+        "the search ended after 32 trials because it found no unmeasured candidate"
+    )
 
 
 def test_other_operations_where_the_machine_does_no_more() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -56,10 +55,10 @@ def page_of(live: LiveReport) -> Parsed:
     return Parsed(answer(live, "/").read().decode())
 
 
-def news(live: LiveReport, trials: int, version: int = 0, reads: int = 0) -> Any:
-    """Return what the server tells a page with so many trials."""
-    path = f"/news?reads={reads}&trials={trials}&version={version}"
-    return json.loads(answer(live, path).read())
+def numbers(live: LiveReport) -> list[int]:
+    """Return the numbers of the trials on the page."""
+    found: list[int] = json.loads(page_of(live).text("data"))["rows"]["number"]
+    return found
 
 
 def test_the_page_has_what_there_is_and_may_ask_its_server(tmp_path: Path) -> None:
@@ -67,69 +66,47 @@ def test_the_page_has_what_there_is_and_may_ask_its_server(tmp_path: Path) -> No
     with served(tmp_path) as live:
         page = page_of(live)
     assert len(json.loads(page.text("data"))["rows"]["task"]) == 20
+    assert "T.block" in page.text("winners")
     (policy,) = (a["content"] or "" for tag, a in page.attributes if "http-equiv" in a)
     assert "connect-src 'self'" in policy
 
 
-def test_a_page_gets_the_trials_that_it_lacks(tmp_path: Path) -> None:
+def test_a_new_trial_is_a_new_version_of_the_page(tmp_path: Path) -> None:
     write(tmp_path, trials(3))
     with served(tmp_path) as live:
-        assert news(live, 2)["rows"]["number"] == [2], "the page has the first two"
+        first = answer(live, "/")
+        version = first.headers["ETag"]
+        assert answer(live, "/", **{"If-None-Match": version}).status == 304
         LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=3, run_secs=(1e-9,)))
-        answered = news(live, 3)
-        assert answered["rows"]["number"] == [3]
-        assert "0.001 us" in answered["parts"]["summary"]
+        again = answer(live, "/", **{"If-None-Match": version})
+        assert again.status == 200
+        assert "0.001 us" in Parsed(again.read().decode()).text("summary")
+    assert live.trials == 4
 
 
-def test_a_page_gets_the_tables_that_changed(tmp_path: Path) -> None:
-    write_search(tmp_path)
-    with served(tmp_path) as live:
-        first = news(live, 20)
-        assert first["parts"]["tasks"][0]["label"] == "matmul"
-        assert "T.block" in first["parts"]["winners"]
-        assert news(live, 20, first["version"])["parts"] == {}
-        LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=20, stage="build", run_secs=()))
-        changed = news(live, 20, first["version"])["parts"]
-        assert "winners" in first["parts"].keys() - changed.keys()
-        assert "failed" in changed
-
-
-def test_tables_of_a_large_search_are_made_seldom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_of_a_large_page_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_server, "_SHARE", 1e-9)
     write(tmp_path, trials(5))
     with served(tmp_path) as live:
-        version = news(live, 5)["version"]
+        assert len(numbers(live)) == 5
         LineStore(tmp_path).add(TRIALS, TRIAL)
-        later = news(live, 5, version)
-        assert (later["version"], later["parts"]) == (version, {})
-        assert later["rows"]["number"] == [0], "trials are sent at once"
+        assert len(numbers(live)) == 5
 
 
-def test_a_directory_that_begins_anew_is_loaded_anew(tmp_path: Path) -> None:
+def test_a_directory_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
     write(tmp_path, trials(5))
     with served(tmp_path) as live:
-        assert news(live, 0)["rows"]["number"] == [*range(5)]
+        assert numbers(live) == [*range(5)]
         (tmp_path / TRIALS.file).unlink()
         write(tmp_path, trials(1))
-        assert news(live, 5) == {"reload": True}
-        page = page_of(live)
-        assert "trials1" in page.text("summary")
-        assert "rows" in news(live, 1, reads=json.loads(page.text("data"))["reads"])
-
-
-def test_a_page_of_a_server_that_was_started_again_is_loaded_anew(tmp_path: Path) -> None:
-    write(tmp_path, trials(5))
-    with served(tmp_path) as live:
-        assert news(live, 9) == {"reload": True}
+        assert "trials1" in page_of(live).text("summary")
 
 
 def test_a_search_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
     with served(tmp_path) as live:
         assert "No trial has ended yet." in page_of(live).text("summary")
         write(tmp_path, trials(1))
-        assert news(live, 0)["rows"]["number"] == [0]
+        assert numbers(live) == [0]
 
 
 def test_a_line_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
@@ -138,33 +115,29 @@ def test_a_line_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + second[:40])
     with served(tmp_path) as live:
-        assert news(live, 0)["rows"]["number"] == [0]
+        assert numbers(live) == [0]
         with path.open("ab") as file:
             file.write(second[40:])
-        answered = news(live, 1)
-        assert answered["rows"]["number"] == [1]
-        assert "could not be read" not in answered["parts"]["summary"]
+        assert numbers(live) == [0, 1]
+        assert "could not be read" not in page_of(live).text("summary")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example:80"])
 def test_a_page_of_another_site_is_not_answered(tmp_path: Path, host: str) -> None:
     with served(tmp_path) as live:
         assert answer(live, "/", Host=host).status == 403
-        assert answer(live, "/news?reads=0&trials=0&version=0", Host=host).status == 403
 
 
-def test_questions_of_another_form_are_refused(tmp_path: Path) -> None:
+def test_only_the_page_is_served(tmp_path: Path) -> None:
     with served(tmp_path) as live:
         assert answer(live, "/", Host=f"localhost:{live.port}").status == 200
         assert answer(live, "/../../etc/passwd").status == 404
-        for query in ("", "?reads=0&trials=x&version=0", "?reads=0&version=0&trials=" + "9" * 5000):
-            assert answer(live, f"/news{query}").status == 400
 
 
-def test_files_that_cannot_be_read_are_named_to_the_page(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with served(tmp_path) as live:
         (tmp_path / TRIALS.file).write_text("no trials")
-        refused = answer(live, "/news?reads=0&trials=0&version=0")
+        refused = answer(live, "/")
         assert refused.status == 503
         assert "this is no file of records" in refused.read().decode()
 

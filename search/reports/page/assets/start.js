@@ -91,9 +91,9 @@
   offer();
   showTask();
   drawAll();
-  watch((what) => {
-    if (what === "tasks") offer();
-    if (what !== "rows") showTask();
+  watch(() => {
+    offer();
+    showTask();
     drawSoon();
   });
 }
