@@ -47,7 +47,7 @@ class LogExplanation:
         self.reports = tuple(log.reports)
         """The reports of tasks at the ends of runs."""
         self._table = LogTable(log.trials, log.reports)
-        self._parts = {label: self._table.of_task(label) for label in self._table.tasks}
+        self.parts = {label: self._table.of_task(label) for label in self._table.tasks}
 
     def table(self) -> LogTable:
         """Return the trials: a row for each, with knobs, resources and costs."""
@@ -85,8 +85,8 @@ class LogExplanation:
         yield "Best of each task", self._best()
         yield "How measurements ended", self._errors()
         yield "What failed, and why", self._failures()
-        for label, table in self._parts.items():
-            curves = table.what_matters()
+        for label, table in self.parts.items():
+            curves = table.what_matters
             yield (
                 f"What matters in {label}",
                 iter([("column", *HEADINGS), *(curve.cells() for curve in curves)]),
@@ -107,7 +107,7 @@ class LogExplanation:
 
     def _best(self) -> Rows:
         yield ("task", "measured", "failed", "best (us)", "GFLOPS", "found at", "with")
-        for label, table in self._parts.items():
+        for label, table in self.parts.items():
             report, best = table.task.report, table.winner()
             found = ("", "", "", "")
             if best is not None:
@@ -150,7 +150,7 @@ class LogExplanation:
         yield ("task", "try", "because")
         found = [
             piece._replace(task=label)
-            for label, table in self._parts.items()
+            for label, table in self.parts.items()
             for piece in advice(table)
         ]
         yield from found or [
@@ -187,7 +187,7 @@ class LogExplanation:
 
     def _progress(self) -> Rows:
         yield ("task", *(f"1/{share}" if share > 1 else "all" for share in _SHARES), "within 10%")
-        for label, table in self._parts.items():
+        for label, table in self.parts.items():
             best, least = table.task.course, table.task.best or 0.0
             after = [best[max(1, len(best) // share) - 1] for share in _SHARES]
             near = (k for k, b in enumerate(best, 1) if b is not None and b <= least * 1.1)

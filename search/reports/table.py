@@ -235,8 +235,9 @@ class Trials(Sequence[Any]):
             ((row[column], row["slower_than"]) for row in self.rows),
         )
 
+    @cached_property
     def what_matters(self) -> list[CostCurve]:
-        """Return the curves of the knobs and resources that varied, most telling first."""
+        """The curves of the knobs and resources that varied, most telling first."""
         return most_telling(map(self.group_by, (*self.knobs, *self.resources)))
 
     def turning_point(self, column: str, rise: bool = False) -> TurningPoint | None:

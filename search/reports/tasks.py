@@ -187,6 +187,11 @@ class Tasks:
         return labels
 
     @property
+    def known(self) -> list[TaskReport]:
+        """The reports of the last complete runs."""
+        return [task.known for task in self]
+
+    @property
     def report(self) -> RunReport:
         """The reports of all tasks; tasks without trials come last."""
         return RunReport([one.report for one in sorted(self, key=lambda one: not one.trials)])

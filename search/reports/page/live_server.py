@@ -102,8 +102,7 @@ class _LatestPage:
         with self._lock:
             search = self.search
             search.catch_up()
-            known = [task.known for task in search.tasks]
-            state = (search.trials[-1:], len(search.trials), known, search.plans)
+            state = (search.trials[-1:], len(search.trials), search.tasks.known, search.plans)
             if state != self._state and time.monotonic() >= self._next:
                 began = time.thread_time()
                 self._body = page(Findings(search), live=True).encode(errors="replace")

@@ -16,17 +16,15 @@ from typing import Any, Final
 from search.database import Database
 from search.errors import ArgumentError, DatabaseError
 from search.kinds import nearest
-from search.reports.page.chart_data import STAGES, rows_of, tasks_of
+from search.reports.page.chart_data import chart_data
 from search.reports.page.markup import Content, Markup, details, element
 from search.reports.page.program_text import styles
 from search.reports.page.sections import Findings
 from search.reports.page.watched_search import WatchedSearch
-from search.reports.tasks import Tasks, TaskTrials
+from search.reports.tasks import TaskTrials
 from tensorir.replaced_file import replaced_file
 
 REPORT_FILE: Final = "report.html"
-MOST_TRIALS: Final = 20_000
-"""The maximum number of trials in the charts; trials that were the best so far come on top."""
 _SMALL: Final = 2_000_000
 """The maximum length in characters of a page that a notebook shows inline."""
 _STYLES: Final = ("uPlot.min.css", "report.css")
@@ -121,11 +119,6 @@ def _tasks_by_name(search: WatchedSearch, names: Sequence[str]) -> list[TaskTria
 def page(findings: Findings, live: bool = False) -> str:
     """Return the page of a search; a live page asks its server for new versions."""
     search = findings.search
-    data = {
-        "stages": STAGES,
-        "tasks": tasks_of(search.tasks, findings.winners),
-        "rows": rows_of(search.tasks, _worth_drawing(search.tasks)),
-    }
     scripts = [_asset(_THEME), "\n".join(map(_asset, _SCRIPTS))]
     head = element(
         "head",
@@ -150,7 +143,9 @@ def page(findings: Findings, live: bool = False) -> str:
         ),
         element("main", _main(findings), id_="content", tabindex=-1),
         element("footer", "Made by tensorir; the charts are drawn by uPlot (MIT licence)."),
-        element("script", _json_in_html(data), type_="application/json", id_="data"),
+        element(
+            "script", _json_in_html(chart_data(findings)), type_="application/json", id_="data"
+        ),
         element("script", Markup(scripts[1])),
     )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
@@ -199,15 +194,6 @@ def _chart(name: str) -> Markup:
 def _select(name: str, options: Mapping[str, str]) -> Markup:
     made = [element("option", text, value=value) for value, text in options.items()]
     return element("select", made, id_=name)
-
-
-def _worth_drawing(tasks: Tasks) -> Sequence[int]:
-    """Return the trials in the charts: an even choice, and each that was the best of its task."""
-    count = len(tasks.trials)
-    few = range(0, count, max(1, -(-count // MOST_TRIALS)))
-    courses = zip(tasks.trials, tasks.best_so_far, strict=True)
-    best = (k for k, (one, least) in enumerate(courses) if least and one.seconds == least)
-    return sorted({*few, *best})
 
 
 def _policy(scripts: Sequence[str], live: bool) -> str:

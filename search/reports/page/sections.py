@@ -10,7 +10,7 @@ from search.reports.explanation import LogExplanation
 from search.reports.log_format import ERROR_MEANINGS, Log, utc
 from search.reports.page.markup import Content, Markup, details, element, markup, table
 from search.reports.page.program_text import program, scrolled, side_by_side
-from search.reports.page.watched_search import TaskWinner, WatchedSearch, Winners
+from search.reports.page.watched_search import ShownTask, WatchedSearch, Winner
 from search.reports.report import RunReport, factor_text
 from search.reports.tasks import Failure, TaskTrials, failures_of, program_of
 from search.runner.time_text import time_text
@@ -26,7 +26,7 @@ _TEXTS: Final = ("task", "bound", "ended", "share of a call")
 
 
 class Findings:
-    """The findings about a search at one moment: its winners, and the parts of its page.
+    """The findings about a search at one moment: its tasks, and the parts of its page.
 
     The tables are those of `search.explain`. Programs are shown for the `wanted` tasks, by default
     for the most expensive tasks.
@@ -34,29 +34,30 @@ class Findings:
 
     def __init__(self, search: WatchedSearch, wanted: Sequence[TaskTrials] | None = None) -> None:
         self.search = search
-        self.winners = search.winners(wanted)
-        trials = [
-            trial
-            for task in search.tasks
-            for trial in (
-                self.winners[task.number].trials if task.number in self.winners else task.trials
-            )
-        ]
-        trials.sort(key=lambda trial: trial.time)
-        log = Log(trials, reports=[task.known for task in search.tasks])
-        tables = dict(LogExplanation(search.folder, log).sections()) if trials else {}
-        self._tables = {title: _table(title, rows) for title, rows in tables.items()}
+        self.tasks = search.shown_tasks(wanted)
+        trials = [trial for shown in self.tasks for trial in shown.trials]
+        log = Log(sorted(trials, key=lambda trial: trial.time), reports=search.tasks.known)
+        self._explanation = LogExplanation(search.folder, log)
+        tables = self._explanation.sections() if trials else ()
+        self._tables = {title: _table(title, rows) for title, rows in tables}
+        time_tables = self._table("Where time went", "Where trials were measured")
         self.parts: dict[str, Markup] = {
             "summary": _summary(search),
-            "tasks-table": element(
-                "div", _tasks(search), self._table("Where time went", "Where trials were measured")
-            ),
-            "decisions-table": element("div", self._decisions()),
-            "failed": element("div", self._table("How measurements ended"), _failures(search)),
+            "tasks-table": markup([_tasks(search), time_tables]),
+            "decisions-table": markup(self._decisions()),
+            "failed": markup([self._table("How measurements ended"), _failures(search)]),
             "steps": self._table("What to try next"),
-            "winners": _winners(search, self.winners),
+            "winners": _winners(search, self.tasks),
         }
         """The texts and tables of the page by element id."""
+
+    def columns(self, label: str) -> list[str]:
+        """Return the names of the decided numbers of a task, the most telling first."""
+        table = self._explanation.parts.get(label)
+        if table is None:
+            return []
+        telling = [curve.column for curve in table.what_matters]
+        return list(dict.fromkeys([*telling, *table.knobs]))
 
     def _table(self, *titles: str) -> Markup:
         return markup(self._tables.get(title) for title in titles)
@@ -192,20 +193,19 @@ def _failure(group: Failure, search: WatchedSearch, place: int) -> Markup:
     )
 
 
-def _winners(search: WatchedSearch, winners: Winners) -> Markup:
+def _winners(search: WatchedSearch, tasks: Sequence[ShownTask]) -> Markup:
     """Return the program, the trace and the explanation of each winner."""
-    if not winners:
+    labelled = zip(search.tasks.labels, tasks, strict=True)
+    parts = [_winner(label, one.task, one.winner) for label, one in labelled if one.winner]
+    if not parts:
         missing = "There is no database with the programs in the directory, or no trial succeeded."
         return _note(missing if search.trials else "Nothing was measured yet.")
-    labels = search.tasks.labels
-    parts = [_winner(labels[number], search.tasks[number], one) for number, one in winners.items()]
-    left = sum(task.best is not None for task in search.tasks) - len(winners)
+    left = sum(task.best is not None for task in search.tasks) - len(parts)
     rest = f"The other {left:,} tasks cost less; tensorir report --task NAME shows them."
     return element("div", parts, _note(rest * (left > 0)))
 
 
-def _winner(label: str, task: TaskTrials, shown: TaskWinner) -> Markup:
-    winner = shown.winner
+def _winner(label: str, task: TaskTrials, winner: Winner) -> Markup:
     times = f"the median of {winner.measurements} times" if winner.measurements > 1 else "one time"
     explained: list[Content] = []
     for title, tables in winner.explanation:

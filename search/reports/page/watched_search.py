@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import codegen
 from codegen.explanation.explain import Table
 from schedule import Schedule
-from schedule.decisions.domain import OptionDomain
 from search.database import Database, JSONDatabase, TuningRecord, database_at, database_in
 from search.database.best_records import winner_first, with_schedules
 from search.database.line_store import LineStore
 from search.database.programs import programs_in
 from search.errors import DatabaseError, NoDatabaseError
 from search.reports.run_directory import REPORTS, TASKS, TRIALS, knobs_of
-from search.reports.table import LogTable
 from search.reports.tasks import Tasks, TaskTrials
 from search.reports.trial import Trial
 from search.runs.run_journal import RunJournal
-from search.space_generator.decision_site import Site, decision_columns
 from search.space_generator.design_space import DesignSpace
 from tensorir.errors import TensorIRError
 
@@ -112,15 +108,17 @@ class WatchedSearch:
         except DatabaseError as error:
             self._unreadable[what] = str(error)
 
-    def winners(self, wanted: Sequence[TaskTrials] | None = None) -> Winners:
-        """Return the winners of the wanted tasks, by default of the most expensive tasks."""
+    def shown_tasks(self, wanted: Sequence[TaskTrials] | None = None) -> list[ShownTask]:
+        """Return all tasks, with the winners of the wanted tasks.
+
+        By default the most expensive tasks are wanted.
+        """
         self._read_records()
-        tasks = self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted
-        return {
-            task.number: TaskWinner(winner, task)
-            for task in tasks
-            if task.best is not None and (winner := self._winner(task)) is not None
-        }
+        wanted = self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted
+        numbers = {task.number for task in wanted if task.best is not None}
+        return [
+            _shown(one, self._winner(one) if one.number in numbers else None) for one in self.tasks
+        ]
 
     def _read_records(self) -> None:
         with self._noting("database"):
@@ -171,42 +169,23 @@ class Winner:
         """The decisions, in the form of `Trial.decisions`."""
 
 
-class TaskWinner:
-    """A winner and the trials of its task, with named decisions in the winner's design space."""
+class ShownTask(NamedTuple):
+    """A task and its winner, with named decisions in one design space."""
 
-    def __init__(self, winner: Winner, task: TaskTrials) -> None:
-        self.winner = winner
-        same = (one.space for one in task.trials if one.decisions == winner.point)
-        self.space = next(same, None)
-        """The number of the winner's design space, None if no trial has its decisions."""
-        self.trials = [
-            replace(one, knobs=knobs_of(winner.sites, one)) if one.space == self.space else one
-            for one in task.trials
-        ]
-
-    @cached_property
-    def columns(self) -> list[tuple[str, int, int, dict[int, str]]]:
-        """The decided numbers, the most telling first.
-
-        Each has its name, the index of the decision in the point, the index of the number in the
-        decision, and the labels of its values where the values are codes.
-        """
-        sites, point = self.winner.sites, self.winner.point
-        names = (name for name, _ in decision_columns(sites, point))
-        found = [
-            (next(names), place, part, _labels(site) if parts == 1 else {})
-            for place, (site, decision) in enumerate(zip(sites, point, strict=True))
-            for parts in [len(decision) if isinstance(decision, list) else 1]
-            for part in range(parts)
-        ]
-        curves = enumerate(LogTable(self.trials).what_matters())
-        order = {curve.column: k for k, curve in curves}
-        return sorted(found, key=lambda one: order.get(one[0], len(order)))
+    task: TaskTrials
+    winner: Winner | None
+    space: int | None
+    """The number of the design space: of the winner, otherwise of the first trial that has one."""
+    trials: list[Trial]
+    """The trials of the task, with names of decisions in that design space."""
 
 
-Winners: TypeAlias = Mapping[int, TaskWinner]
-"""The winners by the numbers of their tasks."""
-
-
-def _labels(site: Site) -> dict[int, str]:
-    return dict(enumerate(site.domain.labels)) if isinstance(site.domain, OptionDomain) else {}
+def _shown(task: TaskTrials, winner: Winner | None) -> ShownTask:
+    point, sites = (winner.point, winner.sites) if winner else (None, ())
+    same = (one for one in task.trials if point is None or one.decisions == point)
+    space = next((one.space for one in same if one.space is not None), None)
+    trials = [
+        replace(one, knobs=knobs_of(sites, one)) if one.space == space else one
+        for one in task.trials
+    ]
+    return ShownTask(task, winner, space, trials)

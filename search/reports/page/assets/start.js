@@ -26,7 +26,7 @@
   function drawDecisions() {
     const found = data.tasks.length ? decisionColumns(task()) : [];
     const shown = found.slice(0, MOST_PANELS);
-    const names = shown.map((one) => one.column.name).join("\n");
+    const names = shown.map((one) => one.name).join("\n");
     if (panels.dataset.names === `${task()}\n${names}`) {
       decisions.forEach((chart, k) => { chart.own = shown[k]; chart.invalidate(); });
       return;
