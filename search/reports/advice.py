@@ -173,7 +173,7 @@ def _on_values(table: Trials) -> Pieces:
     best = min((trial.seconds for trial in table.trials if trial.seconds), default=None)
     if best is None:
         return
-    curves = [table.group_by(name) for name in table.knobs]
+    curves = [curve for curve in table.curves if curve.column in table.knobs]
     for curve in sorted(curves, key=lambda curve: -curve.share):
         values = [row[curve.column] for row in table.rows]
         tried = Counter(value for value in values if value is not None)

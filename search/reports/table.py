@@ -236,9 +236,14 @@ class Trials(Sequence[Any]):
         )
 
     @cached_property
+    def curves(self) -> list[CostCurve]:
+        """The curves of the knobs and the resources."""
+        return [self.group_by(name) for name in (*self.knobs, *self.resources)]
+
+    @property
     def what_matters(self) -> list[CostCurve]:
         """The curves of the knobs and resources that varied, most telling first."""
-        return most_telling(map(self.group_by, (*self.knobs, *self.resources)))
+        return most_telling(self.curves)
 
     def turning_point(self, column: str, rise: bool = False) -> TurningPoint | None:
         """Return where the curve of the best cost against a column drops (rises) most."""

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from search.errors import DatabaseError
@@ -80,7 +81,7 @@ class Trial:
     """Operations of a call; 0 means the same as None."""
     resources: Resources | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def seconds(self) -> float | None:
         """The mean of `run_secs` if it was measured to the end, otherwise None."""
         return statistics.fmean(self.run_secs) if self.stage == "done" and self.run_secs else None
@@ -142,17 +143,31 @@ def read_fields(kind: type, obj: Any, names: Collection[str]) -> dict[str, Any]:
     """
     if not isinstance(obj, dict):
         raise DatabaseError(f"a {kind.__name__} is an object, got {obj!r:.80}")
-    for one in dataclasses.fields(kind):
-        if one.name not in names:
+    known = {}
+    for name, is_valid, may_be_none, is_needed in _tests(kind):
+        if name not in names:
             continue
-        if one.name in obj:
-            value, of = obj[one.name], str(one.type)
-            is_valid = _IS_VALID[of.removesuffix(" | None")](value)
-            if not is_valid and not (value is None and of.endswith(" | None")):
-                raise DatabaseError(f"field {one.name} cannot be {value!r:.80}")
-        elif one.default is dataclasses.MISSING:
-            raise DatabaseError(f"field {one.name} is missing")
-    return {name: obj[name] for name in names if name in obj}
+        if name in obj:
+            value = known[name] = obj[name]
+            if not (may_be_none and value is None) and not is_valid(value):
+                raise DatabaseError(f"field {name} cannot be {value!r:.80}")
+        elif is_needed:
+            raise DatabaseError(f"field {name} is missing")
+    return known
+
+
+@cache
+def _tests(kind: type) -> list[tuple[str, Callable[[Any], bool], bool, bool]]:
+    """Return for each field its name, its test, and whether it may be None and has no default."""
+    return [
+        (
+            one.name,
+            _IS_VALID.get(str(one.type).removesuffix(" | None"), lambda value: False),
+            str(one.type).endswith(" | None"),
+            one.default is dataclasses.MISSING,
+        )
+        for one in dataclasses.fields(kind)
+    ]
 
 
 def _is_seconds(value: Any) -> bool:
