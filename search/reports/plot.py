@@ -203,8 +203,6 @@ def overview(table: Trials) -> NDArray[Any]:
     varied, at most 15. Costs are in microseconds on a logarithmic axis. TuningError for a table of
     several tasks.
     """
-    if len(table.tasks) > 1:
-        raise TuningError(f"an overview is of one task; choose one of {table.tasks} with of_task")
     curves = [curve for curve in table.curves if len(curve.values) > 1][:_MOST_CURVES]
     rows = 1 + -(-len(curves) // _COLUMNS)
     figure, made = pyplot().subplots(

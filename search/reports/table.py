@@ -139,7 +139,7 @@ class Trials(Sequence[Any]):
         found = found or [one for one in self.trials if one.task == wanted]
         if not found:
             raise TuningError(f"there is no task {task!r}; the log has {tasks}")
-        return type(self)(found, self._reports)
+        return self if len(found) == len(self) else type(self)(found, self._reports)
 
     def best(self) -> Row | None:
         """Return the row with the lowest cost, None if nothing was measured."""
