@@ -145,7 +145,7 @@ class Tasks:
         self._all: list[TaskTrials] = []
         self._numbers: dict[ProgramName, int] = {}
         self.add(trials)
-        self.know(reports)
+        self.set_reports(reports)
 
     def add(self, trials: Sequence[Trial]) -> None:
         """Add trials in their order."""
@@ -158,7 +158,7 @@ class Tasks:
             self.places.append(task.number)
             self.best_so_far.append(task.best)
 
-    def know(self, reports: Iterable[TaskReport]) -> None:
+    def set_reports(self, reports: Iterable[TaskReport]) -> None:
         """Set the reports of tasks; a later report of a task replaces an earlier one."""
         for one in reports:
             task = self.of(program_of(one))
@@ -175,14 +175,17 @@ class Tasks:
 
     @property
     def labels(self) -> list[str]:
-        """The names of the tasks, with targets or numbers of programs if a name has several."""
+        """The names of the tasks, with targets or numbers of programs if a name has several.
+
+        They do not depend on the order of the tasks.
+        """
         programs: dict[str, dict[str, list[str]]] = {}
         for name, workload, target in self._numbers:
             programs.setdefault(name, {}).setdefault(target, []).append(workload)
         labels = []
         for name, workload, target in self._numbers:
             on = f" on {target}" * (len(programs[name]) > 1)
-            place = programs[name][target].index(workload)
+            place = sorted(programs[name][target]).index(workload)
             labels.append(f"{name}{on}" + f" (program {place + 1})" * (place > 0))
         return labels
 

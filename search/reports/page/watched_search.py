@@ -95,7 +95,7 @@ class WatchedSearch:
             return False
         for kind in (TASKS, REPORTS):
             with self._noting(kind.file):
-                self.tasks.know(self._store.latest(kind))
+                self.tasks.set_reports(self._store.latest(kind))
         self.tasks.add(new)
         self.plans = RunJournal(self.folder).others()
         return True

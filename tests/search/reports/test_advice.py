@@ -1,4 +1,4 @@
-"""What an explanation says to try next, and the figures that it gives for it."""
+"""The advice of an explanation, and the figures behind it."""
 
 from __future__ import annotations
 

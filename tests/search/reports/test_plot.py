@@ -1,4 +1,4 @@
-"""What the pictures of a run draw. The data is looked at, not the pixels."""
+"""The data of the plots of a run, without their pixels."""
 
 import math
 import sys
@@ -128,7 +128,7 @@ def test_predictions_against_speeds():
 
 
 def test_predictions_for_trials_that_have_no_time():
-    """One that was stopped after 50 us is a fifth as fast as the best, or slower."""
+    """A trial that was stopped after 50 us has at most a fifth of the speed of the best."""
     ax = plot.predicted_against_measured(RunTable([*RUN, trial(6, 30.0)]))
     stopped = ax.lines[1]
     assert points(stopped) == [pytest.approx((0.2, 0.1))]

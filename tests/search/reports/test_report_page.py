@@ -1,4 +1,4 @@
-"""What the report of a search says, read from the page as a parser sees it."""
+"""The page of a search, read by an HTML parser."""
 
 from __future__ import annotations
 

@@ -70,6 +70,14 @@ def test_no_trial_is_the_best_before_one_is_measured() -> None:
     assert RunTable([]).array.shape == (0,)
 
 
+def test_labels_do_not_depend_on_the_order_of_tasks() -> None:
+    trials = [replace(FIRST, workload="9"), replace(FIRST, workload="8"), OTHER]
+    first, second = RunTable(trials), RunTable(trials[::-1])
+    assert first.tasks == ["matmul (program 2)", "matmul", "conv"]
+    assert second.tasks == first.tasks[::-1]
+    assert second.of_task("matmul").trials == [trials[1]]
+
+
 def test_a_table_is_summed_up_by_task() -> None:
     table = RunTable([FIRST, BROKEN, STOPPED, BEST, OTHER])
     assert str(table).splitlines()[1].split() == [
