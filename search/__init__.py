@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from search.relax_integration import tune_relax
     from search.reports import plot
     from search.reports.explain import explain
-    from search.reports.page.written_report import report
+    from search.reports.page.page import report
     from search.reports.profiler import Profiler
     from search.reports.run_directory import load_run
     from search.runner import EvaluatorConfig, Runner

@@ -13,8 +13,8 @@ from search.command_line.options import check_output
 from search.command_line.result import Result, counted, say
 from search.errors import ArgumentError
 from search.reports.page.live_server import PORT, LiveReport
-from search.reports.page.written_report import REPORT_FILE
-from search.reports.page.written_report import report as write_report
+from search.reports.page.page import REPORT_FILE
+from search.reports.page.page import report as write_report
 
 # The search that is looked at comes first, wherever the system has to choose.
 _NICENESS: Final = 10

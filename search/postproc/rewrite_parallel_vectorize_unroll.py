@@ -16,6 +16,7 @@ from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from search.feature_extractor.machine import Machine
+from search.postproc.least_work import least_cycles
 from search.postproc.loop_marks import (
     Array,
     Marks,
@@ -24,7 +25,6 @@ from search.postproc.loop_marks import (
     vector_loops,
 )
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.reports.least_work import least_cycles
 from search.space_generator.annotations import (
     AUTO_TENSORIZE,
     PACKED,

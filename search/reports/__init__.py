@@ -1,4 +1,4 @@
-"""What a search says, meanwhile and later: trials as a table, explanations, pictures, a page."""
+"""Progress, tables of trials, explanations, plots and the page of a search."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""What to try next, computed from a log: each piece of advice with the figures that it rests on.
+"""Advice on what to try next, computed from the trials of a task, with the figures behind it.
 
-The thresholds are choices, and stand here together: advice is given where a difference is larger
-than what one finds by chance in logs of a few dozen trials.
+The thresholds are choices: advice needs a difference larger than chance in logs of a few dozen
+trials.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,38 +23,43 @@ from search.reports.tasks import failures_of
 from search.runner.time_text import time_text
 
 _FEW: Final = 8
-"""Trials below which the course of a search says nothing."""
-_STILL_FALLS: Final = 0.02
-"""The part by which the best fell in the last half of the trials, from which on more may pay."""
-_SATURATED: Final = 0.25
-"""The share of the trials within which the best was found, if there are enough for a search."""
+"""The minimum number of trials for conclusions from the course of a search."""
 _MANY: Final = 32
+"""The minimum number of trials for the conclusion that fewer are enough."""
+_STILL_FALLS: Final = 0.02
+"""The minimum fraction by which the best fell in the last half of the trials."""
+_SATURATED: Final = 0.25
+"""The maximum fraction of the trials before the best was found."""
 _FAR: Final = 2.0
-"""The factor to the best time that a value or a design space never came near to."""
+"""The minimum factor between the best time and the best time with a bad value or space."""
 _SAMPLES: Final = 4
-"""Trials of a value after which it is known to be bad."""
+"""The minimum number of trials with a bad value or space."""
 _WORTH_IT: Final = 0.1
-"""The share of the trials that leaving it out has to save."""
+"""The minimum fraction of trials with a bad value or space."""
 _EXPLAINS: Final = 0.15
-"""The share of the variance that a column explains at least, to be worth a constraint."""
+"""The minimum fraction of the variance that a column with bad values explains."""
 _NOISY: Final = 0.05
-"""The relative spread of measurements beyond which candidates are told apart by luck."""
+"""The minimum relative spread of noisy measurements."""
 _OFTEN: Final = 0.2
-"""The share of failures that is worth a look."""
-_ASKED: Final = 16
+"""The minimum fraction of failed trials."""
+_PREDICTED: Final = 16
+"""The minimum number of predicted trials for conclusions about the model."""
 _BLIND: Final = 0.6
-"""The share of pairs, of at least so many trials, below which a model does not help."""
+"""The maximum fraction of pairs that a useless model orders correctly."""
 _APART: Final = 1.5
-"""The factor between the ninth and the first tenth of times from which on there is an order."""
+"""The minimum factor between the ninth and the first decile of times that have an order."""
 _NEAR_THE_ROOF: Final = 0.9
-_FACTOR: Final = re.compile(r"(.*?)((?:\[\d+\])?)")
-"""A column: the name of a decision, and the place of a number in one of several."""
+"""The minimum fraction of the peak of the machine that leaves nothing to gain."""
 _WORTH_CORES: Final = 50e-6
-"""Seconds of a call from which on it pays to share it among cores."""
+"""The minimum seconds of a call that is worth sharing among cores."""
+_COLUMN: Final = re.compile(r"(.*?)((?:\[\d+\])?)")
+"""The name of a decision, and the index of a number in a decision of several."""
+
+Pieces: TypeAlias = Iterator[tuple[str, str]]
 
 
 class Advice(NamedTuple):
-    """Something to try, and the figures that speak for it."""
+    """Something to try, and the figures behind it."""
 
     task: str
     what: str
@@ -64,24 +69,27 @@ class Advice(NamedTuple):
 def advice(table: Trials) -> list[Advice]:
     """Return what to try next for the trials of one task, the most telling first."""
     (task,), report = table.tasks, table.task.report
-    found = [*_of_failures(table), *_of_noise(table, report)]
-    at_the_roof = [*_of_the_roof(report)]
-    found += at_the_roof or [
-        *_of_the_course(table, report),
-        *_of_spaces(table),
-        *_of_values(table),
-        *_of_the_model(table),
-    ]
-    found += _of_cores(table)
-    return [Advice(task, what, why) for what, why in found]
+    found = [*_on_failures(table), *_on_noise(table, report)]
+    if report.share is not None and report.share >= _NEAR_THE_ROOF:
+        remedy = {
+            "compute": "fewer operations: another algorithm, or a narrower type",
+            "memory": "less data: fusing it with what comes before or after, or a narrower type",
+        }
+        what = f"{remedy[str(report.bound)]}; a schedule has little left to gain"
+        why = f"the best reaches {report.share:.0%} of the peak of the machine, "
+        found.append((what, f"{why}{report.bound}-bound"))
+    else:
+        found += [*_on_course(table, report), *_on_spaces(table)]
+        found += [*_on_values(table), *_on_model(table)]
+    return [Advice(task, what, why) for what, why in (*found, *_on_cores(table))]
 
 
-def _of_the_course(table: Trials, report: TaskReport) -> Iterator[tuple[str, str]]:
+def _on_course(table: Trials, report: TaskReport) -> Pieces:
     if report.exhausted:
         yield (
             "a wider space: more rules (`sch_rules=`), or another `space=`",
-            f"the search ended after {report.trials} trials because it found no candidate that was "
-            "not measured",
+            f"the search ended after {report.trials} trials because it found no unmeasured "
+            "candidate",
         )
         return
     course = table.task.course
@@ -89,7 +97,7 @@ def _of_the_course(table: Trials, report: TaskReport) -> Iterator[tuple[str, str
     if best is None or len(course) < _FEW:
         return
     half = course[len(course) // 2 - 1]
-    last = next(k for k, value in enumerate(course) if value == best) + 1
+    last = course.index(best) + 1
     if half is None or half > best * (1 + _STILL_FALLS):
         fell = "" if half is None else f"by {1 - best / half:.0%} "
         yield (
@@ -99,61 +107,48 @@ def _of_the_course(table: Trials, report: TaskReport) -> Iterator[tuple[str, str
         )
     elif len(course) >= _MANY and last <= len(course) * _SATURATED:
         yield (
-            "fewer trials (`early_stopping=`), or another space: this one gives no more",
+            "fewer trials (`early_stopping=`), or another space: this one is exhausted",
             f"none of the {len(course) - last} trials after trial {last} was better than that",
         )
 
 
-def _of_the_roof(report: TaskReport) -> Iterator[tuple[str, str]]:
-    share = report.share
-    if share is None or share < _NEAR_THE_ROOF:
-        return
-    remedy = {
-        "compute": "fewer operations: another algorithm, or a narrower type",
-        "memory": "less data: fusing it with what comes before or after, or a narrower type",
-    }
-    yield (
-        f"{remedy[str(report.bound)]}; a schedule has little left to gain",
-        f"the best reaches {share:.0%} of what the machine can do, {report.bound}-bound",
-    )
-
-
-def _of_noise(table: Trials, report: TaskReport) -> Iterator[tuple[str, str]]:
-    spread, of = None, ""
+def _on_noise(table: Trials, report: TaskReport) -> Pieces:
+    spread, of = 0.0, ""
     if report.spread is not None and report.best:
         spread, of = report.spread / report.best, f"the {report.rounds} rounds of the best"
     else:
         repeats = [trial.run_secs for trial in table.trials if len(trial.run_secs) > 2]
-        apart = [statistics.stdev(times) / statistics.fmean(times) for times in repeats]
-        if apart:
+        if repeats:
+            apart = [statistics.stdev(times) / statistics.fmean(times) for times in repeats]
             spread, of = statistics.median(apart), "the repeats of a trial"
-    if spread is not None and spread > _NOISY:
+    if spread > _NOISY:
         yield (
             "a quieter machine, or longer measuring: EvaluatorConfig(min_repeat_ms=100)",
-            f"{of} vary by {spread:.0%}, so that candidates are told apart by luck",
+            f"{of} vary by {spread:.0%}, so the order of the candidates is partly chance",
         )
 
 
-def _of_failures(table: Trials) -> Iterator[tuple[str, str]]:
+def _on_failures(table: Trials) -> Pieces:
     groups = failures_of(table.trials)
     failed = sum(len(group.trials) for group in groups)
     if not groups or failed < max(2, _OFTEN * len(table)):
         return
     group = groups[0]
-    stages = {
-        "build": "what the builder says of them: see the log of the task",
-        "run": "a longer limit (LocalRunner(timeout_sec=...)), if it is one that ends them",
-        "check": "the rule or the primitive that makes them compute something else",
+    remedies = {
+        "build": "look at the errors of the builder in the log of the task",
+        "run": "a longer limit (LocalRunner(timeout_sec=...)), if a limit ended them",
+        "check": "look at the rule or the primitive that changes the result",
     }
+    reason = f": {group.reason}" if group.reason else ""
     yield (
-        f"a look at {stages[group.trials[0].stage]}",
+        remedies[group.trials[0].stage],
         f"{failed} of {len(table)} trials failed, {len(group.trials)} of them with "
-        f"{group.ending}{f': {group.reason}' if group.reason else ''}",
+        f"{group.ending}{reason}",
     )
 
 
-def _of_spaces(table: Trials) -> Iterator[tuple[str, str]]:
-    """Say which design spaces never came near to the best."""
+def _on_spaces(table: Trials) -> Pieces:
+    """Yield the design spaces that never came near to the best."""
     times: dict[int, list[float | None]] = {}
     for trial in table.trials:
         if trial.space is not None and not trial.failed:
@@ -173,12 +168,12 @@ def _of_spaces(table: Trials) -> Iterator[tuple[str, str]]:
             )
 
 
-def _of_values(table: Trials) -> Iterator[tuple[str, str]]:
-    """Say which values of decisions only fail, or never came near to the best."""
+def _on_values(table: Trials) -> Pieces:
+    """Yield the values of decisions that always fail, or never came near to the best."""
     best = min((trial.seconds for trial in table.trials if trial.seconds), default=None)
     if best is None:
         return
-    curves = [table.group_by(name) for name in table.knobs]
+    curves = [curve for curve in table.curves if curve.column in table.knobs]
     for curve in sorted(curves, key=lambda curve: -curve.share):
         values = [row[curve.column] for row in table.rows]
         tried = Counter(value for value in values if value is not None)
@@ -192,38 +187,35 @@ def _of_values(table: Trials) -> Iterator[tuple[str, str]]:
             )
         if curve.explained is None or curve.explained.low < _EXPLAINS:
             continue
-        far = [
-            value
-            for value, least, count in zip(curve.values, curve.best, curve.counts, strict=True)
-            if least > _FAR * best and count >= _SAMPLES
-        ]
+        costs = zip(curve.values, curve.best, curve.counts, strict=True)
+        far = {v: cost for v, cost, count in costs if cost > _FAR * best and count >= _SAMPLES}
         trials = sum(tried[value] for value in far)
         if far and trials >= _WORTH_IT * len(table):
-            least = min(b for v, b in zip(curve.values, curve.best, strict=True) if v in far)
             yield (
-                _constraint(table, curve.column, far),
-                f"{trials} trials with that ({trials / len(table):.0%}) took {least / best:.1f} "
-                f"times the best or more; {curve.column} explains {curve.explained.share:.0%}",
+                _constraint(table, curve.column, list(far)),
+                f"{trials} trials with that ({trials / len(table):.0%}) took "
+                f"{min(far.values()) / best:.1f} times the best or more; {curve.column} explains "
+                f"{curve.explained.share:.0%}",
             )
             return
 
 
-def _of_the_model(table: Trials) -> Iterator[tuple[str, str]]:
-    asked = [t.seconds for t in table.trials if t.predicted is not None and t.seconds is not None]
-    if len(asked) < _ASKED:
+def _on_model(table: Trials) -> Pieces:
+    times = [t.seconds for t in table.trials if t.predicted is not None and t.seconds is not None]
+    if len(times) < _PREDICTED:
         return
-    low, high = np.quantile(asked, (0.1, 0.9))
+    low, high = np.quantile(times, (0.1, 0.9))
     share = table.task.pairs_in_order if high > _APART * low else math.nan
-    # Two standard errors: chance alone makes a few candidates look unordered.
-    if share + 2 / (3 * len(asked) ** 0.5) < _BLIND:
+    # Two standard errors: by chance alone, a few candidates look unordered.
+    if share + 2 / (3 * len(times) ** 0.5) < _BLIND:
         yield (
-            "another cost model (`cost_model=`), or a random search beside it",
-            f"the model does not tell what is fast: of {len(asked)} trials it predicted "
-            f"{share:.0%} of the pairs of a batch in the right order, half of them being a guess",
+            "another cost model (`cost_model=`), or a random search for comparison",
+            f"the predictions are poor: of {len(times)} trials the model ordered {share:.0%} of "
+            "the pairs in a batch correctly; chance orders 50%",
         )
 
 
-def _of_cores(table: Trials) -> Iterator[tuple[str, str]]:
+def _on_cores(table: Trials) -> Pieces:
     try:
         target = Target(table.trials[0].target)
     except TargetError:
@@ -231,8 +223,7 @@ def _of_cores(table: Trials) -> Iterator[tuple[str, str]]:
     best, cores, here = table.best(), target.num_cores, host.physical_cores()
     if best is None or cores is None:
         return
-    used = best["parallel_extent"]
-    if cores > 1 and used == 1:
+    if cores > 1 and best["parallel_extent"] == 1:
         yield (
             f"a target of one core, in place of {cores}: measuring is then quieter",
             "the best uses one core only",
@@ -245,12 +236,10 @@ def _of_cores(table: Trials) -> Iterator[tuple[str, str]]:
 
 
 def _constraint(table: Trials, column: str, values: list[Any]) -> str:
-    """Return how some values of a column are left out: of a search, what it is given for that."""
+    """Return code that excludes values of a column from a search, or words for a template."""
     listed = ", ".join(map(repr, values))
     if all(trial.decisions is None for trial in table.trials):
         return f"a space without {column} in {{{listed}}}"
-    name, place = _FACTOR.fullmatch(column.removesuffix(" (knob)")).groups()  # type: ignore[union-attr]
-    decision = f'd["{name}"]{place}'
-    if len(values) == 1:
-        return f"constraint=lambda d: {decision} != {listed}"
-    return f"constraint=lambda d: {decision} not in ({listed})"
+    name, place = _COLUMN.fullmatch(column.removesuffix(" (knob)")).groups()  # type: ignore[union-attr]
+    test = f"!= {listed}" if len(values) == 1 else f"not in ({listed})"
+    return f'constraint=lambda d: d["{name}"]{place} {test}'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,7 @@ class LogComparison:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that both logs have measured configurations of."""
+        """The tasks with configurations that both logs have measured."""
         return list(self._costs)
 
     def costs(self, task: str | None = None) -> NDArray[np.float64]:
@@ -35,20 +34,19 @@ class LogComparison:
         return np.array(rows, np.float64).reshape(-1, 2)
 
     def rank_correlation(self, task: str) -> float:
-        """Return how alike the logs order the configurations of a task.
+        """Return Spearman's rank correlation of the two logs for a task.
 
-        Spearman's coefficient: 1 for the same order, -1 for the reverse, NaN for less than two
-        configurations, or all alike.
+        1 for the same order, -1 for the reverse, NaN for fewer than two configurations or equal
+        costs.
         """
-        ranks = [_ranks(column) for column in self.costs(task).T]
-        a, b = (rank - rank.mean() if len(rank) else rank for rank in ranks)
-        norm = sqrt(float((a * a).sum() * (b * b).sum()))
+        a, b = map(_ranks, self.costs(task).T)
+        norm = float(np.linalg.norm(a) * np.linalg.norm(b))
         return float((a * b).sum()) / norm if norm else float("nan")
 
     def summary(self) -> list[tuple[str, ...]]:
         """Return a heading and a row of texts for each task.
 
-        The last column is what the best configuration of A loses in B against the best there.
+        The last column is the cost in B of the best configuration of A, relative to the best in B.
         """
         rows: list[tuple[str, ...]] = [
             ("task", "shared", "best A (us)", "best B (us)", "B / A", "rank corr.", "A's best in B")
@@ -57,17 +55,9 @@ class LogComparison:
             costs = self.costs(task)
             best_a, best_b = costs.min(0)
             lost = costs[costs[:, 0].argmin(), 1] / best_b
-            rows.append(
-                (
-                    task,
-                    str(len(costs)),
-                    f"{best_a * 1e6:.2f}",
-                    f"{best_b * 1e6:.2f}",
-                    f"{best_b / best_a:.2f}",
-                    f"{self.rank_correlation(task):.2f}",
-                    f"{lost:.2f} times the best",
-                )
-            )
+            numbers = (best_a * 1e6, best_b * 1e6, best_b / best_a, self.rank_correlation(task))
+            texts = (f"{number:.2f}" for number in numbers)
+            rows.append((task, str(len(costs)), *texts, f"{lost:.2f} times the best"))
         return rows
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -100,8 +90,8 @@ class LogComparison:
 def compare_tables(table_a: Trials, table_b: Trials) -> LogComparison:
     """Compare two tables on the same tasks and configurations.
 
-    Joined are rows of the same task with the same values of all knobs, whatever their targets;
-    of several measurements the best counts. What has no cost in one of them is left out.
+    Rows match if they have the same task and the same values of all knobs, whatever their targets;
+    the best of several measurements counts. Rows without a cost in one table are ignored.
     """
     in_a, in_b = map(_best_costs, (table_a, table_b))
     costs: dict[str, list[tuple[float, float]]] = {}
@@ -121,8 +111,6 @@ def _best_costs(table: Trials) -> dict[tuple[str, str], float]:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the place of each number in their order; equal ones share the mean of theirs."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    means: NDArray[np.float64] = ((ends - counts) + (ends - 1)) / 2
-    return means[inverse]
+    """Return the rank of each number relative to the mean; equal numbers share their mean rank."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts + len(values)) / 2)[group], np.float64)

@@ -1,7 +1,4 @@
-"""Axes, colours and scales that pictures share, drawn with matplotlib.
-
-ImportError without matplotlib says how to install it.
-"""
+"""Axes, colours and scales of all plots. ImportError without matplotlib."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
-"""The palette of Okabe and Ito, whose colours people with any kind of colour vision tell apart."""
+"""The palette of Okabe and Ito, which is suited to any kind of colour vision."""
 LINES: Final = ("-", "--", "-.", ":")
 MARKERS: Final = ("o", "s", "^", "D")
 
 _PANEL_COLUMNS: Final = 4
 
-# Ratios of the ends of a logarithmic axis: 1, 2 and 5 in each decade are enough ticks between them.
 _FEW_ROUND_NUMBERS: Final = 5
 _MANY_DECADES: Final = 10_000
+"""Between these ratios of its ends, a logarithmic axis has ticks at 1, 2 and 5 of each decade."""
 
 
 def pyplot() -> Any:
@@ -38,7 +35,7 @@ def pyplot() -> Any:
 
 
 def new_axes(ax: Axes | None) -> Axes:
-    """Return the axes that were given, or those of a new figure."""
+    """Return the given axes, or the axes of a new figure."""
     if ax is not None:
         return ax
     made: Axes = pyplot().subplots(figsize=(7, 4), layout="constrained")[1]
@@ -46,7 +43,7 @@ def new_axes(ax: Axes | None) -> Axes:
 
 
 def panels(count: int) -> NDArray[Any]:
-    """Return axes for panels side by side, which share what is on their left."""
+    """Return axes of a new figure with panels that share the vertical axis."""
     columns = min(count, _PANEL_COLUMNS)
     rows = -(-count // columns)
     _, made = pyplot().subplots(
@@ -63,7 +60,7 @@ def panels(count: int) -> NDArray[Any]:
 
 
 def log_scale(ax: Axes) -> None:
-    """Make the times that were drawn logarithmic, with ticks that are plain numbers."""
+    """Make the vertical axis logarithmic, with plain numbers at its ticks."""
     from matplotlib import ticker  # noqa: PLC0415 - optional
 
     ax.set_yscale("log")
@@ -86,7 +83,7 @@ def finished(ax: Axes, x: str = "", y: str = "") -> Axes:
 
 
 def say(ax: Axes, sentence: str) -> None:
-    """Write a sentence where there is nothing to draw."""
+    """Write a sentence into an empty plot."""
     ax.text(0.5, 0.5, sentence, ha="center", va="center", transform=ax.transAxes)
 
 

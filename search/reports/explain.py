@@ -1,4 +1,4 @@
-"""The explanation of any log, whichever tool wrote it."""
+"""The explanation of the logs of any tool."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from pathlib import Path
 
 import search.compat.auto_scheduler.explain
 import search.compat.autotvm.log_format
-import search.reports.run_directory  # noqa: F401 - formats are known once they are defined
+import search.reports.run_directory  # noqa: F401 - it defines a format
 from search.errors import TuningError
 from search.reports.explanation import LogExplanation
 from search.reports.log_format import LogFormat
 
 
 def is_log(path: str | os.PathLike[str]) -> bool:
-    """Say whether a path, at which something is, is a log of a known format: `explain` reads it."""
+    """Return True if an existing path is a log of a known format."""
     return any(kind().recognises(Path(path)) for kind in LogFormat.known)
 
 
 def explain(path: str | os.PathLike[str]) -> LogExplanation:
-    """Return the explanation of a log: of a working directory, of AutoTVM or Ansor, or one's own.
+    """Return the explanation of a working directory, or of a log of any known `LogFormat`.
 
-    It says what was before and is after, which decisions mattered and how much (`LogExplanation`
-    says by which method), what failed and why, where time went, and what to try next, each with the
-    figures that it rests on. It prints; in a notebook it shows tables. `.table()` are the trials,
-    `.plot()` is a picture, `.as_json()` plain data.
+    It has the times before and after the search, the influence of each decision (`LogExplanation`
+    describes the method), failures and their reasons, where time went, and what to try next, each
+    with its figures. It prints; in a notebook it shows tables. `.table()` has the trials, `.plot()`
+    draws them, `.as_json()` returns plain data. At most a thousand programs are replayed for their
+    resources.
 
-    Formats are those of `LogFormat`. Of a log of more than a thousand trials, programs are made
-    for a thousand of them.
-
-    OSError for a path where nothing is, DatabaseError for a directory without trials, TuningError
-    for a log in which no line is a record, or whose format nobody knows.
+    OSError if the path does not exist, DatabaseError for a directory without trials, TuningError
+    for a log without records or of an unknown format.
     """
     place = Path(path)
     place.stat()
@@ -41,4 +39,4 @@ def explain(path: str | os.PathLike[str]) -> LogExplanation:
                 raise TuningError(f"there are no trials in {os.fspath(path)}")
             return LogExplanation(path, log)
     known = ", ".join(sorted(kind.__name__ for kind in LogFormat.known))
-    raise TuningError(f"{os.fspath(path)} is no log of a known format; those are {known}")
+    raise TuningError(f"{os.fspath(path)} has no known format of logs; known are {known}")

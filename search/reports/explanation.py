@@ -8,49 +8,49 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from search.reports.advice import advice
-from search.reports.cost_curve import HEADINGS, most_telling
+from search.reports.advice import Advice, advice
+from search.reports.cost_curve import HEADINGS
 from search.reports.log_format import ERROR_MEANINGS, MOST_PROGRAMS, Field, Log, utc
 from search.reports.report import RunReport
 from search.reports.table import LogTable
 from search.reports.tasks import failures_of
-from search.reports.trial import NO_ERROR
+from search.reports.trial import NO_ERROR, Trial
 from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Rows = list[tuple[str, ...]]
+Rows = Iterator[tuple[str, ...]]
+"""The rows of a table; the first one is the heading."""
 
 _LONGEST: Final = 50
 _WIDEST: Final = 76
 _SHARES: Final = (8, 4, 2, 1)
 _MOST_FAILURES: Final = 5
-"""The groups of failures that are shown; the table has all."""
 
 
 class LogExplanation:
-    """The findings of `explain`; it prints, and in a notebook it shows tables.
+    """The result of `explain`; it prints, and a notebook shows tables.
 
-    A knob or a resource matters by how much of the variance of log(time) its values explain, one
-    column at a time (`Explained` has the method), with an interval of 95 %; from few trials nothing
-    is concluded. A search tries good values more often than others, and some only together: one of
-    two columns with a large share may stand for the other.
+    The influence of a knob or a resource is the fraction of the variance of log(time) that its
+    values explain, one column at a time (see `Explained`), with an interval of 95 %; few trials
+    give no result. A search tries good values more often than others, and some values only
+    together, so two columns may explain the same differences.
     """
 
     def __init__(self, path: str | os.PathLike[str], log: Log) -> None:
         self.path = path
         self.fields = tuple(log.fields)
-        """The line of the best trial, taken apart."""
+        """The fields of the line of the best trial."""
         self.left_out = log.left_out
-        """The number of lines that are no records."""
-        self._table = LogTable(log.trials, log.reports)
-        self._parts = {label: self._table.of_task(label) for label in self._table.tasks}
+        """The number of invalid lines."""
         self.reports = tuple(log.reports)
-        """What runs reported of their tasks, in logs that have that."""
+        """The reports of tasks at the ends of runs."""
+        self._table = LogTable(log.trials, log.reports)
+        self.parts = {label: self._table.of_task(label) for label in self._table.tasks}
 
     def table(self) -> LogTable:
-        """Return the measurements: a row for each, with knobs, resources and costs."""
+        """Return the trials: a row for each, with knobs, resources and costs."""
         return self._table
 
     def plot(self, task: str | int = 0) -> NDArray[Any]:
@@ -69,29 +69,33 @@ class LogExplanation:
         return (
             f"{os.fspath(self.path)}: {count} measurement{'s' * (count != 1)} of {tasks} "
             f"task{'s' * (tasks != 1)}, {utc(times.min())} to {utc(times.max())}"
-            + (f"; {self.left_out} line(s) are no records" if self.left_out else "")
-            + (f"; resources are those of {MOST_PROGRAMS}" if count > MOST_PROGRAMS else "")
+            + f"; {self.left_out} line(s) are no records" * bool(self.left_out)
+            + f"; resources are those of {MOST_PROGRAMS}" * (count > MOST_PROGRAMS)
         )
 
-    def sections(self) -> Iterator[tuple[str, Rows]]:
+    def sections(self) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         """Yield the title and the table of each part; the first row of a table is its heading."""
+        for title, rows in self._sections():
+            if len(found := list(rows)) > 1:
+                yield title, found
+
+    def _sections(self) -> Iterator[tuple[str, Rows]]:
         if self.reports:
-            yield "Before and after", list(RunReport(self.reports).cells())
-        yield "Best of each task", list(self._best())
-        yield "How measurements ended", list(self._errors())
-        why = list(self._failures())
-        if len(why) > 1:
-            yield "What failed, and why", why
-        for label, table in self._parts.items():
-            telling = most_telling(map(table.group_by, (*table.knobs, *table.resources)))
-            if telling:
-                rows = [("column", *HEADINGS), *(curve.cells() for curve in telling)]
-                yield f"What matters in {label}", rows
-        yield "Where time went", list(self._time())
-        yield "Progress: the best (us) after a share of the measurements", list(self._progress())
-        if self.fields:
-            yield "One line taken apart", [Field("field", "value", "meaning"), *self.fields]
-        yield "What to try next", list(self._advice())
+            yield "Before and after", iter(RunReport(self.reports).cells())
+        yield "Best of each task", self._best()
+        yield "How measurements ended", self._errors()
+        yield "What failed, and why", self._failures()
+        for label, table in self.parts.items():
+            curves = table.what_matters
+            yield (
+                f"What matters in {label}",
+                iter([("column", *HEADINGS), *(curve.cells() for curve in curves)]),
+            )
+        yield "Where time went", self._time()
+        yield "Where trials were measured", self._machines()
+        yield "Progress: the best (us) after a share of the measurements", self._progress()
+        yield "One line taken apart", iter([Field("field", "value", "meaning"), *self.fields])
+        yield "What to try next", self._advice()
 
     def as_json(self) -> dict[str, Any]:
         """Return the findings as plain data: the heading, and each part with its rows."""
@@ -101,56 +105,59 @@ class LogExplanation:
         ]
         return {"path": os.fspath(self.path), "heading": self.heading, "parts": parts}
 
-    def _best(self) -> Iterator[tuple[str, ...]]:
+    def _best(self) -> Rows:
         yield ("task", "measured", "failed", "best (us)", "GFLOPS", "found at", "with")
-        for label, table in self._parts.items():
+        for label, table in self.parts.items():
             report, best = table.task.report, table.winner()
             found = ("", "", "", "")
             if best is not None:
                 seconds = report.best or best["cost"]
-                flop = None if best["gflops"] is None else best["gflops"] * best["cost"]
-                speed = "" if flop is None else f"{flop / seconds:.2f}"
-                place = str(table.rows.index(best) + 1)
-                found = (f"{seconds * 1e6:.2f}", speed, place, table.setting(best))
+                speed = best["gflops"] and best["gflops"] * best["cost"] / seconds
+                found = (
+                    f"{seconds * 1e6:.2f}",
+                    "" if speed is None else f"{speed:.2f}",
+                    str(table.rows.index(best) + 1),
+                    table.setting(best),
+                )
             elif report.best is not None:
                 compared = "not a trial: what it was compared with"
                 found = (f"{report.best * 1e6:.2f}", "", "", compared)
-            failed = sum(row["cost"] is None for row in table)
+            failed = sum(trial.seconds is None for trial in table.trials)
             yield (label, str(len(table)), str(failed), *found)
 
-    def _errors(self) -> Iterator[tuple[str, ...]]:
+    def _errors(self) -> Rows:
         yield ("kind", "count", "share", "meaning")
         for kind, count in self._table.errors().items():
+            ended = [trial for trial in self._table.trials if trial.ending == kind]
+            bounds = [bound for trial in ended if (bound := trial.slower_than) is not None]
+            after = f", after {min(bounds):.3g} to {max(bounds):.3g} s" if bounds else ""
             share = f"{count / len(self._table):.0%}"
-            yield (kind, str(count), share, ERROR_MEANINGS.get(kind, "") + self._bounds(kind))
+            yield (kind, str(count), share, ERROR_MEANINGS.get(kind, "") + after)
 
-    def _bounds(self, kind: str) -> str:
-        """Return how long those take at least that were ended early."""
-        bounds = [row["slower_than"] for row in self._table if row["error"] == kind]
-        known = [bound for bound in bounds if bound is not None]
-        return f", after {min(known):.3g} to {max(known):.3g} s" if known else ""
-
-    def _failures(self) -> Iterator[tuple[str, ...]]:
-        """Yield the errors that have a text, grouped by what they say but for numbers in it."""
+    def _failures(self) -> Rows:
         yield ("kind", "count", "for example measurement", "why")
         groups = [group for group in failures_of(self._table.trials) if group.reason]
+        places = {id(trial): place for place, trial in enumerate(self._table.trials)}
         for group in groups[:_MOST_FAILURES]:
-            first = group.trials[0]
-            place = next(k for k, trial in enumerate(self._table.trials) if trial is first)
+            place = places[id(group.trials[0])]
             example = f"{place + 1}: {self._table.setting(self._table.rows[place])}"
             yield (group.ending, str(len(group.trials)), example, group.reason)
         rest = sum(len(group.trials) for group in groups[_MOST_FAILURES:])
         if rest:
             yield ("others", str(rest), "", f"{len(groups) - _MOST_FAILURES} other reasons")
 
-    def _advice(self) -> Iterator[tuple[str, ...]]:
+    def _advice(self) -> Rows:
         yield ("task", "try", "because")
-        found = [piece for table in self._parts.values() for piece in advice(table)]
-        yield from found
-        if not found:
-            yield ("", "nothing else", "no figure of this log speaks for a change")
+        found = [
+            piece._replace(task=label)
+            for label, table in self.parts.items()
+            for piece in advice(table)
+        ]
+        yield from found or [
+            Advice("", "nothing else", "no figure of this log speaks for a change")
+        ]
 
-    def _time(self) -> Iterator[tuple[str, ...]]:
+    def _time(self) -> Rows:
         yield ("what", "seconds", "per measurement (s)")
         rows = {
             "building": "build_seconds",
@@ -161,24 +168,34 @@ class LogExplanation:
             spent = [row[name] for row in self._table if row[name] is not None]
             if spent:
                 yield (label, f"{sum(spent):.1f}", f"{sum(spent) / len(spent):.3f}")
-        lost = sum(row["all_cost"] for row in self._table if row["error"] != NO_ERROR)
+        lost = sum(trial.spent for trial in self._table.trials if trial.ending != NO_ERROR)
         if lost:
             yield ("of it for what failed or was stopped", f"{lost:.1f}", "")
         span = max(row["elapsed"] for row in self._table)
         yield ("from the first end to the last", f"{span:.1f}", "")
 
-    def _progress(self) -> Iterator[tuple[str, ...]]:
+    def _machines(self) -> Rows:
+        yield ("machine", "trials", "failed", "measuring (s)")
+        groups: dict[str | None, list[Trial]] = {}
+        for trial in self._table.trials:
+            groups.setdefault(trial.machine, []).append(trial)
+        if set(groups) - {None}:
+            for machine, trials in sorted(groups.items(), key=lambda item: -len(item[1])):
+                counts = (str(len(trials)), str(sum(trial.failed for trial in trials)))
+                spent = sum(trial.measure_secs for trial in trials)
+                yield (machine or "this one", *counts, f"{spent:.1f}")
+
+    def _progress(self) -> Rows:
         yield ("task", *(f"1/{share}" if share > 1 else "all" for share in _SHARES), "within 10%")
-        for label, table in self._parts.items():
+        for label, table in self.parts.items():
             best, least = table.task.course, table.task.best or 0.0
             after = [best[max(1, len(best) // share) - 1] for share in _SHARES]
-            near = next(
-                (k + 1 for k, b in enumerate(best) if b is not None and b <= least * 1.1), None
-            )
+            near = (k for k, b in enumerate(best, 1) if b is not None and b <= least * 1.1)
+            first = next(near, None)
             yield (
                 label,
                 *("" if b is None else f"{b * 1e6:.2f}" for b in after),
-                "" if near is None else f"after {near}",
+                "" if first is None else f"after {first}",
             )
 
     # ------------------------------------------------------------------------------------ printing
@@ -200,7 +217,7 @@ class LogExplanation:
 
 
 def _wrapped(row: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield a row as lines, in which no column is wider than a text that one reads."""
+    """Yield a row as lines, with long texts wrapped within their columns."""
     *cells, last = row
     columns = [*(textwrap.wrap(text, _LONGEST) for text in cells), textwrap.wrap(last, _WIDEST)]
     for k in range(max(1, *map(len, columns))):

@@ -1,4 +1,4 @@
-"""Ctrl-C: what was measured is kept, and then the script that asked for it ends."""
+"""Ctrl-C: measurements are kept, and then the script ends."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from search.errors import TuningError
 from search.kinds import nearest
 
 OnInterrupt = Literal["raise", "return"]
-"""After Ctrl-C a search raises KeyboardInterrupt once everything is kept, or returns the best."""
+"""After Ctrl-C a search keeps its measurements; then it raises KeyboardInterrupt or returns."""
 
 _CHOICES: Final = ("raise", "return")
 _PATIENCE: Final = 3
-"""The number of Ctrl-C in a row that ends also what cannot be interrupted."""
+"""The number of Ctrl-C that also interrupt an `uninterrupted` block."""
 
 
 def checked_on_interrupt(value: str) -> None:
-    """Raise TuningError for a value that `on_interrupt` does not have."""
+    """Raise TuningError for an unknown value of `on_interrupt`."""
     if value not in _CHOICES:
         raise TuningError(
             f"on_interrupt is 'raise' or 'return', got {value!r}{nearest(str(value), _CHOICES)}"
@@ -29,9 +29,10 @@ def checked_on_interrupt(value: str) -> None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Put off a Ctrl-C to the end of the `with`, so that what it does is done entirely.
+    """Delay Ctrl-C until the end of the `with`, so that its block is executed completely.
 
-    The third one is not put off. In a thread that is not the main one nothing has to be done.
+    The third Ctrl-C is not delayed. Only the main thread receives Ctrl-C, so other threads are
+    never interrupted.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

@@ -1,6 +1,6 @@
-"""What a search says about its progress, and the display of it while it runs.
+"""The progress of a search on the screen: a bar, the table of tasks, and messages.
 
-`Progress` says nothing; `live_display` shows one table, how far it is, and few lines of log.
+`Progress` shows nothing; `live_display` chooses a display.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from tensorir.script.display import preformatted
 
 
 class Progress:
-    """Receives reports on the progress of a search; this one ignores them.
+    """Receives the progress of a search and ignores it.
 
-    Anything that takes longer than a second or two calls `phase` now and then.
+    Work that runs longer than a second calls `phase` now and then.
     """
 
     def resumed(self, done: int) -> None:
-        """Take note that `done` candidates were measured before the search was interrupted."""
+        """Count `done` candidates that were measured before the search was interrupted."""
 
     def phase(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Take note that `what` is going on, `done` of `total` steps (0: unknown) being over."""
+        """Show the current work, and that `done` of its `total` steps (0: unknown) are complete."""
 
     def trial(self, best: str) -> None:
-        """Take note of one more measured candidate; `best` describes the best so far."""
+        """Count one more measured candidate; `best` describes the best so far."""
 
     def table(self, text: str) -> None:
-        """Take note of the table of all tasks, which replaces the one before."""
+        """Show the table of all tasks, in place of the previous one."""
 
     def message(self, text: str) -> None:
-        """Take note of text that a log handler is to show."""
+        """Show a message of a log handler."""
 
     def close(self) -> None:
-        """Leave on the screen what is to stay there: the last table."""
+        """Leave only the last table on the screen."""
 
 
 def live_display(total: int | None, verbose: int = 1) -> Progress:
     """Return a display on standard error for `total` trials, None if seconds bound the search.
 
     In a notebook and on a terminal a bar and the table change in place. Elsewhere the table is
-    written once, at the end. With `verbose=0` messages are shown and nothing else.
+    written once, at the end. With `verbose=0` only messages are shown.
     """
     if verbose == 0:
         return _Messages()
@@ -55,40 +55,32 @@ def _step(what: str, done: int, total: int) -> str:
     return f"{what} {done + 1}/{total}" if total else what
 
 
-def _write(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
-
-
 class _Messages(Progress):
-    """The messages alone."""
-
     def message(self, text: str) -> None:
-        _write(text)
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 class _Lines(_Messages):
-    """Standard error that only grows: a file, a pipe."""
+    """A file or a pipe: messages, and the table at the end."""
 
-    def __init__(self) -> None:
-        self._table = ""
+    last_table = ""
 
     def table(self, text: str) -> None:
-        self._table = text
+        self.last_table = text
 
     def close(self) -> None:
-        if self._table:
-            _write(self._table)
-            self._table = ""
+        if self.last_table:
+            super().message(self.last_table)
+            self.last_table = ""
 
 
 class _Terminal(_Lines):
     """A bar with the table below it; both make room for messages and for the last table."""
 
     def __init__(self, total: int | None) -> None:
-        from tqdm import tqdm  # noqa: PLC0415  takes long to import
+        from tqdm import tqdm  # noqa: PLC0415 - a slow import
 
-        super().__init__()
         self._line = partial(tqdm, leave=False, dynamic_ncols=True)
         self._bar: Any = self._line(total=total, unit="trial", position=0)
         self._rows: list[Any] = []
@@ -106,11 +98,10 @@ class _Terminal(_Lines):
 
     def table(self, text: str) -> None:
         super().table(text)
-        lines = text.splitlines()
-        while len(self._rows) < len(lines):
-            self._rows.append(self._line(bar_format="{desc}", position=1 + len(self._rows)))
-        for row, line in zip(self._rows, lines, strict=False):
-            row.set_description_str(line)
+        for k, line in enumerate(text.splitlines()):
+            if k == len(self._rows):
+                self._rows.append(self._line(bar_format="{desc}", position=1 + k))
+            self._rows[k].set_description_str(line)
 
     def message(self, text: str) -> None:
         self._bar.write(text, file=sys.stderr)
@@ -124,15 +115,13 @@ class _Terminal(_Lines):
 
 
 class _Notebook(_Messages):
-    """One output for the bar and the table, which changes in place.
+    """One output with the bar and the table.
 
-    The bar of `tqdm.auto` is a widget, of which a saved notebook keeps a picture only with the
-    state of the widget, or else a text in which every step is kept; and it has no place for a
-    table. This one needs no widgets, and a saved notebook holds its last state.
+    Unlike the widget of `tqdm.auto`, it shows a table, and a saved notebook keeps its last state.
     """
 
     def __init__(self, total: int | None) -> None:
-        from IPython.display import display  # noqa: PLC0415  only there in a notebook
+        from IPython.display import display  # noqa: PLC0415 - only installed for notebooks
 
         self._total = total
         self._done = 0
@@ -142,38 +131,29 @@ class _Notebook(_Messages):
         self._handle: Any = display(self._content(), raw=True, display_id=True)
 
     def resumed(self, done: int) -> None:
-        self._done = done
-        self._update()
+        self._show(done=done)
 
     def phase(self, what: str, done: int = 0, total: int = 0) -> None:
-        self._phase = _step(what, done, total)
-        self._update()
+        self._show(phase=_step(what, done, total))
 
     def trial(self, best: str) -> None:
-        self._done += 1
-        self._best = best
-        self._update()
+        self._show(done=self._done + 1, best=best)
 
     def table(self, text: str) -> None:
-        self._table = text
-        self._update()
+        self._show(table=text)
 
     def close(self) -> None:
-        self._phase = "done"
-        self._update()
+        self._show(phase="done")
 
-    def _update(self) -> None:
+    def _show(self, **changes: Any) -> None:
+        for name, value in changes.items():
+            setattr(self, f"_{name}", value)
         self._handle.update(self._content(), raw=True)
 
     def _content(self) -> dict[str, str]:
-        text = (
-            f"{self._done} trials"
-            if self._total is None
-            else f"{self._done} of {self._total} trials"
-        )
-        if self._best:
-            text += f", best {self._best}"
-        text += f": {self._phase}"
+        of = "" if self._total is None else f" of {self._total}"
+        best = f", best {self._best}" if self._best else ""
+        text = f"{self._done}{of} trials{best}: {self._phase}"
         known = "" if self._total is None else f' value="{self._done}" max="{self._total}"'
         bar = f"<progress{known}></progress>"
         return {

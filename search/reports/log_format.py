@@ -1,6 +1,6 @@
-"""Formats of logs: which files have them, and how what they say becomes trials.
+"""Formats of logs: how a log is recognised, and how its lines become trials.
 
-A format is one class in one file: as soon as it is defined, `search.explain` asks it for each path.
+A format is one class. `search.explain` finds it as soon as the class is defined.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple
 
 from search.database.measure_error_no import MeasureErrorNo
 from search.database.record_files import LineError, json_object
@@ -19,12 +19,13 @@ from search.reports.report import TaskReport
 from search.reports.trial import STOPPED, Stage, Trial
 
 MOST_PROGRAMS: Final = 1000
-"""The most measurements whose programs are made for their resources: some milliseconds each."""
-_LINES_LOOKED_AT: Final = 10
+"""The maximum number of trials whose programs are replayed for their resources, which takes some
+milliseconds each."""
+_INSPECTED_LINES: Final = 10
 
 
 class Field(NamedTuple):
-    """A field of a line of a log, with its value and what it means."""
+    """A field of a line of a log, with its value and its meaning."""
 
     name: str
     value: str
@@ -36,15 +37,15 @@ class Log(NamedTuple):
 
     trials: Sequence[Trial]
     fields: Sequence[Field] = ()
-    """The line of the best trial, taken apart."""
+    """The fields of the line of the best trial."""
     left_out: int = 0
-    """The number of lines that are no records."""
+    """The number of invalid lines."""
     reports: Sequence[TaskReport] = ()
-    """What runs reported of their tasks."""
+    """The reports of tasks at the ends of runs."""
 
 
 class LogFormat(ABC):
-    """A format of logs; the one that was defined last is asked first whether a path has it."""
+    """A format of logs. Formats are tried in the reverse order of their definitions."""
 
     known: ClassVar[list[type[LogFormat]]] = []
 
@@ -53,18 +54,18 @@ class LogFormat(ABC):
 
     @abstractmethod
     def recognises(self, path: Path) -> bool:
-        """Say whether a file or a directory, which is there, has this format."""
+        """Return True if an existing file or directory has this format."""
 
     @abstractmethod
     def read(self, path: Path) -> Log:
-        """Return the trials of a log that has this format."""
+        """Return the contents of a log of this format."""
 
 
 def first_fields(path: Path) -> dict[str, Any]:
-    """Return the object of the first line of a file that is one of JSON, of the first ten lines."""
+    """Return the first JSON object in the first ten lines of a file, {} if there is none."""
     if path.is_file():
         with path.open(encoding="utf-8", errors="replace") as file:
-            for line in islice(file, _LINES_LOOKED_AT):
+            for line in islice(file, _INSPECTED_LINES):
                 try:
                     return json_object(line)
                 except LineError:
@@ -73,9 +74,9 @@ def first_fields(path: Path) -> dict[str, Any]:
 
 
 def spread_out(count: int, most: bool | int) -> range:
-    """Return the indices of trials whose programs are made: all of `count`, none, or `most`.
+    """Return the indices of the trials to replay: all of `count`, none, or at most `most`.
 
-    They are spread over the whole log, as configurations get better from its start to its end.
+    They are evenly spaced, since configurations get better in the course of a log.
     """
     if most is True:
         return range(count)
@@ -85,39 +86,15 @@ def spread_out(count: int, most: bool | int) -> range:
 # ---------------------------------------------------------------------------------- results of logs
 
 
-class Result(Protocol):
-    """What a log says of a measurement; both AutoTVM and Ansor do."""
-
-    @property
-    def costs(self) -> Sequence[float]:
-        """Seconds per run; after an error whatever stands for them."""
-
-    @property
-    def error_no(self) -> int:
-        """The number of the ending, see `MeasureErrorNo`."""
-
-    @property
-    def all_cost(self) -> float:
-        """Seconds of building and running together."""
-
-    @property
-    def timestamp(self) -> float:
-        """The end of it in seconds since 1970."""
-
-    @property
-    def slower_than(self) -> float | None:
-        """Seconds that a run takes at least which was ended early."""
-
-
-def trial_of_result(result: Result, number: int, **facts: Any) -> Trial:
-    """Return the trial that left a result; `facts` are the other fields of `Trial`."""
+def trial_of_result(result: Any, number: int, **fields: Any) -> Trial:
+    """Return the trial of a `MeasureResult` of AutoTVM or Ansor; `fields` are others of `Trial`."""
     error = MeasureErrorNo(result.error_no)
     stage: Stage = _STAGES.get(error, "run")
     seconds: Sequence[float] = result.costs if stage == "done" else ()
     if result.slower_than is not None:
         stage, seconds = "stopped", (result.slower_than,)
     return Trial(
-        **{"workload": "", "batch": 0, **facts},
+        **{"workload": "", "batch": 0, **fields},
         number=number,
         stage=stage,
         error_name=error.name,
@@ -138,18 +115,16 @@ _STAGES: Final[dict[MeasureErrorNo, Stage]] = {
 
 
 def fields_of_result(name: str, row: Sequence[Any], trial: Trial) -> list[Field]:
-    """Return the fields of a result that a line has as [costs, error number, seconds, time]."""
+    """Return the fields of a result, which a log writes as [costs, error number, seconds, time]."""
     costs, error_no, all_cost, timestamp = row
-    kind = trial.error_name
+    ending = f"{trial.error_name}: {ERROR_MEANINGS[trial.ending]}"
+    spent = (
+        "wall time in seconds of building and running together; the log does not tell them apart"
+    )
     fields = [
         Field(f"{name}[0]", json.dumps(costs), meaning_of_costs(trial, costs)),
-        Field(f"{name}[1]", str(error_no), f"{kind}: {ERROR_MEANINGS[trial.ending]}"),
-        Field(
-            f"{name}[2]",
-            f"{all_cost:.6g}",
-            "wall time in seconds of building and running together; the log does not tell them "
-            "apart",
-        ),
+        Field(f"{name}[1]", str(error_no), ending),
+        Field(f"{name}[2]", f"{all_cost:.6g}", spent),
         Field(f"{name}[3]", str(timestamp), f"when it ended: {utc(timestamp)}"),
     ]
     if trial.slower_than is not None:
@@ -159,10 +134,10 @@ def fields_of_result(name: str, row: Sequence[Any], trial: Trial) -> list[Field]
 
 
 def meaning_of_costs(trial: Trial, costs: Sequence[float]) -> str:
-    """Return what the seconds of a trial say; `costs` are those that its log has."""
+    """Return the meaning of the seconds of a trial; `costs` are the numbers in its log."""
     if trial.seconds is None:
-        stand = f", and {costs[0]:g} stands for them" if costs else ""
-        return f"after an error there are no costs{stand}"
+        placeholder = f", and {costs[0]:g} is a placeholder" if costs else ""
+        return f"after an error there are no costs{placeholder}"
     count = len(trial.run_secs)
     text = f"seconds per run, one number for each of {count} repeat{'s' if count > 1 else ''}"
     if count > 1:
@@ -191,7 +166,7 @@ ERROR_MEANINGS: Final = {
 
 
 def utc(timestamp: float) -> str:
-    """Return a time in seconds since 1970 as a date; the number if it is none."""
+    """Return a time in seconds since 1970 as a date, or the number if it is out of range."""
     try:
         return f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from search.reports.live_display import Progress
@@ -20,36 +19,25 @@ _FORMAT: Final = "%(asctime)s [%(levelname)s] %(message)s"
 _DATES: Final = "%Y-%m-%d %H:%M:%S"
 _LEVELS: Final = {0: logging.WARNING, 2: logging.DEBUG}
 _MOST_BYTES: Final = 240
-"""Of the name of a file, which systems limit to 255."""
-
+"""The maximum length of the name of a file, which systems limit to 255."""
 
 _runs: ContextVar[tuple[Logs, ...]] = ContextVar("runs that log", default=())
 _lock: Final = threading.Lock()
-_taken: Final[dict[logging.Logger, _Taken]] = {}
-
-
-@dataclass
-class _Taken:
-    """A logger that runs have to themselves, how many, and how it was before."""
-
-    level: int
-    propagate: bool
-    runs: int = 0
+_users: Final[dict[logging.Logger, tuple[int, int, bool]]] = {}
+"""The number of runs that use a logger, and its level and propagation without them."""
 
 
 class Logs:
     """Log handlers for the duration of a run.
 
-    Messages of level INFO and above are shown by `progress`, with `verbose` 0 those of level
-    WARNING, with 2 all. For `verbose` 1 the level of the logger `tensorir.search` replaces INFO if
-    it has one, else that of `tvm.meta_schedule`, as scripts that were written for TVM set it. All
-    messages but those of a task go to
-    `work_dir/logs/tvm.meta_schedule.logging.task_scheduler.log`, those of a task only to
-    `...task_<i>_<name>.log`, in full: files have the names that they have there. Files are appended
-    to.
+    `progress` shows messages of level INFO and above, with `verbose` 0 of level WARNING, with 2 all
+    messages. With `verbose` 1 the level of the logger `tensorir.search` replaces INFO if it is set,
+    otherwise the level of `tvm.meta_schedule`, as scripts for TVM set it. Messages of a task are
+    appended to `work_dir/logs/tvm.meta_schedule.logging.task_<i>_<name>.log`, all others to
+    `tvm.meta_schedule.logging.task_scheduler.log`, as in TVM.
 
-    Of several runs in threads each has its own messages; those of threads that serve all of them go
-    to each.
+    Several runs in threads have separate messages; messages of threads that serve all runs go to
+    each.
     """
 
     def __init__(
@@ -61,10 +49,8 @@ class Logs:
     ) -> None:
         self._verbose = verbose
         self.directory = Path(work_dir) / "logs"
-        self._root = logging.getLogger(ROOT)
         self._shown = _Shown(progress)
-        self._added: list[tuple[logging.Logger, logging.Handler]] = []
-        self._loggers: list[logging.Logger] = []
+        self._stack = contextlib.ExitStack()
         self.scheduler = logging.getLogger(f"{ROOT}.logging.task_scheduler")
         digits = len(str(len(task_names) - 1))
         self.tasks = [
@@ -75,12 +61,17 @@ class Logs:
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         _runs.set((*_runs.get(), self))
-        level = _LEVELS.get(self._verbose) or _level_before(self._root)
+        root = logging.getLogger(ROOT)
+        with _lock:
+            own_level = _users[root][1] if root in _users else root.level
+        level = _LEVELS.get(self._verbose) or own_level
         level = level or logging.getLogger(_ROOT_IN_TVM).level or logging.INFO
         self._shown.setLevel(level)
-        self._open(self._root, self._shown, self._file(self.scheduler))
-        for logger in self.tasks:
-            self._open(logger, self._file(logger))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._handled(root, self._shown, self._file(self.scheduler)))
+            for logger in self.tasks:
+                stack.enter_context(self._handled(logger, self._file(logger)))
+            self._stack = stack.pop_all()
         if level > logging.INFO and self._verbose:
             self.scheduler.warning(
                 "The level of logger %s is above INFO: the course of the search is not shown", ROOT
@@ -88,63 +79,49 @@ class Logs:
         self.scheduler.debug("Logging directory: %s", self.directory)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        place: TracebackType | None,
-    ) -> None:
-        for logger, handler in self._added:
-            logger.removeHandler(handler)
-            handler.close()
-        with _lock:
-            for logger in self._loggers:
-                before = _taken[logger]
-                before.runs -= 1
-                if not before.runs:
-                    logger.setLevel(before.level)
-                    logger.propagate = before.propagate
-                    del _taken[logger]
-        self._added, self._loggers = [], []
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
         _runs.set(tuple(run for run in _runs.get() if run is not self))
 
-    def _open(self, logger: logging.Logger, *handlers: logging.Handler) -> None:
-        """Give all messages of a logger to the handlers and to nobody else."""
+    @contextlib.contextmanager
+    def _handled(self, logger: logging.Logger, *handlers: logging.Handler) -> Iterator[None]:
+        """Send all messages of a logger only to the handlers, and to those of other runs."""
         with _lock:
-            _taken.setdefault(logger, _Taken(logger.level, logger.propagate)).runs += 1
+            users, level, propagate = _users.get(logger, (0, logger.level, logger.propagate))
+            _users[logger] = (users + 1, level, propagate)
             logger.setLevel(logging.DEBUG)
             logger.propagate = False
-        self._loggers.append(logger)
         for handler in handlers:
             handler.addFilter(self._is_mine)
             handler.setFormatter(logging.Formatter(_FORMAT, _DATES))
             logger.addHandler(handler)
-            self._added.append((logger, handler))
+        try:
+            yield
+        finally:
+            for handler in handlers:
+                logger.removeHandler(handler)
+                handler.close()
+            with _lock:
+                users, level, propagate = _users.pop(logger)
+                if users > 1:
+                    _users[logger] = (users - 1, level, propagate)
+                else:
+                    logger.setLevel(level)
+                    logger.propagate = propagate
 
     def _is_mine(self, record: logging.LogRecord) -> bool:
-        """Say whether a message, of the thread that asks, is none of another run."""
-        mine = _runs.get()
-        return not mine or self in mine
+        """Return True unless the current thread works for another run."""
+        return not _runs.get() or self in _runs.get()
 
     def _file(self, logger: logging.Logger) -> logging.Handler:
-        return logging.FileHandler(self.directory / _file_name(logger.name), encoding="utf-8")
-
-
-def _file_name(name: str) -> str:
-    """Return the name of the file of a logger; a task may have any name."""
-    plain = "".join(one if one.isprintable() and one != os.sep else "_" for one in name)
-    kept = plain.replace(ROOT, _ROOT_IN_TVM, 1).encode(errors="replace")[:_MOST_BYTES]
-    return kept.decode(errors="ignore") + ".log"
-
-
-def _level_before(logger: logging.Logger) -> int:
-    """Return the level of a logger as it is while no run has it."""
-    with _lock:
-        return _taken[logger].level if logger in _taken else logger.level
+        plain = "".join(c if c.isprintable() and c != os.sep else "_" for c in logger.name)
+        name = plain.replace(ROOT, _ROOT_IN_TVM, 1).encode(errors="replace")[:_MOST_BYTES]
+        path = self.directory / f"{name.decode(errors='ignore')}.log"
+        return logging.FileHandler(path, encoding="utf-8")
 
 
 class _Shown(logging.Handler):
-    """Gives messages to the display on the screen."""
+    """Sends messages to the display on the screen."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()

@@ -1,22 +1,20 @@
-"""Pictures of runs, drawn with matplotlib: the progress of a search, and its findings.
+"""Plots of runs by matplotlib: the progress of a search, and its results.
 
     run = search.load_run("./tune_tmp")
     search.plot.best_so_far(run)
     search.plot.best_so_far({"64 trials": run, "16 trials": other}, against="seconds")
     search.plot.best_so_far(search.explain("matmul.log").table())
 
-What is drawn are trials, whichever log they come from. Each function takes the axes to draw on,
-makes them if there are none, and returns them. A trial that was stopped early has a lower bound in
-place of a time, and is drawn hollow: it lies where the triangle is or beyond it, where the tip
-points. One that failed has no time and no dot; the picture says how many did. ImportError without
-matplotlib says how to install it.
+The functions accept the trials of any log. Each draws on the given axes or on new ones, and returns
+them. A trial that was stopped early has a lower bound of its time and is drawn hollow, as a
+triangle that points to its possible times. Failed trials have no dot; the plot shows their number.
+ImportError without matplotlib.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -41,6 +39,7 @@ from search.reports.table import Trials
 from search.reports.tasks import TaskTrials
 from search.reports.tasks import right_pairs as right_pairs
 from search.reports.trial import Trial
+from search.space_generator.decision_site import decision_columns, site_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from search.space_generator.design_space import DesignSpace
 
 Runs: TypeAlias = Trials | Mapping[str, Trials]
-"""One run, or several with their labels."""
+"""One run, or several by label."""
 
 _MOST_PANELS: Final = 24
 _COLUMNS: Final = 3
@@ -58,27 +57,13 @@ _CROWDED: Final = 30
 _WORTH_A_DOT: Final = 1.05
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """One number of a decision in each trial; None where a trial has none there."""
-
-    name: str
-    values: list[Any]
-    label: Callable[[Any], str] = str
-
-    @property
-    def present(self) -> list[Any]:
-        """The numbers that occur, in their order."""
-        return sorted({value for value in self.values if value is not None}, key=order_of_value)
-
-
 def best_so_far(
     runs: Runs, *, against: Literal["trials", "seconds"] = "trials", ax: Axes | None = None
 ) -> Axes:
-    """Draw the best time found so far against trials or seconds, a line for each run and task.
+    """Draw the best time so far against trials or seconds, a line for each run and task.
 
-    Times are in microseconds on a logarithmic axis. A line starts at the first trial that was
-    measured, and goes on to the last one. Seconds count from the start of the first trial.
+    Times are in microseconds on a logarithmic axis. A line starts at the first measured trial.
+    Seconds count from the start of the first trial.
     """
     if against not in ("trials", "seconds"):
         raise TuningError(f'against is "trials" or "seconds", got {against!r}')
@@ -99,12 +84,12 @@ def best_so_far(
 
 
 def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
-    """Draw for each trial the score that the model gave before against its speed.
+    """Draw the predicted score of each trial against its measured speed.
 
-    Speeds are relative to the best of the task. The legend has the share of pairs of measured
-    trials that were predicted in the right order, half of them being a guess; pairs are of one
-    batch, since the model learns between batches. It also counts the trials without a dot: those
-    that failed, and those that were chosen without a prediction.
+    Speeds are relative to the best of the task. The legend has the fraction of pairs of measured
+    trials in the predicted order (random scores: 50 %); pairs are of one batch, since the model
+    learns between batches. It also has the numbers of trials without a dot: failed trials, and
+    trials without a prediction.
     """
     ax = new_axes(ax)
     for k, (label, task) in enumerate(_parts(runs)):
@@ -140,15 +125,14 @@ def cost_by_decision(
     sites: Sequence[int] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> NDArray[Any]:
-    """Draw the time of each trial against every number that was decided, a panel for each.
+    """Draw the time of each trial against every decided number, a panel for each.
 
-    A decision of several numbers, such as a tile, has a panel for each of them; numbers that never
-    varied have none, nor have those after the first 24. Dots are trials and bars the medians, in
-    microseconds on a logarithmic axis. Trials that were stopped count with their bounds, so that a
-    median is never too high. `sites` chooses some sites by their index. `space` names them, and
-    chooses its own trials; without it they are those of the space that the best trial is of.
-    Returns the axes in a flat array. Raises TuningError if no measured trial has decisions of that
-    space.
+    A decision of several numbers, such as a tile, has a panel for each of them; at most 24 numbers
+    that varied have panels. Dots are trials and bars medians, in microseconds on a logarithmic
+    axis. Stopped trials count with their bounds, so a median is never too high. `sites` selects
+    decisions by index. `space` selects the trials of a design space and names its decisions; the
+    default is the space of the best trial. Returns the axes in a flat array. TuningError if no
+    measured trial has decisions of the space.
     """
     decided = [t for t in run.trials if t.decisions is not None or t.knobs]
     measured = [t for t in decided if t.seconds]
@@ -162,15 +146,16 @@ def cost_by_decision(
         raise TuningError("no measured trial of the run has decisions of this design space")
     seconds = np.array([t.seconds or t.slower_than for t in trials]) * 1e6
     stopped = np.array([t.seconds is None for t in trials])
-    varied = [n for n in _numbers(trials, space, sites) if len(n.present) > 1][:_MOST_PANELS]
+    columns = _columns(trials, space, sites)
+    varied = [name for name in columns if len({*columns[name]} - {None}) > 1][:_MOST_PANELS]
     drawn = panels(max(len(varied), 1)) if axes is None else np.asarray(axes, object).ravel()
-    for ax, numbers in zip(drawn, varied, strict=False):
-        _strip(ax, numbers, seconds, stopped)
-    beside = [f"{stopped.sum()} stopped (hollow: this slow at least)"] if stopped.any() else []
+    for ax, name in zip(drawn, varied, strict=False):
+        _strip(ax, name, columns[name], seconds, stopped)
+    others = [f"{stopped.sum()} stopped (hollow: this slow at least)"] if stopped.any() else []
     failed = sum(t.failed for t in decided)
-    beside += [f"{failed} failed (no dot)"] if failed else []
-    if beside and axes is None:
-        text = f"{len(trials) - stopped.sum()} trials measured, {', '.join(beside)}"
+    others += [f"{failed} failed (no dot)"] if failed else []
+    if others and axes is None:
+        text = f"{len(trials) - stopped.sum()} trials measured, {', '.join(others)}"
         drawn[0].figure.suptitle(text, fontsize=9)
     for ax in drawn[: len(varied)]:
         log_scale(ax)
@@ -189,12 +174,11 @@ def where_time_went(
 ) -> Axes:
     """Draw the seconds of each stage, a group of bars for each run.
 
-    `measure` is the time on the measuring core. `build` adds up the building processes, which work
-    beside each other and beside measuring, so that it may exceed the rest. `search and wait` is
-    what is left of the time from the first trial's start to the last one's end. Logs that do not
-    tell building from measuring have one bar for both. With the Profiler
-    that was entered during the run (`profilers`: one, or one for each label) it is told apart into
-    `search`, `learn`, `wait for builds` and `other`.
+    `measure` is the time on the measuring core. `build` is the sum of the building processes, which
+    run in parallel to each other and to measuring. `search and wait` is the rest of the time from
+    the start of the first trial to the end of the last one; with a Profiler that was active during
+    the run (`profilers`: one, or one per label) it is divided into `search`, `learn`, `wait for
+    builds` and `other`. Logs with only the sum of building and measuring have one bar for both.
     """
     ax = new_axes(ax)
     named = _named(runs)
@@ -215,12 +199,11 @@ def where_time_went(
 def overview(table: Trials) -> NDArray[Any]:
     """Draw the log of one task and return the axes in a flat array.
 
-    The first three panels are progress, endings and time; then each knob and resource that varied
-    has one, at most 15. Costs are in microseconds on a logarithmic axis.
-    TuningError for a table of several tasks.
+    The first three panels show progress, endings and time; then follow the knobs and resources that
+    varied, at most 15. Costs are in microseconds on a logarithmic axis. TuningError for a table of
+    several tasks.
     """
-    curves = [table.group_by(name) for name in (*table.knobs, *table.resources)]
-    curves = [curve for curve in curves if len(curve.values) > 1][:_MOST_CURVES]
+    curves = [curve for curve in table.curves if len(curve.values) > 1][:_MOST_CURVES]
     rows = 1 + -(-len(curves) // _COLUMNS)
     figure, made = pyplot().subplots(
         rows, _COLUMNS, figsize=(4 * _COLUMNS, 3 * rows), squeeze=False, layout="constrained"
@@ -229,7 +212,7 @@ def overview(table: Trials) -> NDArray[Any]:
     axes = np.asarray(made, object).ravel()
     _progress(axes[0], table)
     _endings(axes[1], table)
-    _time(axes[2], table)
+    where_time_went(table, ax=axes[2]).set_title("time spent", fontsize=9)
     for ax, curve in zip(axes[3:], curves, strict=False):
         _curve(ax, curve)
     if curves:
@@ -246,9 +229,9 @@ def overview(table: Trials) -> NDArray[Any]:
 
 
 def _parts(runs: Runs) -> Iterator[tuple[str, TaskTrials]]:
-    """Yield each task of each run, with a label that tells it from the others."""
+    """Yield each task of each run with its label."""
     for label, run in _named(runs).items():
-        for name, task in zip(run.labels, run.told, strict=True):
+        for name, task in zip(run.labels, run.by_task, strict=True):
             several = ": ".join(filter(None, (label, name)))
             if task.trials:
                 yield (several if len(run.tasks) > 1 else label), task
@@ -258,66 +241,63 @@ def _named(runs: Runs) -> Mapping[str, Trials]:
     return {"": runs} if isinstance(runs, Trials) else runs
 
 
-def _numbers(
+def _columns(
     trials: Sequence[Trial], space: DesignSpace | None, sites: Sequence[int] | None
-) -> Iterator[_Numbers]:
-    """Yield each number that is decided; a log that has names for them tells each by its own."""
-    names = list(dict.fromkeys(name for trial in trials for name in trial.knobs))
-    if space is None and names:
-        for name in names if sites is None else [names[k] for k in sites]:
-            yield _Numbers(name, [trial.knobs.get(name) for trial in trials])
-        return
-    points = [trial.decisions or () for trial in trials]
-    for k in range(max(map(len, points))) if sites is None else sites:
-        site = None if space is None else space.sites[k]
-        name = f"site {k}" if site is None else site.name
-        decisions = [_plain(point[k]) if k < len(point) else () for point in points]
-        length = max(map(len, decisions))
-        domain = None if site is None or length > 1 else site.domain
-        for j in range(length):
-            values = [decision[j] if j < len(decision) else None for decision in decisions]
-            place = f",\nfactor {j + 1} of {length}" if length > 1 else ""
-            yield _Numbers(f"{name}{place}", values, str if domain is None else domain.label)
-
-
-def _plain(decision: Any) -> tuple[Any, ...]:
-    """Return the numbers of a decision; one that is none, such as a word, is one too."""
-    if decision is None:
-        return ()
-    return tuple(decision) if isinstance(decision, (list, tuple)) else (decision,)
+) -> dict[str, list[Any]]:
+    """Return the decided numbers of the trials by column, None for trials without it."""
+    known = () if space is None else space.sites
+    if space is None and any(trial.knobs for trial in trials):
+        rows: list[Mapping[str, Any]] = [trial.knobs for trial in trials]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+    else:
+        rows = [dict(decision_columns(known, trial.decisions or ())) for trial in trials]
+        count = max(len(trial.decisions or ()) for trial in trials)
+        names = [*site_names(known), *(f"site {k}" for k in range(len(known), count))]
+    chosen = set(names if sites is None else [names[k] for k in sites])
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return {
+        column: [row.get(column) for row in rows]
+        for column in columns
+        if column in chosen or column.rpartition("[")[0] in chosen
+    }
 
 
 def _stages(run: Trials, profiler: Profiler | None) -> dict[str, float]:
-    stages = run.told.stages()
+    stages = run.by_task.stages()
     if profiler is None:
         return stages
     del stages["search and wait"]
     spent = profiler.get()
     total = spent.pop("Total", math.fsum(spent.values()))
-    told = {
-        "search": _sum(spent, ("EvoSearch/", "InitializeTask")),
-        "learn": _sum(spent, ("MeasureCallback/UpdateCostModel",)),
-        "wait for builds": _sum(spent, ("SendToBuilder", "WaitForBuilder")),
+    scopes = {
+        "search": ("EvoSearch/", "InitializeTask"),
+        "learn": ("MeasureCallback/UpdateCostModel",),
+        "wait for builds": ("SendToBuilder", "WaitForBuilder"),
     }
-    other = total - list(stages.values())[-1] - math.fsum(told.values())
-    return {**stages, **told, "other": max(other, 0.0)}
-
-
-def _sum(spent: Mapping[str, float], prefixes: tuple[str, ...]) -> float:
-    return math.fsum(seconds for name, seconds in spent.items() if name.startswith(prefixes))
+    parts = {
+        part: math.fsum(seconds for name, seconds in spent.items() if name.startswith(prefixes))
+        for part, prefixes in scopes.items()
+    }
+    other = total - list(stages.values())[-1] - math.fsum(parts.values())
+    return {**stages, **parts, "other": max(other, 0.0)}
 
 
 # ------------------------------------------------------------------------------------ the drawing
 
 
 def _strip(
-    ax: Axes, numbers: _Numbers, microseconds: NDArray[Any], stopped: NDArray[np.bool_]
+    ax: Axes,
+    name: str,
+    values: Sequence[Any],
+    microseconds: NDArray[Any],
+    stopped: NDArray[np.bool_],
 ) -> None:
-    """Draw times over the numbers that occur, which stand side by side in their order."""
+    """Draw times over values, evenly spaced in ascending order."""
     jitter = np.random.default_rng(0)
     style: dict[str, Any] = {"color": COLOURS[0], "alpha": 0.45, "markersize": 4}
-    for place, number in enumerate(numbers.present):
-        here = np.array([value == number for value in numbers.values])
+    present = sorted({*values} - {None}, key=order_of_value)
+    for place, number in enumerate(present):
+        here = np.array([value == number for value in values])
         times, bound = microseconds[here], stopped[here]
         # Dots of one number would hide each other.
         x = place + jitter.uniform(-0.2, 0.2, len(times))
@@ -325,19 +305,19 @@ def _strip(
         if bound.any():
             ax.plot(x[bound], times[bound], "^", mfc="none", **style)
         ax.hlines(np.median(times), place - 0.35, place + 0.35, color=COLOURS[5], linewidth=2)
-    labels = [numbers.label(number) for number in numbers.present]
+    labels = [str(value) for value in present]
     ax.set_xticks(range(len(labels)), labels)
     if sum(map(len, labels)) > 16:
         ax.tick_params(axis="x", labelrotation=60)
-    ax.set_title(numbers.name, fontsize=9)
+    ax.set_title(name, fontsize=9)
     ax.grid(axis="y", alpha=0.3)
 
 
 def _curve(ax: Axes, curve: CostCurve) -> None:
     """Draw the best and the median cost against the values of a column.
 
-    Positive numbers have a logarithmic axis; others stand side by side. The larger dot is where
-    the largest drop of the best cost ends, from one value to the next.
+    Positive numbers have a logarithmic axis; other values are evenly spaced. The large dot marks
+    the end of the largest drop of the best cost.
     """
     numeric = all(isinstance(value, (int, float)) and value > 0 for value in curve.values)
     places = np.array(curve.values, np.float64) if numeric else np.arange(len(curve.values))
@@ -352,7 +332,7 @@ def _curve(ax: Axes, curve: CostCurve) -> None:
     log_scale(ax)
     if numeric:
         ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_formatter(lambda x, _: _in_words(x))
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x / 1024:g}K" if x >= 1024 else f"{x:g}")
     else:
         ax.set_xticks(places, [str(value) for value in curve.values])
         if sum(len(str(value)) for value in curve.values) > _CROWDED:
@@ -360,14 +340,6 @@ def _curve(ax: Axes, curve: CostCurve) -> None:
     ax.set_title(curve.column, fontsize=9)
     ax.set_ylabel("time (us)")
     ax.grid(alpha=0.3)
-
-
-def _in_words(number: float) -> str:
-    """Return a number with K for 1024 and M for its square."""
-    for power, letter in ((2, "M"), (1, "K")):
-        if number >= 1024**power:
-            return f"{number / 1024**power:g}{letter}"
-    return f"{number:g}"
 
 
 def _progress(ax: Axes, table: Trials) -> None:
@@ -392,24 +364,3 @@ def _endings(ax: Axes, table: Trials) -> None:
     ax.tick_params(axis="y", labelsize=7)
     ax.set_title("how measurements ended", fontsize=9)
     finished(ax)
-
-
-def _time(ax: Axes, table: Trials) -> None:
-    """Draw the seconds spent so far, stage by stage where that is known."""
-    numbers = np.arange(1, len(table) + 1)
-    stages = {"building": "build_seconds", "running": "run_seconds"}
-    known = {
-        label: np.nan_to_num(table.column(name))
-        for label, name in stages.items()
-        if any(row[name] is not None for row in table)
-    } or {"building and running": table.column("all_cost")}
-    ax.stackplot(
-        numbers,
-        *(np.cumsum(seconds) for seconds in known.values()),
-        labels=list(known),
-        colors=COLOURS,
-        alpha=0.7,
-    )
-    ax.set_title("time spent", fontsize=9)
-    finished(ax, "measurements", "sum (s)")
-    ax.legend(frameon=False, loc="upper left")

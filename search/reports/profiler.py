@@ -1,4 +1,4 @@
-"""The time that each part of a search takes."""
+"""The time of each part of a search."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Profiler:
         self._started = 0.0
 
     def get(self) -> dict[str, float]:
-        """Return seconds by scope; `Total` is there once the profiler was left."""
+        """Return seconds by scope; `Total` is present after the `with`."""
         return dict(self._seconds)
 
     def table(self) -> str:
-        """Return the scopes, those that took longest first, in minutes and percent."""
+        """Return a table of the scopes in minutes and percent, longest first."""
         total = self._seconds.get("Total", 0.0)
         others = [(name, s) for name, s in self._seconds.items() if name != "Total"]
         others.sort(key=lambda entry: -entry[1])
@@ -41,7 +41,7 @@ class Profiler:
 
     @staticmethod
     def current() -> Profiler | None:
-        """Return the innermost profiler that is entered, None without one."""
+        """Return the innermost active profiler, or None."""
         stack = _stack.get()
         return stack[-1] if stack else None
 

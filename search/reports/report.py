@@ -1,9 +1,9 @@
-"""Before and after: what a search made of a task, as few lines, as a table and as plain data."""
+"""Before and after: the report of a search on a task, as text, as a table and as plain data."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, overload
 
@@ -12,18 +12,16 @@ from search.reports.trial import read_fields
 from search.runner.time_text import time_text
 from tensorir.text_table import aligned, html_table
 
-_LATER: Final[dict[str, Any]] = {"winner": None, "ended": ""}
-"""The fields that lines of earlier versions do not have, with what they mean there."""
 NOT_BEGUN: Final = "not begun"
 TIME_OVER: Final = "time over"
 _NO_SUCCESS: Final = "no trial has succeeded"
 _NOISY: Final = 0.2
-"""The share of the best time from which half of the distance between its quartiles is noise."""
+"""Half of the interquartile range is noise if it exceeds this fraction of the best time."""
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What a search made of one task; times are seconds per call, None where they are not known.
+    """The result of a search on one task; times are seconds per call, None if unknown.
 
     `print` shows it as a few lines, a notebook as a table.
     """
@@ -33,56 +31,53 @@ class TaskReport:
     workload: str = ""
     """The key of the program in the database of the run."""
     weight: float = 1.0
-    """How often the program counts, as in a call of a model."""
+    """The number of calls of the program in a call of the model."""
     unscheduled: float | None = None
-    """The program as it was given."""
+    """The original program."""
     at_least: bool = False
-    """True if nobody waited for the end of the unscheduled program: it takes longer than that."""
+    """True if the unscheduled program was stopped: it takes longer than `unscheduled`."""
     first: float | None = None
-    """The first schedule that was measured. A search of the usual kind begins with the default one,
-    which needs no measuring (`search.default_schedule`)."""
+    """The first measured schedule. Most searches start with the default schedule
+    (`search.default_schedule`)."""
     best: float | None = None
-    """The best schedule: where it was measured again at the end, the median of the rounds."""
+    """The best schedule: the median of its rounds, if it was measured again at the end."""
     spread: float | None = None
-    """Half of the distance between the quartiles of the rounds."""
+    """Half of the interquartile range of the rounds."""
     rounds: int = 0
-    """How often the best was measured again, beside others, at the end."""
+    """The number of measurements of the best at the end, interleaved with other candidates."""
     roofline: Roofline | None = None
     trials: int = 0
-    """The candidates that were built and measured, or failed, those of a run that was interrupted
-    before among them."""
+    """The number of trials, including failed trials and trials before an interruption."""
     failed: int = 0
-    """Those of them that failed."""
+    """The number of failed trials."""
     stopped: int = 0
-    """Those that were ended as soon as they were certain not to be the best."""
+    """The number of trials that were stopped early, because they were too slow."""
     seconds: float | None = None
-    """The seconds of wall time that the task took, up to the naming of its winner."""
+    """The wall time of the task in seconds, including the choice of its winner."""
     exhausted: bool = False
-    """True if the search ended because it found no candidate that was not measured."""
+    """True if the search ended because it found no unmeasured candidate."""
     winner: int | None = None
-    """The number of the trial that the best schedule comes from; None for the unscheduled program
-    and for others that the winner was compared with, and where nothing was measured again."""
+    """The number of the trial with the best schedule; None if that is the unscheduled program or
+    another baseline, and if nothing was measured again."""
     ended: str = ""
-    """What ended the search of the task: `"done"`, `"time over"`, `"not begun"`; empty if not
-    known."""
+    """The end of the search on the task: `"done"`, `"time over"`, `"not begun"`; empty if
+    unknown."""
     time: float = 0.0
-    """When it ended, in seconds since 1970."""
+    """The time of the report in seconds since 1970."""
 
     @property
     def gain(self) -> float | None:
-        """How many times as fast the best is as the unscheduled program, at least."""
+        """The speed of the best relative to the unscheduled program; a minimum if `at_least`."""
         return self.unscheduled / self.best if self.unscheduled and self.best else None
 
     @property
     def is_noisy(self) -> bool:
-        """True if the rounds differ so much that the best time says little."""
-        return (
-            self.spread is not None and self.best is not None and self.spread > _NOISY * self.best
-        )
+        """True if the rounds differ so much that the best time is unreliable."""
+        return bool(self.spread and self.best and self.spread > _NOISY * self.best)
 
     @property
     def share(self) -> float | None:
-        """The share of what the machine can do at most that the best is; None if not known."""
+        """The fraction of the peak of the machine that the best reaches; None if unknown."""
         return self.roofline.share(self.best) if self.roofline and self.best else None
 
     @property
@@ -93,20 +88,17 @@ class TaskReport:
     # ------------------------------------------------------------------------------ as plain data
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything as plain data: the fields, those of the roofline, and what follows."""
+        """Return all fields and figures as plain data."""
         fields = dataclasses.asdict(self)
         if self.roofline is not None:
-            fields["roofline"] = {
-                **dataclasses.asdict(self.roofline),
-                "least_seconds": self.roofline.least_seconds,
-                "bound": self.roofline.bound,
-            }
+            least, bound = self.roofline.least_seconds, self.roofline.bound
+            fields["roofline"] |= {"least_seconds": least, "bound": bound}
         return {**fields, "gain": self.gain, "share": self.share}
 
     @staticmethod
     def from_json(obj: Any) -> TaskReport:
-        """Return the report that `as_json` described; DatabaseError names the field at fault."""
-        known = read_fields(TaskReport, obj, _names(TaskReport) - {"roofline"}, _LATER)
+        """Return the report that `as_json` wrote; DatabaseError names an invalid field."""
+        known = read_fields(TaskReport, obj, _names(TaskReport) - {"roofline"})
         roof = obj.get("roofline")
         if roof is not None:
             roof = Roofline(**read_fields(Roofline, roof, _names(Roofline)))
@@ -115,7 +107,7 @@ class TaskReport:
     # ------------------------------------------------------------------------------------ as text
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return what, its time or number, and a remark, for each line of the text."""
+        """Return a name, a time or number, and a remark for each line of the text."""
         rows = []
         if self.unscheduled is not None:
             rows.append(("unscheduled", f"{self._more}{time_text(self.unscheduled)}", ""))
@@ -125,31 +117,32 @@ class TaskReport:
             why = "the search had no time for it" if self.ended == NOT_BEGUN else _NO_SUCCESS
             rows.append(("best", "none", why))
         else:
-            rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
-            spread = "" if self.spread is None else f"+- {time_text(self.spread, 2)} in {rounds}"
-            noise = "a busy machine: measure again when it is quiet" * self.is_noisy
-            remarks = [self._times_as_fast(self.best), spread, noise]
+            remarks = [self._times_as_fast(self.best)]
+            if self.spread is not None:
+                rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
+                remarks.append(f"+- {time_text(self.spread, 2)} in {rounds}")
+            if self.is_noisy:
+                remarks.append("a busy machine: measure again when it is quiet")
             rows.append(("best", time_text(self.best), ", ".join(filter(None, remarks))))
-        if self.roofline is not None and self.best is not None:
-            rows.append(("roofline", f"{self.share:.0%}", self.roofline.in_words(self.best)))
+            if self.roofline is not None:
+                words = self.roofline.in_words(self.best)
+                rows.append(("roofline", f"{self.share:.0%}", words))
         endings = [
-            f"{count} {what}"
-            for count, what in ((self.failed, "failed"), (self.stopped, "ended early as too slow"))
-            if count
+            f"{self.failed} failed" * bool(self.failed),
+            f"{self.stopped} ended early as too slow" * bool(self.stopped),
+            "" if self.seconds is None else f"{self.seconds:.1f} s",
         ]
-        if self.seconds is not None:
-            endings.append(f"{self.seconds:.1f} s")
-        rows.append(("trials", str(self.trials), ", ".join(endings)))
+        rows.append(("trials", str(self.trials), ", ".join(filter(None, endings))))
         return rows
 
     def in_a_sentence(self) -> str:
-        """Return what a log says of the task: the best, against what there was before."""
+        """Return the best time and the unscheduled time in a sentence for the log."""
         if self.best is None:
             return _NO_SUCCESS
         parts = [f"the best takes {time_text(self.best)}"]
         if self.unscheduled is not None:
             before = f"unscheduled it takes {self._more}{time_text(self.unscheduled)}"
-            times = f", {_factor(self.unscheduled / self.best)} times as long"
+            times = f", {factor_text(self.unscheduled / self.best)} times as long"
             parts.append(before + times * (self.unscheduled > self.best))
         if self.roofline is not None:
             parts.append(f"that is {self.share:.0%} {self.roofline.in_words(self.best)}")
@@ -159,8 +152,9 @@ class TaskReport:
         if self.unscheduled is None:
             return ""
         if seconds > self.unscheduled and not self.at_least:
-            return f"{_factor(seconds / self.unscheduled)} times slower than unscheduled"
-        return f"{self._more}{_factor(self.unscheduled / seconds)} times as fast as unscheduled"
+            return f"{factor_text(seconds / self.unscheduled)} times slower than unscheduled"
+        factor = factor_text(self.unscheduled / seconds)
+        return f"{self._more}{factor} times as fast as unscheduled"
 
     @property
     def _more(self) -> str:
@@ -171,7 +165,8 @@ class TaskReport:
 
     def __repr__(self) -> str:
         best = "no schedule" if self.best is None else time_text(self.best)
-        gain = "" if self.gain is None else f", {_factor(self.gain)} times as fast as unscheduled"
+        factor = "" if self.gain is None else f", {factor_text(self.gain)} times as fast as"
+        gain = f"{factor} unscheduled" * bool(factor)
         return f"<TaskReport of {self.task}: {best}{gain}, {self.trials} trials>"
 
     def _repr_html_(self) -> str:
@@ -179,9 +174,10 @@ class TaskReport:
 
 
 class RunReport(Sequence[TaskReport]):
-    """The reports of the tasks of a run or of a working directory, in their order.
+    """The reports of the tasks of a run or of a working directory.
 
-    `print` shows a table, of one task its lines; `report["conv"]` is that of a task by its name.
+    `print` shows a table, or the lines of a single task; `report["conv"]` is the report of a task
+    by name. Times are sums in seconds by weight, None if the time of a task is unknown.
     """
 
     def __init__(self, tasks: Sequence[TaskReport]) -> None:
@@ -189,47 +185,47 @@ class RunReport(Sequence[TaskReport]):
 
     @property
     def unscheduled(self) -> float | None:
-        """The seconds that all unscheduled programs take, by weight; None if one is not known."""
-        return _sum((one.unscheduled, one.weight) for one in self)
+        """The time of all unscheduled programs."""
+        return _sum(one.unscheduled and one.unscheduled * one.weight for one in self)
 
     @property
     def first(self) -> float | None:
-        """The seconds that all take with the first schedules, by weight."""
-        return _sum((one.first, one.weight) for one in self)
+        """The time of all first schedules."""
+        return _sum(one.first and one.first * one.weight for one in self)
 
     @property
     def best(self) -> float | None:
-        """The seconds that all take with the best schedules, by weight."""
-        return _sum((one.best, one.weight) for one in self)
+        """The time of all best schedules."""
+        return _sum(one.best and one.best * one.weight for one in self)
 
     @property
     def trials(self) -> int:
-        """The trials of all tasks."""
+        """The number of trials."""
         return sum(one.trials for one in self)
 
     @property
     def failed(self) -> int:
-        """The trials that failed."""
+        """The number of failed trials."""
         return sum(one.failed for one in self)
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of wall time that all tasks took."""
-        return _sum((one.seconds, 1.0) for one in self)
+        """The wall time of all tasks in seconds."""
+        return _sum(one.seconds for one in self)
 
     @property
     def gain(self) -> float | None:
-        """How many times as fast all are as the unscheduled programs, at least."""
+        """The speed of the best relative to the unscheduled programs; a minimum if `at_least`."""
         return self.unscheduled / self.best if self.unscheduled and self.best else None
 
     @property
     def at_least(self) -> bool:
-        """True if an unscheduled program takes longer than is known."""
+        """True if an unscheduled program was stopped."""
         return any(one.at_least for one in self)
 
     @property
     def state(self) -> str:
-        """What ended the run before all tasks were done, empty if nothing did."""
+        """The reason why the run ended before all tasks were done, otherwise empty."""
         begun = sum(one.ended != NOT_BEGUN for one in self)
         if not any(one.ended in (TIME_OVER, NOT_BEGUN) for one in self):
             return ""
@@ -237,26 +233,24 @@ class RunReport(Sequence[TaskReport]):
         return f"stopped: time over{rest}"
 
     def in_a_sentence(self) -> str:
-        """Return what a log says of all tasks together: the best, against what there was before."""
+        """Return the best and the unscheduled time of all tasks in a sentence for the log."""
         if self.best is None:
             without = sum(one.best is None for one in self)
-            return ", ".join(
-                filter(None, [f"{without} of {len(self)} have no schedule", self.state])
-            )
+            parts = [f"{without} of {len(self)} have no schedule", self.state]
+            return ", ".join(filter(None, parts))
         text = f"the best take {time_text(self.best)}"
         if self.unscheduled is None:
             return text
-        more = "more than " * self.at_least
-        factor = _factor(self.unscheduled / self.best)
-        before = f"unscheduled they take {more}{time_text(self.unscheduled)}"
-        return f"{text}; {before}, {factor} times as long"
+        before = f"unscheduled they take {'more than ' * self.at_least}"
+        factor = factor_text(self.unscheduled / self.best)
+        return f"{text}; {before}{time_text(self.unscheduled)}, {factor} times as long"
 
     @overload
     def __getitem__(self, key: int | str) -> TaskReport: ...
     @overload
     def __getitem__(self, key: slice) -> RunReport: ...
     def __getitem__(self, key: int | str | slice) -> TaskReport | RunReport:
-        """Return a report by place or by the name of its task; KeyError lists the names."""
+        """Return a report by index or by the name of its task; KeyError lists the names."""
         if isinstance(key, slice):
             return RunReport(self.tasks[key])
         if isinstance(key, int):
@@ -270,20 +264,20 @@ class RunReport(Sequence[TaskReport]):
         return len(self.tasks)
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything as plain data: the sums by weight, and a list of tasks."""
+        """Return the sums and a list of tasks as plain data."""
         names = ("unscheduled", "first", "best", "trials", "failed", "seconds")
         sums = {name: getattr(self, name) for name in names}
         return {**sums, "tasks": [one.as_json() for one in self]}
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a heading, a row of texts for each task, and the sums of several."""
+        """Return a heading, a row of texts for each task, and the sums of several tasks."""
         rows = [_HEADING, *(_cells(one, one.task, f"{one.weight:g}") for one in self)]
         return [*rows, _cells(self, "all, by weight")] if len(self) > 1 else rows
 
     def __str__(self) -> str:
         if len(self) == 1:
             return str(self.tasks[0])
-        return aligned(self.cells(), _HEADING[1:8] + _HEADING[9:-1])
+        return aligned(self.cells(), set(_HEADING) - {"task", "bound", "ended"})
 
     def __repr__(self) -> str:
         return f"<RunReport of {len(self)} tasks, {self.trials} trials>\n{self}"
@@ -309,12 +303,8 @@ _HEADING: Final = (
 )
 
 
-def _names(kind: type) -> set[str]:
-    return {one.name for one in dataclasses.fields(kind)}
-
-
 def _cells(of: TaskReport | RunReport, name: str, weight: str = "") -> tuple[str, ...]:
-    """Return the texts of a row of `_HEADING`: of a task, or of all."""
+    """Return the texts of a row of `_HEADING`, for one task or for all."""
     task = of if isinstance(of, TaskReport) else TaskReport("", "")
     more = ">" * (of.at_least and of.gain is not None)
     return (
@@ -324,7 +314,7 @@ def _cells(of: TaskReport | RunReport, name: str, weight: str = "") -> tuple[str
         _us(of.first),
         _us(of.best),
         _us(task.spread),
-        "" if of.gain is None else more + _factor(of.gain),
+        "" if of.gain is None else more + factor_text(of.gain),
         "" if task.share is None else f"{task.share:.0%}",
         task.bound or "",
         str(of.trials),
@@ -335,15 +325,22 @@ def _cells(of: TaskReport | RunReport, name: str, weight: str = "") -> tuple[str
 
 
 def _us(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e6:.4g}"
+    if seconds is None:
+        return ""
+    return f"{seconds * 1e6:.4g}" if seconds < 1e-2 else f"{seconds * 1e6:.0f}"
 
 
-def _factor(times: float) -> str:
-    """Return how many times, with as many digits as mean something."""
+def factor_text(times: float) -> str:
+    """Return a factor with its significant digits."""
     return f"{times:.2f}" if times < 10 else f"{times:.0f}"
 
 
-def _sum(parts: Iterator[tuple[float | None, float]]) -> float | None:
+def _names(kind: type) -> set[str]:
+    return {one.name for one in dataclasses.fields(kind)}
+
+
+def _sum(parts: Iterable[float | None]) -> float | None:
+    """Return a sum, None if a part is unknown or there is none."""
     found = list(parts)
-    known = [value * weight for value, weight in found if value is not None]
+    known = [one for one in found if one is not None]
     return sum(known) if found and len(known) == len(found) else None

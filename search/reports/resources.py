@@ -1,4 +1,4 @@
-"""The resources that a scheduled program takes of a machine: cores, lanes, code and cache."""
+"""The resources of a machine that a scheduled program uses: cores, lanes, code and cache."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from tensorir.rewriting.visit import children, collect_vars, substitute, walk
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of a program: for each number, those of the block that takes most.
+    """The resources of a program: each number is the maximum over the blocks.
 
-    The two footprints are those of the block with the most iterations. Each buffer counts once,
-    with the box that holds what is touched, at the first values of the loops outside.
+    The two footprints are of the block with the most iterations. Each buffer counts once, with the
+    bounding box of its accesses in the first iteration of the outer loops.
     """
 
     parallel_extent: int = 1
-    """Iterations of parallel loops around one another."""
+    """Iterations of nested parallel loops."""
     vector_lanes: int = 1
-    """Iterations of vectorized loops around one another."""
+    """Iterations of nested vectorized loops."""
     unrolled_extent: int = 1
-    """The copies of a block that are written out: by unrolled loops, and by an unroll limit."""
+    """The copies of a block by unrolled loops or by an unroll limit."""
     tile_bytes: int = 0
-    """The bytes touched from the outermost loop of a reduction inward; of a block that reduces
-    nothing, by its innermost loop."""
+    """The bytes accessed from the outermost loop of a reduction inward; without a reduction, by the
+    innermost loop."""
     inner_tile_bytes: int = 0
-    """The bytes touched in one iteration of the innermost loop of the reduction."""
+    """The bytes accessed in one iteration of the innermost loop of the reduction."""
 
 
 RESOURCES: Final = tuple(Resources.__annotations__)
@@ -44,10 +44,10 @@ RESOURCES: Final = tuple(Resources.__annotations__)
 
 
 def resources_of(program: IRModule | PrimFunc) -> Resources:
-    """Return the resources that the tensor functions of a program take.
+    """Return the resources of the tensor functions of a program.
 
-    Loops whose length is not constant count as one iteration; a buffer whose box is not constant
-    counts as a whole, and one of symbolic shape not at all.
+    Loops of symbolic length count as one iteration. Buffers with symbolic boxes count as a whole,
+    and buffers of symbolic shape count 0.
     """
     funcs = (program,) if isinstance(program, PrimFunc) else program.prim_funcs().values()
     nests = [nest for func in funcs for nest in _nests(func.body, (), {})]
@@ -65,7 +65,7 @@ def resources_of(program: IRModule | PrimFunc) -> Resources:
 
 @dataclass(frozen=True)
 class _Nest:
-    """A block without blocks inside, the loops around it, and what its axes are in their terms."""
+    """A block without inner blocks, the loops around it, and its axes as expressions of them."""
 
     loops: tuple[For, ...]
     realize: BlockRealize
@@ -80,7 +80,7 @@ class _Nest:
 
     @property
     def copies(self) -> int:
-        """The copies that unrolled loops make, or those that a limit allows of the inner loops."""
+        """The copies by unrolled loops, or by the unroll limit for the inner loops."""
         limit = max(map(_unroll_limit, self.loops), default=0)
         allowed = 1
         for loop in reversed(self.loops):
@@ -93,7 +93,7 @@ class _Nest:
 
     @property
     def _reducing(self) -> list[int]:
-        """The places of the loops that a reduction is bound to."""
+        """The indices of the loops of a reduction."""
         block = self.realize.block
         driving = {
             var
@@ -105,7 +105,7 @@ class _Nest:
 
     @property
     def tile(self) -> int:
-        """The place of the loop at which the tile of results begins."""
+        """The index of the outermost loop of the tile of results."""
         return min(self._reducing, default=max(0, len(self.loops) - 1))
 
     @property
@@ -113,7 +113,7 @@ class _Nest:
         return max(self._reducing, default=len(self.loops) - 1) + 1
 
     def bytes_inside(self, place: int) -> int:
-        """Return the bytes that the loops from a place on touch."""
+        """Return the bytes that the loops from an index inward access."""
         block = self.realize.block
         first = {loop.loop_var: loop.min for loop in self.loops[:place]}
         domain = {
@@ -144,14 +144,14 @@ def _nests(node: Stmt, loops: tuple[For, ...], values: Mapping[Var, PrimExpr]) -
 
 
 def _loops(body: Stmt) -> Iterator[For]:
-    """Yield the loops that stand directly in one another in a block."""
+    """Yield the perfectly nested loops in a block."""
     while isinstance(body, For):
         yield body
         body = body.body
 
 
 def _box(access: BufferRegion, domain: Mapping[Var, Range]) -> int:
-    """Return the bytes of the box that a region covers while loops run."""
+    """Return the bytes of the bounding box of a region over the iterations of loops."""
     shape = [dim.value if isinstance(dim, IntImm) else 0 for dim in access.buffer.shape]
     analyzer = Analyzer()
     extents: Sequence[int] = shape

@@ -1,4 +1,4 @@
-"""The roofline of a program: the least time that its arithmetic and its data take on a machine."""
+"""The roofline of a program: a lower bound of its time from its arithmetic and its data."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ from tensorir.semantics.floats import REAL
 Bound = Literal["compute", "memory"]
 
 _PEAKS: Final = {"float32": 1.0, "float64": 0.5}
-"""The types whose peak is known, and it as a part of that of float32: half as many fit a vector."""
+"""The types with a known peak, relative to the peak of float32."""
 _LARGE: Final = 256 << 20
-"""The bytes whose bandwidth is that of any larger number: no cache holds them."""
+"""The number of bytes that exceeds every cache; more bytes have the same bandwidth."""
 _MOST: Final = 0.5
-"""The share of the operations that are of such a type, from which on its peak is the limit."""
+"""The minimum fraction of the operations in a type for its peak to be the limit."""
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """What a call of a program has to do, and what the machine does at most.
+    """The work of a call of a program, and the peak of the machine.
 
-    The machine makes `peak_flops` operations and reads `bandwidth` bytes a second, and both at
-    once: no schedule takes less than `least_seconds`, unless it leaves out operations that the
-    program counts, such as those on zeros (Williams, Waterman and Patterson, Roofline, CACM 2009).
+    The machine makes `peak_flops` operations and reads `bandwidth` bytes per second at the same
+    time, so `least_seconds` is a lower bound, unless a schedule omits counted operations, such as
+    operations on zeros (Williams, Waterman and Patterson, Roofline, CACM 2009).
     """
 
     flop: float
     """The operations of a call."""
     size: int
-    """The bytes that a call reads or writes at least: each argument once, of the largest ones only
-    what is touched. What does not leave the program counts nothing."""
+    """The bytes of the arguments that a call accesses, each element once. Buffers within the
+    program count 0."""
     dtype: str
     """The type of most operations."""
     peak_flops: float
     """Operations a second, measured."""
     bandwidth: float
-    """Bytes a second, measured by reading so many bytes again and again, from whichever cache they
-    fit."""
+    """Bytes per second, measured by repeated reads of `size` bytes, from the cache that they fit
+    in."""
     cores: int = 1
-    """The cores that both were measured with, all at once."""
+    """The number of cores in both measurements."""
     functions: str = ""
-    """The functions of real numbers that the program computes, such as `"exp, tanh"`. They count no
-    operations, so that a program with many of them stays far below."""
+    """The real functions in the program, such as `"exp, tanh"`. They count 0 operations, so a
+    program with many of them stays far below its peak."""
 
     @property
     def least_seconds(self) -> float:
-        """The seconds that a call takes at least."""
+        """The minimum seconds of a call."""
         return max(self.flop / self.peak_flops, self.size / self.bandwidth)
 
     @property
     def bound(self) -> Bound:
-        """`"compute"` where arithmetic takes longer than the data, else `"memory"`."""
+        """`"compute"` if arithmetic takes longer than the data, otherwise `"memory"`."""
         in_arithmetic = self.flop / self.peak_flops
         return "compute" if in_arithmetic > self.size / self.bandwidth else "memory"
 
     def share(self, seconds: float) -> float:
-        """Return the share of what the machine can do at most that a call of so many seconds is."""
+        """Return the fraction of the peak that a call of `seconds` reaches."""
         return self.least_seconds / seconds
 
     def in_words(self, seconds: float) -> str:
-        """Return what a call of so many seconds does, of what the machine can do at most."""
+        """Return the speed of a call of `seconds`, and the peak, in words."""
         if self.bound == "compute":
             done, most, unit = self.flop / seconds, self.peak_flops, "GFLOPS"
         else:
@@ -90,15 +90,14 @@ class Roofline:
 
 
 _MORE: Final = 1.1
-"""The share from which on it is no noise that a program is faster than its operations allow."""
+"""The minimum fraction of the peak that cannot be noise: the program omits operations."""
 
 
 def roofline(mod: IRModule, target: Target) -> Roofline | None:
-    """Return the roofline of a program of one function, measured now, on this machine.
+    """Return the roofline of a program of one function, measured now on this machine.
 
-    None where there is none to be known: for a target that is not this machine, or is not known to
-    be (`codegen.machine.known_speed`), for sizes that are not constant, and for arithmetic that is
-    neither in float32 nor in float64.
+    None if the target is not this machine (`codegen.machine.known_speed`), if sizes are symbolic,
+    and for arithmetic in other types than float32 and float64.
     """
     (func,) = mod.prim_funcs().values()
     size, dtype = touched_bytes(func), main_dtype(func)
@@ -115,15 +114,15 @@ def roofline(mod: IRModule, target: Target) -> Roofline | None:
 
 
 def functions_of_reals(func: PrimFunc) -> list[str]:
-    """Return the names of those that a program computes, such as `exp`, sorted."""
+    """Return the sorted names of the real functions in a program, such as `exp`."""
     operators = (node.op for node in walk(func.body) if isinstance(node, Call))
     return sorted({op.short_name for op in operators if isinstance(op, Op)} & REAL.keys())
 
 
 def main_dtype(func: PrimFunc) -> str | None:
-    """Return the type of most operations, None for one whose peak is not known.
+    """Return the type of most operations, None if its peak is unknown.
 
-    A program without any operation is one in float32.
+    It is float32 for a program without operations.
     """
     total = OperationCounter().stmt(func.body)
     counts = {name: _OfType(DataType(name)).stmt(func.body) for name in _PEAKS}
@@ -143,10 +142,10 @@ class _OfType(OperationCounter):
 
 
 def touched_bytes(func: PrimFunc) -> int | None:
-    """Return the bytes of its arguments that a call reads or writes, None where that is symbolic.
+    """Return the bytes of the arguments that a call accesses, None for symbolic sizes.
 
-    Each element counts once, and of an argument no more elements than there are reads and writes
-    of it: of a table that is looked up, the rows that are.
+    Each element counts once. An argument counts at most as many elements as it has accesses: a
+    table counts the rows that are looked up.
     """
     accesses = _Accesses(func)
     accesses.count(func.body, 1)
@@ -160,15 +159,15 @@ def touched_bytes(func: PrimFunc) -> int | None:
 
 
 class _Accesses:
-    """Counts how often the arguments of a function are read and written."""
+    """Counts the reads and writes of the arguments of a function."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.times: dict[Buffer, float | None] = dict.fromkeys(func.buffer_map.values(), 0)
-        """The number for each argument, None where it is not known."""
+        """The number for each argument, None if unknown."""
         self._by_pointer = {buffer.data: buffer for buffer in self.times}
 
     def count(self, node: Node, times: int | None) -> None:
-        """Add what a node does that is run so many times."""
+        """Add the accesses of a node that is executed `times` times."""
         if isinstance(node, For):
             extent = node.extent.value if isinstance(node.extent, IntImm) else None
             times = None if times is None or extent is None else times * extent
@@ -182,7 +181,7 @@ class _Accesses:
             self.count(part, times)
 
     def _accessed(self, node: Node) -> Iterator[tuple[Buffer, float]]:
-        """Yield the arguments that a node itself accesses, and how many elements of each."""
+        """Yield the arguments that a node itself accesses, and the numbers of elements."""
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in self.times:
             yield node.buffer, prod(index.dtype.lanes for index in node.indices)
         elif isinstance(node, MatchBufferRegion) and node.source.buffer in self.times:

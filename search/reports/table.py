@@ -1,180 +1,145 @@
-"""The table of trials: one meaning for each column, whichever log the trials come from."""
+"""The table of trials: its columns have one meaning, whichever log the trials come from."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from search.errors import TuningError
-from search.reports.cost_curve import CostCurve, TurningPoint, cost_curve
+from search.reports.cost_curve import CostCurve, TurningPoint, cost_curve, most_telling
 from search.reports.report import RunReport, TaskReport
 from search.reports.resources import RESOURCES
 from search.reports.tasks import Tasks, TaskTrials, program_of
-from search.reports.trial import KINDS, MEANINGS, READ_AS, Trial
+from search.reports.trial import MEANINGS, Trial
 from tensorir.text_table import aligned, html_table
 
 Row = dict[str, Any]
-Value = Callable[[Trial], Any]
 
 _MOST_SHOWN: Final = 20
 _MOST_TEXT: Final = 120
-
-_FIRST: Final[dict[str, Value]] = {
-    "task": attrgetter("task"),
-    "target": attrgetter("target"),
-    "index": lambda trial: trial.space if trial.config is None else trial.config,
-}
-_COSTS: Final[dict[str, Value]] = {
-    "cost": attrgetter("seconds"),
-    "slower_than": attrgetter("slower_than"),
-    "gflops": attrgetter("gflops"),
-    "error": attrgetter("ending"),
-    "build_seconds": lambda trial: trial.build_secs if trial.total_secs is None else None,
-    "run_seconds": lambda trial: trial.measure_secs if trial.total_secs is None else None,
-    "all_cost": attrgetter("spent"),
-    "time": attrgetter("time"),
-}
-_SHORT: Final[dict[str, Value]] = {
-    "run_secs": lambda trial: statistics.fmean(trial.run_secs) if trial.run_secs else None,
-    "error": lambda trial: (trial.error or "").strip().partition("\n")[0][:_MOST_TEXT],
-}
-"""What arrays have of fields of several numbers or lines."""
-_UNKNOWN: Final[Row] = dict.fromkeys(RESOURCES)
-_PLAIN: Final = frozenset([*_FIRST, *RESOURCES, *_COSTS, "best_so_far", "elapsed"])
-"""The columns that every table has."""
+_MISSING: Final = {"predicted": math.nan, "space": -1, "machine": "", "error": ""}
+"""The values of `Trials.array` for None."""
 
 
 class Trials(Sequence[Any]):
-    """Trials in the order in which they ended, with what can be asked of them all.
+    """Trials, ordered by their ends, as a table.
 
-    `rows` has one row for each, which maps columns to values: `task`, `target`, `index` (of the
+    `rows` has one row per trial with these columns: `task`, `target`, `index` (of the
     configuration, or of the design space), the `knobs`, the resources of the program (see
-    `Resources`), `cost` (mean seconds per run), `slower_than` (what the cost is at least, of one
-    that was ended early: `error` is `STOPPED_EARLY`), `gflops`, `error` (`NO_ERROR`, a name of
-    `MeasureErrorNo`, or the stage that failed), `build_seconds`, `run_seconds` and `all_cost` (both
-    together), `time` (seconds since 1970), `best_so_far` (seconds, of the task up to here) and
-    `elapsed` (seconds since the first ended). What is not known is None. A knob of several numbers
-    has a column for each, `tile_y[0]` the outermost; one that has the name of another column,
-    `time` say, is `time (knob)`. `reports` are what runs reported of tasks at their ends, oldest
-    first.
+    `Resources`), `cost` (mean seconds per run), `slower_than` (a lower bound of the cost of a trial
+    that was stopped early: its `error` is `STOPPED_EARLY`), `gflops`, `error` (`NO_ERROR`, a name
+    of `MeasureErrorNo`, or the stage that failed), `build_seconds`, `run_seconds` and `all_cost`
+    (their sum), `time` (seconds since 1970), `best_so_far` (seconds, of the task) and `elapsed`
+    (seconds since the end of the first trial). Unknown values are None. A knob of several numbers
+    has a column for each, `tile_y[0]` the outermost; a knob with the name of another column, such
+    as `time`, is `time (knob)`. `reports` are the reports of tasks by earlier runs, oldest first.
     """
 
     def __init__(self, trials: Sequence[Trial], reports: Sequence[TaskReport] = ()) -> None:
         self.trials = list(trials)
         self._reports = tuple(reports)
-        self._part_of: tuple[Trials, Sequence[int]] | None = None
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The facts about each trial by column; a part of a table has the rows of the whole."""
-        if self._part_of is not None:
-            whole, places = self._part_of
-            return [whole.rows[k] for k in places]
-        columns = self._columns_of_knobs()
+        """The rows of the table."""
         start = min((trial.time for trial in self.trials), default=0.0)
+        knobs = self._knob_columns
         return [
             {
-                **{name: value(trial) for name, value in _FIRST.items()},
-                **{column: trial.knobs.get(name) for name, column in columns.items()},
-                **(asdict(trial.resources) if trial.resources else _UNKNOWN),
-                **{name: value(trial) for name, value in _COSTS.items()},
+                "task": trial.task,
+                "target": trial.target,
+                "index": trial.space if trial.config is None else trial.config,
+                **{column: trial.knobs.get(name) for name, column in knobs.items()},
+                **_facts(trial),
                 "best_so_far": best,
                 "elapsed": trial.time - start,
             }
-            for trial, best in zip(self.trials, self.told.best_so_far, strict=True)
+            for trial, best in zip(self.trials, self.by_task.best_so_far, strict=True)
         ]
 
     @cached_property
-    def told(self) -> Tasks:
-        """What became of the trials of each program, summed up."""
+    def by_task(self) -> Tasks:
+        """The trials by task, with their sums."""
         return Tasks(self.trials, self._reports)
 
     @property
     def task(self) -> TaskTrials:
-        """What became of the trials of one task: of the last of its programs."""
-        return self.told.of(program_of(self.trials[-1]))
+        """The task of the last trial, for tables of one task."""
+        return self.by_task.of(program_of(self.trials[-1]))
 
     @property
     def report(self) -> RunReport:
-        """Before and after, for each task: what the last run reported at its end.
+        """The report of each task by the last complete run, updated by later trials.
 
-        A task with trials of a run that has no end yet, or was interrupted, has in it what these
-        say. Listed tasks without a trial come last.
+        Tasks without trials come last.
         """
-        return self.told.report
+        return self.by_task.report
 
     @cached_property
     def array(self) -> NDArray[np.void]:
-        """The table as a structured array, one row a trial.
+        """The table as a structured array, one row per trial.
 
-        Columns are the fields of `Trial` that are numbers or short texts, and two more.
-        `run_secs` is the mean in seconds, NaN for a trial without times; a `predicted` of NaN and a
-        `space` of -1 stand for None; `error` is the first line, cut short. `best_so_far` is the
-        lowest mean of the same task, program and target up to this trial, NaN before the first;
-        `elapsed` the seconds since the first trial of the table began.
+        Columns are the fields of `Trial` with numbers or short texts: `run_secs` is the mean in
+        seconds, NaN for a trial without times; None is NaN in `predicted` and -1 in `space`;
+        `error` is the first line, shortened. Further columns are `best_so_far`, the minimum of the
+        same task, program and target up to this trial, NaN before the first measurement, and
+        `elapsed`, the seconds since the start of the first trial.
         """
-        columns: dict[str, NDArray[Any]] = {}
-        for name, (kind, _) in KINDS.items():
-            _, dtype, missing = READ_AS[kind]
-            if dtype is not None:
-                values = map(_SHORT.get(name, attrgetter(name)), self.trials)
-                known = [missing if value is None else value for value in values]
-                columns[name] = np.array(known, dtype)
-        columns["best_so_far"] = np.array(list(map(_number, self.told.best_so_far)), np.float64)
-        columns["elapsed"] = columns["time"] - self.told.start
+        columns: dict[str, NDArray[Any]] = {
+            name: np.array([_MISSING[name] if v is None else v for v in self._values(name)])
+            for name in MEANINGS
+            if name != "decisions"
+        }
+        columns["best_so_far"] = np.array(self.by_task.best_so_far, np.float64)
+        columns["elapsed"] = columns["time"] - self.by_task.start
         table = np.empty(len(self), [(name, column.dtype) for name, column in columns.items()])
         for name, column in columns.items():
             table[name] = column
         return table
 
-    # --------------------------------------------------------------------------------- rows of it
+    def _values(self, name: str) -> list[Any]:
+        if name == "run_secs":
+            return [statistics.fmean(t.run_secs or [math.nan]) for t in self.trials]
+        if name == "error":
+            texts = [(trial.error or "").strip() for trial in self.trials]
+            return [text.partition("\n")[0][:_MOST_TEXT] for text in texts]
+        return [getattr(trial, name) for trial in self.trials]
 
-    def _part(self, places: Sequence[int]) -> Self:
-        part = type(self)([self.trials[k] for k in places], self._reports)
-        part._part_of = (self, places)
-        return part
+    # --------------------------------------------------------------------------------- rows of it
 
     @cached_property
     def labels(self) -> list[str]:
-        """The labels of the tasks in `told`: their names, with the target where they have several.
-
-        Programs of the same name and target are numbered.
-        """
-        named = {(one.known.task, one.known.target) for one in self.told if one.trials}
-        several = len({name for name, _ in named}) < len(named)
-        return [
-            f"{one.known.task} on {one.known.target}" if several else one.label for one in self.told
-        ]
+        """The labels of the tasks in `by_task`."""
+        return self.by_task.labels
 
     @property
     def tasks(self) -> list[str]:
         """The labels of the tasks that have trials."""
-        return list(dict.fromkeys(self.labels[place] for place in self.told.places))
+        return list(dict.fromkeys(self.labels[place] for place in self.by_task.places))
 
     def of_task(self, task: str | int) -> Self:
-        """Return the trials of a task, by its place or its name in `tasks`.
+        """Return the trials of a task, given by its index in `tasks`, its label or its name.
 
-        A name that is none of these stands for all targets. TuningError for a task that is not
-        there.
+        A name without a target selects all targets. TuningError for an unknown task.
         """
         tasks = self.tasks
         if isinstance(task, int) and not -len(tasks) <= task < len(tasks):
             raise TuningError(f"there is no task {task}; the log has {len(tasks)}")
         wanted = tasks[task] if isinstance(task, int) else task
-        places = [k for k, of in enumerate(self.told.places) if self.labels[of] == wanted]
-        places = places or [k for k, one in enumerate(self.trials) if one.task == wanted]
-        if not places:
+        labelled = zip(self.trials, self.by_task.places, strict=True)
+        found = [one for one, place in labelled if self.labels[place] == wanted]
+        found = found or [one for one in self.trials if one.task == wanted]
+        if not found:
             raise TuningError(f"there is no task {task!r}; the log has {tasks}")
-        return self._part(places)
+        return self if len(found) == len(self) else type(self)(found, self._reports)
 
     def best(self) -> Row | None:
         """Return the row with the lowest cost, None if nothing was measured."""
@@ -184,9 +149,9 @@ class Trials(Sequence[Any]):
     def winner(self) -> Row | None:
         """Return the row of the winner of one task.
 
-        That is the trial which a run named after measuring the best again; where no run did, the
-        one with the lowest cost. None if nothing was measured, or if the winner was not a trial
-        (the unscheduled program, say).
+        That is the trial that a run named after measuring the best again; without such a run, the
+        trial with the lowest cost. None if nothing was measured, or if the winner is no trial (the
+        unscheduled program, for example).
         """
         report = self.task.report
         if not report.rounds:
@@ -195,7 +160,7 @@ class Trials(Sequence[Any]):
         return next((row for one, row in pairs if one.number == report.winner), None)
 
     def errors(self) -> dict[str, int]:
-        """Return how many measurements ended in which way, the most frequent first."""
+        """Return the number of trials by their ending, most frequent first."""
         return dict(Counter(trial.ending for trial in self.trials).most_common())
 
     def __len__(self) -> int:
@@ -203,8 +168,9 @@ class Trials(Sequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         """Return one trial, or the table of a slice."""
-        is_part = isinstance(index, slice)
-        return self._part(range(len(self))[index]) if is_part else self._item(index)
+        if isinstance(index, slice):
+            return type(self)(self.trials[index], self._reports)
+        return self._item(index)
 
     def _item(self, index: int) -> Any:
         return self.trials[index]
@@ -216,24 +182,25 @@ class Trials(Sequence[Any]):
         """The names of the columns."""
         return tuple(self.rows[0]) if self.rows else ()
 
-    @property
+    @cached_property
     def _known(self) -> list[str]:
-        """The columns in which something is known."""
+        """The columns with a known value."""
         return [name for name in self.columns if any(row[name] is not None for row in self.rows)]
-
-    def _columns_of_knobs(self) -> dict[str, str]:
-        named = dict.fromkeys(name for trial in self.trials for name in trial.knobs)
-        return {name: f"{name} (knob)" if name in _PLAIN else name for name in named}
 
     @cached_property
     def knobs(self) -> tuple[str, ...]:
-        """The columns of what was chosen."""
-        chosen = set(self._columns_of_knobs().values())
+        """The columns of knobs with a known value."""
+        chosen = set(self._knob_columns.values())
         return tuple(name for name in self._known if name in chosen)
 
     @property
+    def _knob_columns(self) -> dict[str, str]:
+        names = dict.fromkeys(name for trial in self.trials for name in trial.knobs)
+        return {name: f"{name} (knob)" if name in _PLAIN else name for name in names}
+
+    @property
     def resources(self) -> tuple[str, ...]:
-        """The columns of what programs take that are known."""
+        """The columns of resources with a known value."""
         return tuple(name for name in self._known if name in RESOURCES)
 
     def setting(self, row: Row) -> str:
@@ -241,22 +208,21 @@ class Trials(Sequence[Any]):
         return ", ".join(f"{name}={row[name]}" for name in self.knobs if row[name] is not None)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column: float64 with NaN for None where all are numbers, else objects.
+        """Return a column: float64 with NaN for None if all values are numbers, otherwise objects.
 
-        TuningError for one that is not there.
+        TuningError for an unknown column.
         """
         if self.rows and name not in self.rows[0]:
             raise TuningError(f"there is no column {name!r}; known are {list(self.columns)}")
         values = [row[name] for row in self.rows]
-        if all(value is None or type(value) in (int, float) for value in values):
-            return np.array(list(map(_number, values)), np.float64)
-        return np.array(values, object)
+        is_numeric = all(value is None or type(value) in (int, float) for value in values)
+        return np.array(values, np.float64 if is_numeric else object)
 
     def group_by(self, column: str) -> CostCurve:
         """Return the costs for each value of a column.
 
-        TuningError for a column that is not there, and where several tasks would be mixed:
-        choose one with `of_task`.
+        TuningError for an unknown column, and for a table of several tasks: choose one with
+        `of_task`.
         """
         if len(self.tasks) > 1:
             raise TuningError(
@@ -269,8 +235,18 @@ class Trials(Sequence[Any]):
             ((row[column], row["slower_than"]) for row in self.rows),
         )
 
+    @cached_property
+    def curves(self) -> list[CostCurve]:
+        """The curves of the knobs and the resources."""
+        return [self.group_by(name) for name in (*self.knobs, *self.resources)]
+
+    @property
+    def what_matters(self) -> list[CostCurve]:
+        """The curves of the knobs and resources that varied, most telling first."""
+        return most_telling(self.curves)
+
     def turning_point(self, column: str, rise: bool = False) -> TurningPoint | None:
-        """Return the place where the curve of the best cost against a column drops (rises) most."""
+        """Return where the curve of the best cost against a column drops (rises) most."""
         return self.group_by(column).turning_point(rise)
 
     # -------------------------------------------------------------------------------------- as text
@@ -281,26 +257,21 @@ class Trials(Sequence[Any]):
 
     def __str__(self) -> str:
         rows = self._cells()
-        shown = rows[: _MOST_SHOWN + 1]
-        rest = len(rows) - len(shown)
-        return aligned(shown) + (f"\n... and {rest} more" if rest else "")
+        rest = len(rows) - _MOST_SHOWN - 1
+        return aligned(rows[: _MOST_SHOWN + 1]) + f"\n... and {rest} more" * (rest > 0)
 
     def _repr_html_(self) -> str:
         return html_table(self._cells()[: _MOST_SHOWN + 1])
 
 
 class LogTable(Trials):
-    """The trials of a log, each of which is shown, and given, as a row of its columns."""
+    """The trials of a log; its items are rows."""
 
     def _item(self, index: int) -> Row:
         return self.rows[index]
 
-    def frame(self) -> Any:
-        """Return the table as a pandas data frame. ImportError without pandas."""
-        return _data_frame(self.rows, self.columns, "LogTable.frame needs pandas; .column")
-
     def _cells(self) -> list[tuple[str, ...]]:
-        """Return the rows, without columns in which nothing is known."""
+        """Return the rows, without columns that are unknown everywhere."""
         names = self._known
         return [tuple(names), *(tuple(_cell(row[n]) for n in names) for row in self.rows)]
 
@@ -309,20 +280,21 @@ class LogTable(Trials):
 
 
 class RunTable(Trials):
-    """The trials of a working directory, summed up for each task."""
-
-    def frame(self) -> Any:
-        """Return the table as a pandas data frame, with all fields in full; needs pandas."""
-        rows = [trial.as_json() for trial in self.trials]
-        frame = _data_frame(rows, MEANINGS, "RunTable.frame needs pandas; .array")
-        frame["best_so_far"] = self.array["best_so_far"]
-        frame["elapsed"] = self.array["elapsed"]
-        return frame
+    """The trials of a working directory; its text has a row per task."""
 
     def summary(self) -> list[tuple[str, ...]]:
-        """Return a heading and a row of texts for each task: how its trials ended, and the best."""
-        labelled = zip(self.labels, self.told, strict=True)
-        return [_SUMS, *(_summary(label, task) for label, task in labelled if task.trials)]
+        """Return a heading and a row of texts for each task: its trials by their ends, its best."""
+        rows: list[tuple[str, ...]] = [
+            ("Task", "Trials", "Done", "Stopped", "Failed", "Best (us)", "Build (s)", "Run (s)")
+        ]
+        for label, task in zip(self.labels, self.by_task, strict=True):
+            if task.trials:
+                done, stopped = task.counts["done"], task.counts["stopped"]
+                best = "N/A" if task.best is None else f"{task.best * 1e6:.4f}"
+                counts = map(str, (len(task.trials), done, stopped, task.failed))
+                spent = (f"{task.build_secs:.1f}", f"{task.measure_secs:.1f}")
+                rows.append((label, *counts, best, *spent))
+        return rows
 
     _cells = summary
 
@@ -330,34 +302,30 @@ class RunTable(Trials):
         return f"<RunTable of {len(self)} trials>\n{self}"
 
 
-_SUMS: Final = ("Task", "Trials", "Done", "Stopped", "Failed", "Best (us)", "Build (s)", "Run (s)")
+def _facts(trial: Trial) -> Row:
+    """Return the columns of a trial that do not depend on other trials or on its log."""
+    has_stages = trial.total_secs is None
+    return {
+        **(asdict(trial.resources) if trial.resources else dict.fromkeys(RESOURCES)),
+        "cost": trial.seconds,
+        "slower_than": trial.slower_than,
+        "gflops": trial.gflops,
+        "error": trial.ending,
+        "build_seconds": trial.build_secs if has_stages else None,
+        "run_seconds": trial.measure_secs if has_stages else None,
+        "all_cost": trial.spent,
+        "time": trial.time,
+    }
 
 
-def _summary(label: str, task: TaskTrials) -> tuple[str, ...]:
-    counts = (len(task.trials), task.counts["done"], task.counts["stopped"], task.failed)
-    return (
-        label,
-        *map(str, counts),
-        "N/A" if task.best is None else f"{task.best * 1e6:.4f}",
-        f"{task.build_secs:.1f}",
-        f"{task.measure_secs:.1f}",
-    )
+_PLAIN: Final = frozenset(
+    ["task", "target", "index", "best_so_far", "elapsed", *_facts(Trial("", "", "", 0, 0, "done"))]
+)
+"""The columns of every table."""
 
 
 def _cell(value: Any) -> str:
-    """Return a value of a table as a short text."""
+    """Return a value as a short text."""
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _data_frame(rows: Sequence[Row], columns: Iterable[str], otherwise: str) -> Any:
-    try:
-        import pandas  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise ImportError(f"{otherwise} needs nothing") from error
-    return pandas.DataFrame(rows, columns=list(columns))
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value

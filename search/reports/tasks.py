@@ -1,7 +1,6 @@
-"""The model of what is told about a run: its tasks, and what became of the trials of each.
+"""The model of a run for texts, plots and the page: its tasks, and the trials of each.
 
-Text, pictures and the page say what is here, each in its way. Trials are summed up as they are
-added, so that a search which goes on is told without beginning anew.
+Trials are added one by one, so that a running search can be followed.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, overload
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from search.reports.report import RunReport, TaskReport
 from search.reports.trial import Stage, Trial
 
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-_ELSEWHERE: Final = re.compile(r"(?:/[^\s/:'\"]+)+/")
+_FOLDERS: Final = re.compile(r"(?:/[^\s/:'\"]+)+/")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 ProgramName: TypeAlias = tuple[str, str, str]
@@ -29,37 +28,35 @@ ProgramName: TypeAlias = tuple[str, str, str]
 
 
 def program_of(of: Trial | TaskReport) -> ProgramName:
-    """Return which program a trial or a report is of."""
+    """Return the program of a trial or a report."""
     return of.task, of.workload, of.target
 
 
 @dataclass(eq=False)
 class TaskTrials:
-    """The trials of one program for a target under a name, summed up."""
+    """The trials of one program for one target under one name, with their sums."""
 
     number: int
-    """Its place among the tasks."""
-    label: str
-    """The name, and what else tells it from the tasks before it."""
+    """Its number among the tasks."""
     known: TaskReport
-    """What the last run that came to its end reported; else its name, target and weight."""
+    """The report of the last complete run; otherwise only name, target and weight."""
     is_listed: bool = False
-    """Whether a run wrote down `known`, so that the weight is one that somebody gave."""
+    """True if `known` comes from a file, so its weight is not just the default."""
     trials: list[Trial] = field(default_factory=list)
-    """In the order in which they ended."""
+    """The trials, ordered by their ends."""
     course: list[float | None] = field(default_factory=list)
-    """After each of the trials the least seconds per call so far, None before the first."""
+    """The minimum seconds per call after each trial, None before the first measurement."""
     first: float | None = None
-    """The seconds per call of the first trial that was measured."""
+    """The seconds per call of the first measured trial."""
     counts: Counter[Stage] = field(default_factory=Counter)
-    """How many trials ended in which stage."""
+    """The number of trials by the stage of their end."""
     build_secs: float = 0.0
     measure_secs: float = 0.0
     total_secs: float = 0.0
-    """The seconds of those whose log does not tell building from measuring."""
+    """Seconds of building and measuring, in logs that have only their sum."""
 
     def add(self, trial: Trial) -> None:
-        """Count a trial."""
+        """Add a trial."""
         seconds, best = trial.seconds, self.best
         self.trials.append(trial)
         self.counts[trial.stage] += 1
@@ -73,20 +70,17 @@ class TaskTrials:
 
     @property
     def best(self) -> float | None:
-        """The least seconds per call of a trial."""
+        """The minimum seconds per call of a trial."""
         return self.course[-1] if self.course else None
 
     @property
     def failed(self) -> int:
-        """The number of trials that failed."""
+        """The number of failed trials."""
         return len(self.trials) - self.counts["done"] - self.counts["stopped"]
 
     @property
     def report(self) -> TaskReport:
-        """Before and after: what the last run that came to its end reported.
-
-        Where there are later trials, it says what these do not change, and a new best.
-        """
+        """The report of the last complete run, updated by later trials."""
         known, best = self.known, self.best
         if all(trial.time <= known.time for trial in reversed(self.trials)):
             return known
@@ -104,15 +98,15 @@ class TaskTrials:
 
     @property
     def pairs_in_order(self) -> float:
-        """The share of pairs of one batch that the predictions order right, see `right_pairs`."""
-        asked = [(t.predicted, t.seconds, t.batch) for t in self.trials if t.predicted is not None]
-        known = np.array([one for one in asked if one[1]], np.float64).reshape(-1, 3)
-        said, seconds, batch = known.T
-        return right_pairs(said, 1 / seconds, batch)
+        """The fraction of pairs in a batch that the predictions order correctly; `right_pairs`."""
+        scored = [(t.predicted, t.seconds, t.batch) for t in self.trials if t.predicted is not None]
+        known = np.array([one for one in scored if one[1]], np.float64).reshape(-1, 3)
+        scores, seconds, batch = known.T
+        return right_pairs(scores, 1 / seconds, batch)
 
     @property
     def cost(self) -> float:
-        """The seconds that it takes in a call of the model at its best; 0 if that is not known."""
+        """The seconds of its best schedule in a call of the model, 0 if unknown."""
         report = self.report
         return (report.best or 0.0) * report.weight
 
@@ -120,26 +114,26 @@ class TaskTrials:
 def right_pairs(
     predicted: NDArray[np.float64], speed: NDArray[np.float64], batch: NDArray[np.float64]
 ) -> float:
-    """Return the share of pairs of one batch, but different speed, that a prediction orders alike.
+    """Return the fraction of pairs that a prediction orders correctly.
 
-    A pair that is predicted the same counts half. NaN if there is no such pair. The model learns
-    between batches, so that only predictions of one batch compare.
+    Pairs are of one batch, since the model learns between batches, and of different speeds. A pair
+    with equal predictions counts half. NaN without pairs.
     """
     right, count = 0.0, 0
-    for one in np.unique(batch):  # all pairs at once would be a matrix of all trials
-        said, fast = predicted[batch == one], speed[batch == one]
+    for one in np.unique(batch):  # All pairs at once would need a matrix of all trials.
+        scores, fast = predicted[batch == one], speed[batch == one]
         pairs = fast[:, None] > fast[None, :]
-        order = np.sign(said[:, None] - said[None, :])[pairs]
+        order = np.sign(scores[:, None] - scores[None, :])[pairs]
         right += float(((order + 1) / 2).sum())
         count += len(order)
     return right / count if count else math.nan
 
 
-class Tasks(Sequence[TaskTrials]):
-    """The tasks in the order in which they were first seen, so that a task keeps its number.
+class Tasks:
+    """The tasks in the order of their first appearance, so a task keeps its number.
 
-    `trials` are those that were added; `places` has for each the number of its task, and
-    `best_so_far` the least seconds per call of that task up to it, None before the first.
+    `trials` are all trials; `places` are the numbers of their tasks, and `best_so_far` the minimum
+    seconds per call of the task up to each trial, None before the first measurement.
     """
 
     def __init__(self, trials: Sequence[Trial] = (), reports: Iterable[TaskReport] = ()) -> None:
@@ -147,14 +141,14 @@ class Tasks(Sequence[TaskTrials]):
         self.places: list[int] = []
         self.best_so_far: list[float | None] = []
         self.start = 0.0
-        """When the first trial began, in seconds since 1970."""
+        """The start of the first trial in seconds since 1970."""
         self._all: list[TaskTrials] = []
         self._numbers: dict[ProgramName, int] = {}
         self.add(trials)
-        self.know(reports)
+        self.set_reports(reports)
 
     def add(self, trials: Sequence[Trial]) -> None:
-        """Count trials, in their order."""
+        """Add trials in their order."""
         if trials and not self.trials:
             self.start = min(trial.time - trial.spent for trial in trials)
         for trial in trials:
@@ -164,37 +158,49 @@ class Tasks(Sequence[TaskTrials]):
             self.places.append(task.number)
             self.best_so_far.append(task.best)
 
-    def know(self, reports: Iterable[TaskReport]) -> None:
-        """Take what runs wrote down of tasks, of which the last one holds."""
+    def set_reports(self, reports: Iterable[TaskReport]) -> None:
+        """Set the reports of tasks; a later report of a task replaces an earlier one."""
         for one in reports:
             task = self.of(program_of(one))
             task.known, task.is_listed = one, True
 
     def of(self, program: ProgramName) -> TaskTrials:
-        """Return the task of a program, which is a new one if there is none."""
+        """Return the task of a program; a new task if there is none."""
         if program not in self._numbers:
             name, workload, target = program
             self._numbers[program] = len(self._all)
             known = TaskReport(name, target, workload)
-            self._all.append(TaskTrials(len(self._all), self._label(*program), known))
+            self._all.append(TaskTrials(len(self._all), known))
         return self._all[self._numbers[program]]
 
-    def _label(self, name: str, workload: str, target: str) -> str:
-        """Return the name; if there is such a task, with the target or with the program's key."""
-        alike = [task.known for task in self._all if task.known.task == name]
-        if not alike:
-            return name
-        if all(one.target != target for one in alike):
-            return f"{name} on {target}"
-        return f"{name} (program {len({one.workload for one in alike} | {workload})})"
+    @property
+    def labels(self) -> list[str]:
+        """The names of the tasks, with targets or numbers of programs if a name has several.
+
+        They do not depend on the order of the tasks.
+        """
+        programs: dict[str, dict[str, list[str]]] = {}
+        for name, workload, target in self._numbers:
+            programs.setdefault(name, {}).setdefault(target, []).append(workload)
+        labels = []
+        for name, workload, target in self._numbers:
+            on = f" on {target}" * (len(programs[name]) > 1)
+            place = sorted(programs[name][target]).index(workload)
+            labels.append(f"{name}{on}" + f" (program {place + 1})" * (place > 0))
+        return labels
+
+    @property
+    def known(self) -> list[TaskReport]:
+        """The reports of the last complete runs."""
+        return [task.known for task in self]
 
     @property
     def report(self) -> RunReport:
-        """Before and after, for each task; those without a trial come last."""
+        """The reports of all tasks; tasks without trials come last."""
         return RunReport([one.report for one in sorted(self, key=lambda one: not one.trials)])
 
     def largest(self, count: int | None = None) -> Sequence[TaskTrials]:
-        """Return those first in which most of the time of a call goes."""
+        """Return the tasks, most expensive first."""
         return sorted(self, key=lambda task: -task.cost)[:count]
 
     @property
@@ -205,8 +211,8 @@ class Tasks(Sequence[TaskTrials]):
     def stages(self) -> dict[str, float]:
         """Return the seconds of each stage of the search.
 
-        `build` adds up processes beside each other; `search and wait` is what measuring leaves.
-        Logs that do not tell the two apart have `build and measure`.
+        `build` is the sum of parallel processes; `search and wait` is the time without measuring.
+        Logs with only the sum of both have `build and measure`.
         """
         build = sum(task.build_secs for task in self)
         measure = sum(task.measure_secs for task in self)
@@ -214,13 +220,11 @@ class Tasks(Sequence[TaskTrials]):
         stages = {"build and measure": both} if both else {"build": build, "measure": measure}
         return {**stages, "search and wait": max(self.seconds - (both or measure), 0.0)}
 
-    @overload
-    def __getitem__(self, key: int) -> TaskTrials: ...
-    @overload
-    def __getitem__(self, key: slice) -> Sequence[TaskTrials]: ...
-    def __getitem__(self, key: int | slice) -> TaskTrials | Sequence[TaskTrials]:
-        """Return tasks by their numbers."""
-        return self._all[key]
+    def __getitem__(self, number: int) -> TaskTrials:
+        return self._all[number]
+
+    def __iter__(self) -> Iterator[TaskTrials]:
+        return iter(self._all)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -228,38 +232,30 @@ class Tasks(Sequence[TaskTrials]):
 
 @dataclass(eq=False)
 class Failure:
-    """Trials that failed in one stage for one reason, but for numbers and directories in it."""
+    """Failed trials with the same stage and reason, apart from numbers and directories."""
 
     ending: str
     """The name of the error, such as `RUN_ERROR`."""
     reason: str
-    """That of the first of them; empty in logs that have no texts of errors."""
+    """The reason of the first trial; empty in logs without texts of errors."""
     trials: list[Trial] = field(default_factory=list)
-    """In the order in which they ended; the first is the example."""
+    """The trials, ordered by their ends."""
 
 
 def failures_of(trials: Iterable[Trial]) -> list[Failure]:
-    """Return the groups of those of some trials that failed, the largest first."""
+    """Return the failed trials by reason, most frequent first."""
     groups: dict[tuple[str, str], Failure] = {}
     for trial in trials:
         if trial.failed:
-            reason = reason_of(trial.error)
-            key = (trial.ending, kind_of(reason))
+            reason = _reason(trial.error)
+            key = (trial.ending, _FOLDERS.sub("", _NUMBERS.sub("#", reason)))
             groups.setdefault(key, Failure(trial.ending, reason)).trials.append(trial)
     return sorted(groups.values(), key=lambda group: -len(group.trials))
 
 
-def reason_of(error: str | None) -> str:
-    """Return the line of an error that says most, an empty text where there is none.
-
-    An error with a traceback says in its last line what happened, another one in its first.
-    """
+def _reason(error: str | None) -> str:
+    """Return the most telling line of an error: the last of a traceback, otherwise the first."""
     lines = [line.strip() for line in (error or "").splitlines() if line.strip()]
     if not lines:
         return ""
     return lines[-1] if any(_TRACEBACK in line for line in lines) else lines[0]
-
-
-def kind_of(reason: str) -> str:
-    """Return a text that reasons share which differ in numbers and directories only."""
-    return _ELSEWHERE.sub("", _NUMBERS.sub("#", reason))

@@ -1,4 +1,4 @@
-"""One candidate that was measured: the row of a table of trials, whichever tool wrote it down."""
+"""One measured candidate: the row of a table of trials, whichever tool wrote the log."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import math
 import statistics
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
-
-import numpy as np
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from search.errors import DatabaseError
 from search.lines import is_number
@@ -20,93 +19,87 @@ if TYPE_CHECKING:
 Stage = Literal["build", "run", "check", "done", "stopped"]
 """The stage at which a trial ended.
 
-It failed in `"build"`, in `"run"` or in the `"check"` of its results; it was measured (`"done"`),
-or `"stopped"` as soon as it was certain that it is not the best.
+It failed in `"build"`, in `"run"` or in the `"check"` of its results; it was measured (`"done"`);
+or it was `"stopped"` as soon as it could no longer be the best.
 """
 
-Score = float
-"""A number of a cost model; others are seconds, and at least 0."""
-
+Score: TypeAlias = float
+"""A prediction of a cost model, of either sign; other numbers of trials are at least 0."""
 NO_ERROR: Final = "NO_ERROR"
 STOPPED: Final = "STOPPED_EARLY"
-_LATER: Final = {"machine": None}
-"""The fields that lines of earlier versions do not have, with what they mean there."""
 
 
-def _as(meaning: str) -> dict[str, str]:
-    """Return what makes a field one that a run writes down; its type says what is read."""
+def _kept(meaning: str) -> dict[str, str]:
+    """Return the metadata of a field that is written to the file of trials."""
     return {"meaning": meaning}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate that was built and measured, or failed on the way.
+    """One candidate that was built and measured, or failed.
 
-    The fields down to `machine` are those that a run of `tune_tir` writes down; those after it
-    are what other logs have besides, and what is known of the candidate's program.
+    A run of `tune_tir` writes the fields down to `machine`. The other fields come from other logs
+    and from the program of the candidate.
     """
 
-    task: str = field(metadata=_as("the name of the task"))
-    workload: str = field(metadata=_as("the key of its program in the database beside"))
-    target: str = field(metadata=_as("the target it was compiled for"))
+    task: str = field(metadata=_kept("the name of the task"))
+    workload: str = field(metadata=_kept("the key of its program in the database of the run"))
+    target: str = field(metadata=_kept("the target it was compiled for"))
     batch: int = field(
-        metadata=_as(
-            "the batch of the task that it was measured in; the model learns between batches"
-        )
+        metadata=_kept("its batch within the task; the model learns between batches")
     )
-    number: int = field(metadata=_as("its place in the task, from 0"))
-    stage: Stage = field(metadata=_as("how far it came: build, run, check, done, or stopped early"))
-    error: str | None = field(default=None, metadata=_as("the text of the error"))
-    build_secs: float = field(default=0.0, metadata=_as("seconds that building took"))
-    measure_secs: float = field(
-        default=0.0, metadata=_as("seconds that running took, with warm-up")
+    number: int = field(metadata=_kept("its number within the task, from 0"))
+    stage: Stage = field(
+        metadata=_kept("the stage it reached: build, run, check, done, or stopped early")
     )
+    error: str | None = field(default=None, metadata=_kept("the text of the error"))
+    build_secs: float = field(default=0.0, metadata=_kept("seconds of building"))
+    measure_secs: float = field(default=0.0, metadata=_kept("seconds of running, with warm-up"))
     run_secs: tuple[float, ...] = field(
-        default=(), metadata=_as("seconds per call; a lower bound where it was stopped")
+        default=(), metadata=_kept("seconds per call; a lower bound if it was stopped")
     )
     predicted: Score | None = field(
-        default=None, metadata=_as("what the cost model said before; higher is faster")
+        default=None, metadata=_kept("the earlier prediction of the cost model; higher is faster")
     )
-    time: float = field(default=0.0, metadata=_as("when it ended, in seconds since 1970 (UTC)"))
-    space: int | None = field(default=None, metadata=_as("the design space that it is a point of"))
+    time: float = field(default=0.0, metadata=_kept("its end in seconds since 1970 (UTC)"))
+    space: int | None = field(default=None, metadata=_kept("its design space"))
     decisions: list[Any] | None = field(
-        default=None, metadata=_as("the point, a decision for each site")
+        default=None, metadata=_kept("its point, one decision per sampling instruction")
     )
     machine: str | None = field(
-        default=None, metadata=_as("the machine that measured it, where it was another one")
+        default=None, metadata=_kept("the machine that measured it, if it was another one")
     )
     knobs: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What was chosen, by name."""
+    """The decisions by name."""
     config: int | None = field(default=None, repr=False)
     """The number of the configuration, in logs that number them."""
     error_name: str | None = field(default=None, repr=False)
-    """What the log calls the error, in logs that have names for them."""
+    """The name of the error, in logs that name errors."""
     total_secs: float | None = field(default=None, repr=False)
-    """Seconds of building and measuring, in logs that do not tell them apart."""
+    """Seconds of building and measuring, in logs that have only their sum."""
     flop: float | None = field(default=None, repr=False)
     """Operations of a call; 0 means the same as None."""
     resources: Resources | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def seconds(self) -> float | None:
-        """The mean of `run_secs` of a trial that was measured to the end, else None."""
-        done = self.stage == "done" and self.run_secs
-        return statistics.fmean(self.run_secs) if done else None
+        """The mean of `run_secs` if it was measured to the end, otherwise None."""
+        return statistics.fmean(self.run_secs) if self.stage == "done" and self.run_secs else None
 
     @property
     def slower_than(self) -> float | None:
-        """What a call takes at least, in seconds, of a trial that was stopped early, else None."""
-        stopped = self.stage == "stopped" and self.run_secs
-        return statistics.fmean(self.run_secs) if stopped else None
+        """The minimum seconds of a call if it was stopped early, otherwise None."""
+        is_bound = self.stage == "stopped" and self.run_secs
+        return statistics.fmean(self.run_secs) if is_bound else None
 
     @property
     def failed(self) -> bool:
-        """Whether there is neither a time nor a bound: an error in `stage` ended the trial."""
+        """True if an error ended the trial in `stage`."""
         return self.stage not in ("done", "stopped")
 
     @property
     def ending(self) -> str:
-        """`NO_ERROR`, `STOPPED_EARLY`, or the name of what went wrong."""
+        """`NO_ERROR`, `STOPPED_EARLY`, or the name of the error."""
         known = {"done": NO_ERROR, "stopped": STOPPED}
         return known.get(self.stage) or self.error_name or f"{self.stage.upper()}_ERROR"
 
@@ -118,11 +111,10 @@ class Trial:
     @property
     def gflops(self) -> float | None:
         """Operations per nanosecond."""
-        seconds = self.seconds
-        return None if not seconds or not self.flop else self.flop / seconds / 1e9
+        return self.flop / self.seconds / 1e9 if self.flop and self.seconds else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is written down, by name; a score that is no finite number is None."""
+        """Return the written fields by name; an infinite score becomes None."""
         score = self.predicted
         return {
             **{name: getattr(self, name) for name in MEANINGS},
@@ -132,66 +124,66 @@ class Trial:
 
     @staticmethod
     def from_json(obj: Any) -> Trial:
-        """Return the trial that `as_json` described; DatabaseError names the field at fault."""
-        known = read_fields(Trial, obj, MEANINGS, _LATER)
-        return Trial(**{**known, "run_secs": tuple(map(float, known["run_secs"]))})
+        """Return the trial that `as_json` wrote; DatabaseError names an invalid field."""
+        known = read_fields(Trial, obj, MEANINGS)
+        return Trial(**{**known, "run_secs": tuple(map(float, known.get("run_secs", ())))})
 
 
-def read_fields(
-    kind: type, obj: Any, names: Collection[str], later: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return fields of a data class from plain data; DatabaseError names the one at fault.
+MEANINGS: Final[dict[str, str]] = {
+    one.name: one.metadata["meaning"] for one in dataclasses.fields(Trial) if one.metadata
+}
+"""The written fields of a trial, with their meanings."""
 
-    `later` has what stands for those that lines of earlier versions do not have. Fields of other
-    names are left out: a later version may have more.
+
+def read_fields(kind: type, obj: Any, names: Collection[str]) -> dict[str, Any]:
+    """Return fields of a data class from plain data; DatabaseError names an invalid field.
+
+    Lines of earlier versions may lack fields that have defaults, and lines of later versions may
+    have more fields, which are ignored.
     """
     if not isinstance(obj, dict):
         raise DatabaseError(f"a {kind.__name__} is an object, got {obj!r:.80}")
-    values = {name: value for name, value in {**(later or {}), **obj}.items() if name in names}
-    for one in dataclasses.fields(kind):
-        if one.name in names:
-            if one.name not in values:
-                raise DatabaseError(f"field {one.name} is missing")
-            value, (type_name, may_be_none) = values[one.name], kind_of_field(one)
-            if not (value is None and may_be_none) and not READ_AS[type_name][0](value):
-                raise DatabaseError(f"field {one.name} cannot be {value!r:.80}")
-    return values
+    known = {}
+    for name, is_valid, may_be_none, is_needed in _tests(kind):
+        if name not in names:
+            continue
+        if name in obj:
+            value = known[name] = obj[name]
+            if not (may_be_none and value is None) and not is_valid(value):
+                raise DatabaseError(f"field {name} cannot be {value!r:.80}")
+        elif is_needed:
+            raise DatabaseError(f"field {name} is missing")
+    return known
 
 
-def kind_of_field(one: dataclasses.Field[Any]) -> tuple[str, bool]:
-    """Return the type of a field without None, and whether it may be None."""
-    return str(one.type).removesuffix(" | None"), str(one.type).endswith(" | None")
+@cache
+def _tests(kind: type) -> list[tuple[str, Callable[[Any], bool], bool, bool]]:
+    """Return for each field its name, its test, and whether it may be None and has no default."""
+    return [
+        (
+            one.name,
+            _IS_VALID.get(str(one.type).removesuffix(" | None"), lambda value: False),
+            str(one.type).endswith(" | None"),
+            one.default is dataclasses.MISSING,
+        )
+        for one in dataclasses.fields(kind)
+    ]
 
 
 def _is_seconds(value: Any) -> bool:
     return is_number(value) and bool(value >= 0)
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-READ_AS: Final[dict[str, tuple[Callable[[Any], bool], type[np.generic] | None, Any]]] = {
-    "str": (lambda value: isinstance(value, str), np.str_, ""),
-    "Stage": (lambda value: value in get_args(Stage), np.str_, ""),
-    "bool": (lambda value: isinstance(value, bool), np.bool_, False),
-    "int": (_is_count, np.int64, -1),
-    "float": (_is_seconds, np.float64, math.nan),
-    "Score": (is_number, np.float64, math.nan),
-    "tuple[float, ...]": (
-        lambda value: (
-            isinstance(value, list) and all(_is_seconds(one) and one > 0 for one in value)
-        ),
-        np.float64,
-        math.nan,
+_IS_VALID: Final[dict[str, Callable[[Any], bool]]] = {
+    "str": lambda value: isinstance(value, str),
+    "Stage": lambda value: value in get_args(Stage),
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: type(value) is int and value >= 0,
+    "float": _is_seconds,
+    "Score": is_number,
+    "tuple[float, ...]": lambda value: (
+        isinstance(value, list) and all(_is_seconds(one) and one > 0 for one in value)
     ),
-    "list[Any]": (lambda value: isinstance(value, list), None, None),
+    "list[Any]": lambda value: isinstance(value, list),
 }
-"""By the type of a field that is written down: the test of a JSON value, and what an array has of
-such fields and of those that are None."""
-
-_WRITTEN: Final = [one for one in dataclasses.fields(Trial) if one.metadata]
-KINDS: Final = {one.name: kind_of_field(one) for one in _WRITTEN}
-"""The types of the fields that are written down, by name, and whether they may be None."""
-MEANINGS: Final[dict[str, str]] = {one.name: one.metadata["meaning"] for one in _WRITTEN}
-"""What these fields mean."""
+"""The tests of JSON values by the types of fields."""

@@ -25,7 +25,7 @@ from search.runner import RunnerResult
 from tensorir import IRModule, parse, workloads
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, adds_one, split_all, split_j
-from tests.search.test_trials import BEST, BROKEN, FIRST, OTHER, STOPPED
+from tests.search.reports.test_trials import BEST, BROKEN, FIRST, OTHER, STOPPED
 
 ROOF = Roofline(flop=2e6, size=1000, dtype="float32", peak_flops=1e11, bandwidth=1e9)
 

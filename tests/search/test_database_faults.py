@@ -19,8 +19,8 @@ from search.database import (
 )
 from search.database.line_store import LineStore
 from search.reports.run_directory import TRIALS
+from tests.search.reports.test_trials import FIRST
 from tests.search.test_database import commit
-from tests.search.test_trials import FIRST
 
 FILES = [JSONDatabase, SQLDatabase]
 Files = Callable[..., KeyedDatabase]

@@ -30,8 +30,8 @@ from search.database.line_store import LineStore
 from search.lines import Line, append, append_lines, locked, replace_lines
 from search.reports.run_directory import TRIALS
 from tests.search.programs import Matmul
+from tests.search.reports.test_trials import FIRST
 from tests.search.test_database import TARGET, commit, scheduled
-from tests.search.test_trials import FIRST
 
 Files = Callable[..., KeyedDatabase]
 FILES = [JSONDatabase, SQLDatabase]

@@ -1,92 +1,74 @@
-"""The numbers that the script of the page draws, as plain data and as JSON inside of HTML."""
+"""The data for the charts of the page."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Sequence
 from typing import Any, Final
 
-from search.reports.page.winners import ShownWinner
-from search.reports.tasks import Tasks
+from search.reports.page.sections import Findings
+from search.reports.run_directory import knobs_of
 
+MOST_TRIALS: Final = 20_000
+"""The maximum number of trials in the charts; trials that were the best so far come on top."""
 _MOST_NAMES: Final = 1000
-STAGES: Final = ("done", "stopped", "build", "run", "check")
-"""The stages of trials, of which the rows have the number."""
-COLUMNS: Final = (
-    "task",
-    "number",
-    "batch",
-    "stage",
-    "time",
-    "best",
-    "score",
-    "at",
-    "building",
-    "measuring",
-    "space",
-    "decisions",
-    "machine",
-)
-"""The columns of the rows: `time` is in microseconds per call, a lower bound for a trial that was
-stopped, and `best` the least of its task so far; `at` is in seconds since the start of the search,
-`building` and `measuring` in seconds."""
+_STAGES: Final = ("done", "stopped", "build", "run", "check")
 
 
-def rows_of(tasks: Tasks, chosen: Iterable[int]) -> dict[str, list[Any]]:
-    """Return the trials with some places in the order of all, as columns."""
-    rows = [
-        (
-            tasks.places[k],
-            trial.number,
-            trial.batch,
-            STAGES.index(trial.stage),
-            _micros(trial.seconds or trial.slower_than),
-            _micros(tasks.best_so_far[k]),
-            _rounded(trial.predicted, 4),
-            round(trial.time - tasks.start, 2),
-            _rounded(trial.build_secs, 3),
-            _rounded(trial.measure_secs, 3),
-            trial.space,
-            trial.decisions,
-            trial.machine,
-        )
-        for k in chosen
-        for trial in [tasks.trials[k]]
-    ]
-    columns = list(map(list, zip(*rows, strict=True))) or [[] for _ in COLUMNS]
-    return dict(zip(COLUMNS, columns, strict=True))
+def chart_data(findings: Findings) -> dict[str, Any]:
+    """Return the tasks and the trials of a search as plain data.
 
-
-def tasks_of(tasks: Tasks, winners: Mapping[int, ShownWinner]) -> list[dict[str, Any]]:
-    """Return what the script knows of each task; the `rank` is that of those to choose from.
-
-    The largest are offered, and those with a winner. The columns are those of the design space of
-    the winner; without one none are known.
+    The page offers tasks with a `rank`: the most expensive tasks, and tasks with a winner. Their
+    `columns` are the decided numbers in one design space. The rows have the trials by column:
+    `stage` is an index of `stages`; `time` is in microseconds per call, a lower bound for a stopped
+    trial; `best` is the minimum of its task so far; `at` is in seconds since the start.
     """
-    known = []
-    for task in tasks:
-        report = task.report
-        entry: dict[str, Any] = {"label": task.label, "weight": report.weight}
+    tasks = findings.search.tasks
+    known: list[dict[str, Any]] = []
+    values: dict[int, list[Any]] = {}
+    for shown, label in zip(findings.tasks, tasks.labels, strict=True):
+        report, columns = shown.task.report, findings.columns(label)
+        entry = {"label": label, "weight": report.weight, "space": shown.space, "columns": columns}
+        pairs = shown.task.pairs_in_order
+        entry["pairs"] = None if math.isnan(pairs) else round(100 * pairs)
         if report.rounds:
-            entry["settled"] = _micros(report.best)
-            entry["winner"] = report.winner
-        shown = winners.get(task.number)
-        if shown is not None and shown.columns:
-            entry["space"] = shown.space
-            entry["columns"] = shown.columns
+            entry |= {"settled": _micros(report.best), "winner": report.winner}
         known.append(entry)
+        for trial, named in zip(shown.task.trials, shown.trials, strict=True):
+            is_named = trial.space == shown.space
+            decided = [named.knobs.get(name) for name in columns]
+            values[id(trial)] = decided if is_named else list(knobs_of((), trial).values())
     largest = [task.number for task in tasks.largest(_MOST_NAMES) if task.trials]
+    winners = [shown.task.number for shown in findings.tasks if shown.winner is not None]
     for rank, number in enumerate(dict.fromkeys([*largest, *winners])):
         known[number]["rank"] = rank
-    return known
+    drawn = _worth_drawing(findings)
+    trials = [tasks.trials[k] for k in drawn]
+    rows = {
+        "task": [tasks.places[k] for k in drawn],
+        "number": [trial.number for trial in trials],
+        "batch": [trial.batch for trial in trials],
+        "stage": [_STAGES.index(trial.stage) for trial in trials],
+        "time": [_micros(trial.seconds or trial.slower_than) for trial in trials],
+        "best": [_micros(tasks.best_so_far[k]) for k in drawn],
+        "score": [_rounded(trial.predicted, 4) for trial in trials],
+        "at": [round(trial.time - tasks.start, 2) for trial in trials],
+        "building": [_rounded(trial.build_secs, 3) for trial in trials],
+        "measuring": [_rounded(trial.measure_secs, 3) for trial in trials],
+        "space": [trial.space for trial in trials],
+        "decisions": [values[id(trial)] for trial in trials],
+        "machine": [trial.machine for trial in trials],
+    }
+    return {"stages": _STAGES, "tasks": known, "rows": rows}
 
 
-def json_in_html(data: Any) -> str:
-    """Return JSON that may stand in a script element: nothing in it ends or begins a tag."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
+def _worth_drawing(findings: Findings) -> Sequence[int]:
+    """Return the trials in the charts: an even choice, and each that was the best of its task."""
+    tasks = findings.search.tasks
+    few = range(0, len(tasks.trials), max(1, -(-len(tasks.trials) // MOST_TRIALS)))
+    courses = zip(tasks.trials, tasks.best_so_far, strict=True)
+    best = (k for k, (one, least) in enumerate(courses) if least and one.seconds == least)
+    return sorted({*few, *best})
 
 
 def _micros(seconds: float | None) -> float | None:

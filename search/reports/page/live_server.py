@@ -1,45 +1,49 @@
-"""The report of a search that runs: served on this machine, with each trial as it ends.
+"""The live report: a server on this machine for the page of a running search.
 
-The search is not involved: what it writes is read again twice a second, in this process.
+An open page asks every second for its latest version, for which the files of the search are read
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import logging
+import hashlib
 import os
 import threading
+import time
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
 
 from search.database import Database
 from search.errors import ArgumentError, TuningError
-from search.reports.page.followed_search import POLL_SECONDS, FollowedSearch
-from search.reports.page.written_report import read_search
+from search.reports.page.page import page
+from search.reports.page.sections import Findings
+from search.reports.page.watched_search import WatchedSearch
+from tensorir.errors import TensorIRError
 
 PORT: Final = 8765
 _HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset(["127.0.0.1", "localhost"])
 _LARGEST_PORT: Final = 65535
-_CONNECTIONS: Final = 32
-"""Pages that are followed at the same time, each by one connection that stays open."""
 _REQUEST_SECONDS: Final = 10
-"""The time that a client has to send a request, or to take a part of an answer."""
-_DIGITS: Final = 15
-"""The digits of the largest number of a trial."""
-
-logger = logging.getLogger("tensorir.search")
+"""The time limit for sending a request and for accepting an answer."""
+_PAUSE_SECONDS: Final = 1.0
+"""The minimum time between two versions of the page."""
+_SHARE: Final = 0.03
+"""The maximum fraction of a core for making versions, unless the last one is a minute old."""
+_LONGEST_PAUSE: Final = 60.0
 
 
 class LiveReport:
-    """The report of a working directory at `url`, until the end of its `with`.
+    """The report of a working directory, served at `url` until the end of its `with`.
 
-    Only this machine is answered, and only under its own name, so that no page of another site can
-    read it. Port 0 is one that is free, and `database` is what it is for `report`. TuningError for
-    a port that is in use or none, DatabaseError if there is no directory.
+    It answers requests from this machine that name it `localhost` or `127.0.0.1`, so pages of other
+    sites cannot read it. With port 0 the system chooses a free port; `database` is as for `report`.
+    ArgumentError for an invalid port, TuningError for a port in use, NoDatabaseError if the
+    directory does not exist.
     """
 
     def __init__(
@@ -51,119 +55,97 @@ class LiveReport:
     ) -> None:
         if not 0 <= port <= _LARGEST_PORT:
             raise ArgumentError(f"a port is a number from 0 to {_LARGEST_PORT}, got {port}")
-        self._state = FollowedSearch(read_search(work_dir, database))
+        self._latest = _LatestPage(WatchedSearch(work_dir, database))
         try:
-            self._server = _Server((_HOST, port), self._state)
+            self._server = ThreadingHTTPServer((_HOST, port), partial(_Handler, self._latest))
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
-            reason = "is in use" if error.errno == errno.EADDRINUSE else "may not be used"
-            raise TuningError(
-                f"port {port} {reason}: give another one, or 0 for one that is free"
-            ) from error
+            reason = "is in use" if error.errno == errno.EADDRINUSE else "needs more rights"
+            raise TuningError(f"port {port} {reason}: give another port, or 0 for any") from error
         self.port: int = self._server.server_address[1]
         self.url = f"http://{_HOST}:{self.port}/"
 
     @property
     def trials(self) -> int:
-        """The number of trials that were read so far."""
-        return self._state.trials
+        """The number of trials read so far."""
+        return len(self._latest.search.trials)
 
     def serve(self) -> None:
-        """Answer until `stop` or KeyboardInterrupt."""
-        self._server.serve_forever(poll_interval=POLL_SECONDS)
+        """Answer requests until `stop` or KeyboardInterrupt."""
+        self._server.serve_forever()
 
     def stop(self) -> None:
-        """Let `serve` return, which another thread is in."""
-        self._state.end()
+        """Make `serve` return, which runs in another thread."""
         self._server.shutdown()
 
-    def close(self) -> None:
-        """End all answers; nothing is left behind."""
-        self._state.end()
-        self._server.server_close()
-
     def __enter__(self) -> LiveReport:
-        self._state.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    """A server with a bounded number of connections; one more is closed at once."""
+class _LatestPage:
+    """The page of a running search, for requests from several threads."""
 
-    daemon_threads = True
-    block_on_close = False
+    def __init__(self, search: WatchedSearch) -> None:
+        self.search = search
+        self._lock = threading.Lock()
+        self._state: object = None
+        """The state of the search in the latest version of the page."""
+        self._body = b""
+        self._next = 0.0
 
-    def __init__(self, address: tuple[str, int], state: FollowedSearch) -> None:
-        self.state = state
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
-        super().__init__(address, _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, if one is free."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and free the thread."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say what went wrong in the log; a page that was closed is none of that."""
-        logger.exception("The live report could not answer %s", client_address)
+    def body(self) -> bytes:
+        """Return the page, made again if the search went on, as often as its cost allows."""
+        with self._lock:
+            search = self.search
+            search.catch_up()
+            state = (search.trials[-1:], len(search.trials), search.tasks.known, search.plans)
+            if state != self._state and time.monotonic() >= self._next:
+                began = time.thread_time()
+                self._body = page(Findings(search), live=True).encode(errors="replace")
+                self._state = state
+                pause = max(_PAUSE_SECONDS, (time.thread_time() - began) / _SHARE)
+                self._next = time.monotonic() + min(pause, _LONGEST_PAUSE)
+            return self._body
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
     timeout = _REQUEST_SECONDS
 
+    def __init__(self, latest: _LatestPage, *connection: Any) -> None:
+        self._latest = latest
+        super().__init__(*connection)
+
+    def handle(self) -> None:
+        """Answer a request, unless the page was closed."""
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            super().handle()
+
     def do_GET(self) -> None:
-        """Answer with the page, or with events for one."""
-        url = urlsplit(self.path)
+        """Answer with the page, or with 304 if the browser has its latest version."""
         if (self.headers.get("Host") or "").rpartition(":")[0] not in _NAMES:
             self.send_error(HTTPStatus.FORBIDDEN, "This report is for this machine only")
-        elif url.path == "/":
-            self._send_page()
-        elif url.path == "/events":
-            given = self.headers.get("Last-Event-ID") or parse_qs(url.query).get("from", ["0"])[0]
-            is_number = given.isdecimal() and len(given) <= _DIGITS
-            self._send_events(int(given) if is_number else 0)
-        else:
+            return
+        if self.path != "/":
             self.send_error(HTTPStatus.NOT_FOUND)
-
-    def _send_page(self) -> None:
-        text = self.server.state.page().encode(errors="replace")
-        self._head("text/html; charset=utf-8", length=len(text))
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            self.wfile.write(text)
-
-    def _send_events(self, have: int) -> None:
-        self._head("text/event-stream; charset=utf-8")
-        self.close_connection = True
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            for text in self.server.state.events(have):
-                self.wfile.write(text.encode(errors="replace"))
-                self.wfile.flush()
-
-    def _head(self, kind: str, length: int | None = None) -> None:
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", kind)
+            return
+        try:
+            body = self._latest.body()
+        except (TensorIRError, OSError) as error:
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=str(error))
+            return
+        version = hashlib.sha256(body).hexdigest()
+        is_known = self.headers.get("If-None-Match") == version
+        self.send_response(HTTPStatus.NOT_MODIFIED if is_known else HTTPStatus.OK)
+        self.send_header("ETag", version)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
-        if length is None:
-            self.send_header("Connection", "close")
-        else:
-            self.send_header("Content-Length", str(length))
         self.end_headers()
+        self.wfile.write(b"" if is_known else body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of requests that were answered."""
+        """Log no requests."""

@@ -1,23 +1,32 @@
-"""The page as a whole: its parts, its styles and its scripts in one file that needs no network."""
+"""The report of a search: one HTML page that needs no network."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import html
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from search.reports.page import sections
-from search.reports.page.chart_data import STAGES, json_in_html, rows_of, tasks_of
+from search.database import Database
+from search.errors import ArgumentError, DatabaseError
+from search.kinds import nearest
+from search.reports.page.chart_data import chart_data
 from search.reports.page.markup import Content, Markup, details, element
 from search.reports.page.program_text import styles
-from search.reports.page.sections import Found
+from search.reports.page.sections import Findings
 from search.reports.page.watched_search import WatchedSearch
-from search.reports.tasks import Tasks
+from search.reports.tasks import TaskTrials
+from tensorir.replaced_file import replaced_file
 
-MOST_TRIALS: Final = 20_000
-"""The most trials that are drawn; of more, those that were the best so far, and others between."""
+REPORT_FILE: Final = "report.html"
+_SMALL: Final = 2_000_000
+"""The maximum length in characters of a page that a notebook shows inline."""
 _STYLES: Final = ("uPlot.min.css", "report.css")
 _SCRIPTS: Final = (
     "uPlot.iife.min.js",
@@ -31,26 +40,85 @@ _SCRIPTS: Final = (
 _THEME: Final = "theme.js"
 
 
-PARTS: Final[dict[str, Callable[[WatchedSearch, Found], Markup]]] = {
-    "summary": sections.summary,
-    "tasks-table": sections.tasks,
-    "decisions-table": sections.decisions,
-    "failed": sections.failures,
-    "steps": sections.next_steps,
-    "winners": sections.winners,
-}
-"""What makes the parts of the page that are text and tables, by their ids."""
+@dataclass(frozen=True)
+class Report:
+    """The path of a written report; a notebook shows the page."""
+
+    path: Path
+    trials: int
+    """The number of trials in it."""
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def _repr_html_(self) -> str:
+        link = f'<a href="{html.escape(str(self.path))}">{html.escape(str(self.path))}</a>'
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except OSError:
+            return link
+        if len(text) > _SMALL:
+            return f"<p>{link}</p>"
+        # The sandbox lets the page run its own scripts, without access to the notebook around it.
+        return (
+            f'<p>{link}</p><iframe sandbox="allow-scripts" title="report" srcdoc="'
+            f'{html.escape(text)}" style="width:100%;height:40em;border:1px solid #8888"></iframe>'
+        )
 
 
-def page(search: WatchedSearch, winners: Found, *, title: str, live: bool = False) -> str:
-    """Return the page of a search as it is now; with `live` it asks its server for what is new."""
-    drawn = range(len(search.trials)) if live else _worth_drawing(search.tasks)
-    data = {
-        "stages": STAGES,
-        "tasks": tasks_of(search.tasks, winners),
-        "rows": rows_of(search.tasks, drawn),
-        "left_out": len(search.trials) - len(drawn),
-    }
+def report(
+    work_dir: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    tasks: Sequence[str] | None = None,
+    database: str | Database | None = None,
+) -> Report:
+    """Write the report of a search and return its path.
+
+        print(search.report("./tune_tmp"))
+
+    The page shows the tasks and their costs, the best time during the search, decisions against
+    time, predictions against measurements, failures, advice, and the winners with their programs,
+    traces and explanations. It is one file, by default `report.html` in `work_dir`, and needs no
+    network. The search may be running or interrupted; its files are only read.
+
+    Programs and traces come from `database`: a database, or a directory, file or URL of one; by
+    default the database in `work_dir`. They are shown for `tasks`, by default for the most
+    expensive tasks.
+
+    DatabaseError if the directory has no trials or its file of trials cannot be read, ArgumentError
+    for an unknown task, OSError if the page cannot be written.
+    """
+    search = WatchedSearch(work_dir, database)
+    if not search.trials:
+        raise DatabaseError(
+            f"there are no trials in {search.folder}: give the work_dir of a search, as in "
+            f'tune_tir(..., work_dir="{search.folder}")'
+        )
+    findings = Findings(search, None if tasks is None else _tasks_by_name(search, tasks))
+    path = search.folder / REPORT_FILE if output is None else Path(output)
+    with replaced_file(path) as file:
+        file.write(page(findings).encode(errors="replace"))
+    return Report(path, len(search.trials))
+
+
+def _tasks_by_name(search: WatchedSearch, names: Sequence[str]) -> list[TaskTrials]:
+    labelled = zip(search.tasks.labels, search.tasks, strict=True)
+    known = {name: task for label, task in labelled for name in (label, task.known.task)}
+    for name in names:
+        if name not in known:
+            raise ArgumentError(
+                f"unknown task {name!r} in {search.folder}{nearest(name, list(known))}"
+            )
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def page(findings: Findings, live: bool = False) -> str:
+    """Return the page of a search; a live page asks its server for new versions."""
+    search = findings.search
     scripts = [_asset(_THEME), "\n".join(map(_asset, _SCRIPTS))]
     head = element(
         "head",
@@ -59,59 +127,54 @@ def page(search: WatchedSearch, winners: Found, *, title: str, live: bool = Fals
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
+        element("title", search.title),
         element("style", Markup("\n".join([*map(_asset, _STYLES), styles()]))),
         element("script", Markup(scripts[0])),
     )
+    colours = {"": "of the system", "light": "light", "dark": "dark"}
     body = element(
         "body",
         element("a", "To the content", href="#content", class_="skip"),
-        _header(title, live),
-        element("main", _main(search, winners), id_="content", tabindex=-1),
+        element(
+            "header",
+            element("h1", search.title),
+            element("p", "connecting", id_="live", role="status") if live else None,
+            element("label", "Colours ", _select("theme", colours), class_="script"),
+        ),
+        element("main", _main(findings), id_="content", tabindex=-1),
         element("footer", "Made by tensorir; the charts are drawn by uPlot (MIT licence)."),
-        element("script", Markup(json_in_html(data)), type_="application/json", id_="data"),
+        element(
+            "script", _json_in_html(chart_data(findings)), type_="application/json", id_="data"
+        ),
         element("script", Markup(scripts[1])),
     )
-    language = element("html", head, body, lang="en", data_live="yes" if live else None)
-    return f"<!DOCTYPE html>\n{language}\n"
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _header(title: str, live: bool) -> Markup:
-    colours = {"": "of the system", "light": "light", "dark": "dark"}
-    theme = element("label", "Colours ", _choice("theme", colours), class_="script")
-    state = element("p", "connecting", id_="live", role="status") if live else None
-    return element("header", element("h1", title), state, theme)
-
-
-def _main(search: WatchedSearch, winners: Found) -> list[Markup]:
+def _main(findings: Findings) -> list[Markup]:
     def part(name: str) -> Markup:
-        return element("div", PARTS[name](search, winners), id_=name)
+        return element("div", findings.parts[name], id_=name, class_="part")
 
-    choice = element(
-        "p",
-        element("label", "Task ", _choice("task", {})),
-        " ",
-        element("span", "for the charts, the schedules and the trials below"),
-        class_="script choice",
+    chosen = element("label", "Task ", _select("task", {}))
+    remark = element("span", " for the charts, the schedules and the trials below")
+    against = element(
+        "label", "Against ", _select("axis", {"trials": "trials", "seconds": "seconds"})
     )
-    place = element("div", id_="trial-table")
-    all_trials = details("The trials of the task, one a row", place)
+    panels = element("div", id_="panels", class_="script")
+    trials = details("The trials of the task, one per row", element("div", id_="trial-table"))
     return [
         _section("summary-part", "Summary", part("summary")),
-        _section("tasks", "Tasks, and where the time goes", part("tasks-table"), _picture("total")),
-        choice,
-        _section("progress", "Best over time", _axis_choice(), _picture("progress")),
+        _section("tasks", "Tasks, and where the time goes", part("tasks-table"), _chart("total")),
+        element("p", chosen, remark, class_="script choice"),
         _section(
-            "decisions",
-            "Decisions against time",
-            part("decisions-table"),
-            element("div", id_="panels", class_="script"),
+            "progress", "Best over time", element("p", against, class_="script"), _chart("progress")
         ),
-        _section("predicted", "Predicted against measured", _picture("prediction")),
+        _section("decisions", "Decisions against time", part("decisions-table"), panels),
+        _section("predicted", "Predicted against measured", _chart("prediction")),
         _section("failures", "Failures", part("failed")),
         _section("next", "What to try next", part("steps")),
-        _section("schedules", "The winner beside the original", part("winners")),
-        _section("trials", "All trials", all_trials),
+        _section("schedules", "The winner and the original program", part("winners")),
+        _section("trials", "All trials", trials),
         element("noscript", element("p", "The charts and the list of trials need JavaScript.")),
     ]
 
@@ -123,32 +186,18 @@ def _section(name: str, heading: str, *content: Content) -> Markup:
     )
 
 
-def _picture(name: str) -> Markup:
-    """Return the place of a chart, and of the table behind it."""
+def _chart(name: str) -> Markup:
+    """Return the element in which a script draws a chart and its table."""
     return element("div", id_=name + "-picture", class_="script")
 
 
-def _choice(name: str, options: Mapping[str, str]) -> Markup:
+def _select(name: str, options: Mapping[str, str]) -> Markup:
     made = [element("option", text, value=value) for value, text in options.items()]
     return element("select", made, id_=name)
 
 
-def _axis_choice() -> Markup:
-    choice = _choice("axis", {"trials": "trials", "seconds": "seconds"})
-    return element("p", element("label", "Against ", choice), class_="script")
-
-
-def _worth_drawing(tasks: Tasks) -> Sequence[int]:
-    """Return which trials are drawn: each that was the best of its task, others evenly spread."""
-    count = len(tasks.trials)
-    few = range(0, count, max(1, -(-count // MOST_TRIALS)))
-    courses = zip(tasks.trials, tasks.best_so_far, strict=True)
-    best = (k for k, (one, least) in enumerate(courses) if least and one.seconds == least)
-    return sorted({*few, *best})
-
-
 def _policy(scripts: Sequence[str], live: bool) -> str:
-    """Return what a browser is to allow: these scripts, and nothing from elsewhere."""
+    """Return a content security policy that allows only these scripts and the live server."""
     digests = (hashlib.sha256(text.encode()).digest() for text in scripts)
     hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
     connect = "connect-src 'self'; " if live else ""
@@ -156,6 +205,14 @@ def _policy(scripts: Sequence[str], live: bool) -> str:
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; {connect}"
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def _json_in_html(data: Any) -> Markup:
+    """Return JSON for a script element, with `<`, `>` and `&` escaped."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
 
 
 def _asset(name: str) -> str:

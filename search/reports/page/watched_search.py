@@ -1,58 +1,89 @@
-"""What the files of a working directory say now, read again as they grow."""
+"""The files of a working directory, read again as they grow: trials, tasks and winners."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from statistics import median
+from typing import Any, Final, NamedTuple
 
-from search.database import Database, JSONDatabase, TuningRecord, database_in
-from search.database.best_records import winner_first
+import codegen
+from codegen.explanation.explain import Table
+from schedule import Schedule
+from search.database import Database, JSONDatabase, TuningRecord, database_at, database_in
+from search.database.best_records import winner_first, with_schedules
 from search.database.line_store import LineStore
-from search.database.programs import keyed_records
-from search.errors import DatabaseError
-from search.options import UNLIMITED
-from search.reports.page.winners import ShownWinner, Winner, winner_of
-from search.reports.report import TaskReport
-from search.reports.run_directory import REPORTS, TASKS, TRIALS
+from search.database.programs import programs_in
+from search.errors import DatabaseError, NoDatabaseError
+from search.reports.run_directory import REPORTS, TASKS, TRIALS, knobs_of
 from search.reports.tasks import Tasks, TaskTrials
 from search.reports.trial import Trial
 from search.runs.run_journal import RunJournal
+from search.space_generator.design_space import DesignSpace
+from tensorir.errors import TensorIRError
 
 _MOST_WINNERS: Final = 24
-_MOST_LETTERS: Final = 400_000
-"""Of programs and traces together; highlighted they take some four times as many bytes."""
 
 
 class WatchedSearch:
     """The trials, tasks and winners of a working directory.
 
-    `catch_up` reads what was written since the last time; nothing is ever written. What cannot be
-    read is left out, and `notes` says so. Winners come from the database in the directory, or from
-    the one that is given.
+    `catch_up` reads the new lines of the files and writes nothing. Files that cannot be read are
+    skipped, and `notes` names them. Winners come from `database`, by default the database in the
+    directory. NoDatabaseError if the directory does not exist.
     """
 
-    def __init__(self, work_dir: str | os.PathLike[str], database: Database | None = None) -> None:
+    def __init__(
+        self, work_dir: str | os.PathLike[str], database: str | Database | None = None
+    ) -> None:
         self.folder = Path(work_dir)
-        self._given = database
+        if not self.folder.is_dir():
+            what = "is a file" if self.folder.exists() else "is not there"
+            raise NoDatabaseError(
+                f"{self.folder} {what}: give the directory that a search works in"
+            )
+        self._given = database_at(database) if isinstance(database, str) else database
         self._begin()
+        self.catch_up()
 
     def _begin(self) -> None:
         self.tasks = Tasks()
+        self.plans: list[dict[str, Any]] = []
+        """The plans of the unfinished runs in the directory."""
         self._store = LineStore(self.folder)
-        self._database: Database | None = None
-        self._count = 0
-        """The number of records of the database when it was looked at last."""
+        self._database = self._given
         self._records: dict[tuple[str, str], list[TuningRecord]] = {}
+        self._count = 0
+        """The number of records in `_records`."""
         self._winners: dict[int, tuple[Any, Winner | None]] = {}
-        """The winners by the numbers of tasks, each with what tells its record from others."""
+        """The winners by the numbers of tasks, each with the identity of its record."""
         self._unreadable: dict[str, str] = {}
 
-    def catch_up(self) -> bool:
-        """Read what was written; return False if a file was replaced, so that all begins anew.
+    @property
+    def title(self) -> str:
+        """The title of the page."""
+        return f"Search in {self.folder.resolve().name or self.folder}"
 
-        DatabaseError for a file of trials that is none or cannot be read.
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """The trials read so far."""
+        return self.tasks.trials
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each file that could not be read completely."""
+        count = self._store.left_out(TRIALS)
+        lines = "1 line" if count == 1 else f"{count} lines"
+        skipped = [f"{lines} could not be read in {TRIALS.file}."] if count else []
+        return [*skipped, *self._unreadable.values()]
+
+    def catch_up(self) -> bool:
+        """Read the new lines; return False if a file was replaced and all were read again.
+
+        DatabaseError if the file of trials is not a file of trials or cannot be read.
         """
         try:
             new = self._store.latest(TRIALS, len(self.trials))
@@ -62,86 +93,99 @@ class WatchedSearch:
             self._begin()
             self.catch_up()
             return False
-        self._know("tasks", lambda: self._store.latest(TASKS))
-        self._know("reports", lambda: self._store.latest(REPORTS))
+        for kind in (TASKS, REPORTS):
+            with self._noting(kind.file):
+                self.tasks.set_reports(self._store.latest(kind))
         self.tasks.add(new)
+        self.plans = RunJournal(self.folder).others()
         return True
 
-    @property
-    def trials(self) -> Sequence[Trial]:
-        """The trials that were read so far."""
-        return self.tasks.trials
-
-    def _know(self, what: str, read: Callable[[], Iterable[TaskReport]]) -> None:
+    @contextmanager
+    def _noting(self, what: str) -> Iterator[None]:
         try:
+            yield
             self._unreadable.pop(what, None)
-            self.tasks.know(read())
         except DatabaseError as error:
             self._unreadable[what] = str(error)
 
-    @property
-    def notes(self) -> list[str]:
-        """What a reader has to know of what is missing, in sentences."""
-        left_out, name = self._store.left_out(TRIALS), TRIALS.file
-        lines = "1 line could" if left_out == 1 else f"{left_out} lines could"
-        said = [f"{lines} not be read in {name}."] if left_out else []
-        return [*said, *self._unreadable.values()]
+    def shown_tasks(self, wanted: Sequence[TaskTrials] | None = None) -> list[ShownTask]:
+        """Return all tasks, with the winners of the wanted tasks.
 
-    @property
-    def asked(self) -> int | None:
-        """The trials that the unfinished run of the directory is to make; None without one."""
-        asked = [plan.get("max_trials_global") for plan in RunJournal(self.folder).others()]
-        known = [count for count in asked if isinstance(count, int) and 0 < count < UNLIMITED]
-        return max(known, default=None)
-
-    @property
-    def is_unfinished(self) -> bool:
-        """True while a run goes on, and where one was interrupted."""
-        return bool(RunJournal(self.folder).others())
-
-    def winners(self, wanted: Sequence[TaskTrials] | None = None) -> dict[int, ShownWinner]:
-        """Return the winners of some tasks by their numbers.
-
-        These are the ones that are wanted, or those in which most of the time of a call goes, as
-        many as a page has room for.
+        By default the most expensive tasks are wanted.
         """
-        database = self._opened()
-        if database is None:
-            return {}
-        if self._count != len(database):
-            self._records = {}
-            for key, record in keyed_records(database):
-                self._records.setdefault((key, str(record.target)), []).append(record)
-            self._count = len(database)
-        found: dict[int, ShownWinner] = {}
-        letters = 0
-        for task in self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted:
-            if task.best is None or (winner := self._winner(task)) is None:
-                continue
-            letters += len(winner.original) + len(winner.program) + len(winner.trace)
-            if wanted is None and found and letters > _MOST_LETTERS:
-                break
-            found[task.number] = ShownWinner(winner, task)
-        return found
+        self._read_records()
+        wanted = self.tasks.largest(_MOST_WINNERS) if wanted is None else wanted
+        numbers = {task.number for task in wanted if task.best is not None}
+        return [
+            _shown(one, self._winner(one) if one.number in numbers else None) for one in self.tasks
+        ]
+
+    def _read_records(self) -> None:
+        with self._noting("database"):
+            if self._database is None:
+                self._database = database_in(self.folder)
+            if isinstance(self._database, JSONDatabase):
+                self._database.refresh()
+            count = 0 if self._database is None else len(self._database)
+            if self._database is not None and count != self._count:
+                groups = programs_in(self._database)
+                self._records = {(one.key, one.target): one.records for one in groups}
+                self._count = count
 
     def _winner(self, task: TaskTrials) -> Winner | None:
         records = winner_first(self._records.get((task.known.workload, task.known.target), ()))
         first = [(one.trace_key, one.run_secs) for one in records[:1]]
-        known = self._winners.get(task.number)
-        if known is None or known[0] != first:
-            known = self._winners[task.number] = (first, winner_of(records))
-        return known[1]
+        if task.number not in self._winners or self._winners[task.number][0] != first:
+            found = next((Winner(*one) for one in with_schedules(records)), None)
+            self._winners[task.number] = (first, found)
+        return self._winners[task.number][1]
 
-    def _opened(self) -> Database | None:
+
+class Winner:
+    """The best schedule of a task, as texts and tables."""
+
+    def __init__(self, record: TuningRecord, sch: Schedule) -> None:
+        self.seconds = median(record.run_secs or (0.0,))
+        """The median of the last measurement."""
+        self.measurements = len(record.run_secs or ())
+        """The number of times in that measurement."""
+        self.original = record.workload.script
+        """The program before scheduling."""
+        self.program = sch.mod.script()
+        """The scheduled program."""
+        self.trace = record.trace.simplified(remove_postproc=False).script()
+        """The trace as Python."""
+        self.explanation: list[tuple[str, list[Table]]] = []
+        """The sections of `codegen.explain`."""
+        self.why_unexplained = ""
+        """The error of `codegen.explain`, if there was one."""
         try:
-            if self._given is not None:
-                self._database = self._given
-            elif self._database is None:
-                self._database = database_in(self.folder)
-            if isinstance(self._database, JSONDatabase):
-                self._database.refresh()
-            self._unreadable.pop("database", None)
-        except DatabaseError as error:
-            self._unreadable["database"] = str(error)
-            self._database = None
-        return self._database
+            self.explanation += codegen.explain(sch.mod, record.target).sections()
+        except TensorIRError as error:
+            self.why_unexplained = str(error).strip().partition("\n")[0]
+        space = DesignSpace.of(sch)
+        self.sites = space.sites
+        self.point = [list(one) if isinstance(one, tuple) else one for one in space.decisions]
+        """The decisions, in the form of `Trial.decisions`."""
+
+
+class ShownTask(NamedTuple):
+    """A task and its winner, with named decisions in one design space."""
+
+    task: TaskTrials
+    winner: Winner | None
+    space: int | None
+    """The number of the design space: of the winner, otherwise of the first trial that has one."""
+    trials: list[Trial]
+    """The trials of the task, with names of decisions in that design space."""
+
+
+def _shown(task: TaskTrials, winner: Winner | None) -> ShownTask:
+    point, sites = (winner.point, winner.sites) if winner else (None, ())
+    same = (one for one in task.trials if point is None or one.decisions == point)
+    space = next((one.space for one in same if one.space is not None), None)
+    trials = [
+        replace(one, knobs=knobs_of(sites, one)) if one.space == space else one
+        for one in task.trials
+    ]
+    return ShownTask(task, winner, space, trials)

@@ -153,11 +153,10 @@ class Chart {
   }
 
   series(line) {
-    if (line.kind === "step" || line.kind === "straight") {
+    if (line.kind === "step") {
       return {
         stroke: line.colour, width: 2.5, points: { show: false }, spanGaps: true,
-        ...(line.kind === "step" ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),
-        ...(line.dash ? { dash: line.dash, width: 1.5 } : {}),
+        paths: uPlot.paths.stepped({ align: 1 }),
       };
     }
     const hollow = line.kind === "hollow";

@@ -36,35 +36,6 @@ function trialsOf(task) {
   return found;
 }
 
-// What is decided in the space of the winner; where there is none, of the space of most trials.
-function columnsOf(task, trials) {
-  const known = data.tasks[task];
-  if (known.columns) {
-    return known.columns.map(([name, site, part, labels]) => ({ name, site, part, labels }));
-  }
-  const point = (trials.find((one) => one.decisions) || {}).decisions || [];
-  return point.flatMap((decision, site) =>
-    Array.isArray(decision) && decision.length > 1
-      ? decision.map((_, part) => ({ name: `site ${site}[${part}]`, site, part, labels: {} }))
-      : [{ name: `site ${site}`, site, part: 0, labels: {} }]);
-}
-
-function spaceOf(task, trials) {
-  if (data.tasks[task].columns) return data.tasks[task].space;
-  return (trials.find((one) => one.decisions) || { space: null }).space;
-}
-
-// What a decision stands for: a number where it is one.
-function meaning(column, decisions) {
-  if (!decisions || column.site >= decisions.length) return null;
-  let value = decisions[column.site];
-  if (Array.isArray(value)) value = column.part < value.length ? value[column.part] : null;
-  if (value === null || typeof value === "object") return null;
-  const label = column.labels[value];
-  if (label === undefined) return value;
-  return /^-?\d+$/.test(label) ? Number(label) : label;
-}
-
 function inOrder(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
   if (typeof a === "number") return -1;

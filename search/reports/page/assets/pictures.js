@@ -1,5 +1,5 @@
 // What the charts show: progress, the sum of all tasks, decisions, predictions.
-const MOST_PANELS = 24, MOST_PLACES = 40;
+const MOST_PANELS = 24, MOST_PLACES = 40, MOST_ROWS = 200;
 
 function describedTrial(one) {
   const stage = data.stages[one.stage];
@@ -107,16 +107,16 @@ function totalPicture() {
 }
 
 function decisionColumns(task) {
-  const trials = trialsOf(task), space = spaceOf(task, trials);
-  const own = trials.filter((one) => one.space === space && one.decisions && one.time !== null);
+  const { columns, space } = data.tasks[task];
+  const own = trialsOf(task).filter((one) => one.space === space && one.time !== null);
   if (!own.some((one) => one.stage === DONE)) return [];
-  return columnsOf(task, trials).map((column) => {
-    const pairs = own.map((one) => [meaning(column, one.decisions), one]).filter(([value]) => value !== null);
-    return { column, pairs, values: [...new Set(pairs.map(([value]) => value))].sort(inOrder) };
+  return columns.map((name, k) => {
+    const pairs = own.map((one) => [one.decisions[k], one]).filter(([value]) => value !== null);
+    return { name, pairs, values: [...new Set(pairs.map(([value]) => value))].sort(inOrder) };
   }).filter((one) => one.values.length > 1);
 }
 
-function decisionPicture({ column, pairs, values }) {
+function decisionPicture({ name, pairs, values }) {
   const groups = new Map(values.map((value) => [value, []]));
   for (const [value, one] of pairs) groups.get(value).push(one);
   const wide = values.length > MOST_PLACES && values.every((value) => typeof value === "number" && value > 0);
@@ -127,7 +127,7 @@ function decisionPicture({ column, pairs, values }) {
     group.forEach((one, k) => {
       // Dots of one value would hide each other; the golden ratio spreads them the same each time.
       const aside = wide ? 0 : (((k * 0.618034) % 1) - 0.5) * 0.44;
-      points.push({ x: places.get(value) + aside, y: Math.min(one.time, top), one, text: `${column.name} = ${value}, ${describedTrial(one)}` });
+      points.push({ x: places.get(value) + aside, y: Math.min(one.time, top), one, text: `${name} = ${value}, ${describedTrial(one)}` });
     });
   }
   points.sort((a, b) => a.x - b.x);
@@ -136,31 +136,17 @@ function decisionPicture({ column, pairs, values }) {
     x: points.map((point) => point.x),
     lines: dots(points.map((point) => point.one), top, [colour("blue"), colour("orange")])
       .map((line) => ({ ...line, label: "" })),
-    logX: wide, logY, xLabel: column.name, yLabel: "us per call",
+    logX: wide, logY, xLabel: name, yLabel: "us per call",
     ticks: wide ? null : values.map(String),
     marks: wide ? [] : values.map((value, k) => ({ x: k, y: Math.min(middles[k], top), width: 0.36, colour: colour("ink") })),
     points,
-    summary: `Times against ${column.name}, which had ${values.length} values.`,
-    table: () => tableOf(`Times against ${column.name}`, [column.name, "best (us)", "median (us)", "trials"],
+    summary: `Times against ${name}, which had ${values.length} values.`,
+    table: () => tableOf(`Times against ${name}`, [name, "best (us)", "median (us)", "trials"],
       values.map((value, k) => {
         const finished = groups.get(value).filter((one) => one.stage === DONE).map((one) => one.time);
         return [value, finished.length ? number(Math.min(...finished)) : "", number(middles[k]), groups.get(value).length];
       })),
   };
-}
-
-// The share of pairs of one batch that a prediction orders as the measurement does.
-function pairsInOrder(trials) {
-  let right = 0, all = 0;
-  for (let a = 0; a < trials.length; a++) {
-    for (let b = 0; b < a; b++) {
-      const measured = trials[b].time - trials[a].time;
-      if (!measured) continue;
-      all += 1;
-      right += (Math.sign(trials[a].score - trials[b].score) * Math.sign(measured) + 1) / 2;
-    }
-  }
-  return [right, all];
 }
 
 function predictionPicture(task) {
@@ -170,11 +156,8 @@ function predictionPicture(task) {
   const best = Math.min(...done.map((one) => one.time));
   const points = trials.map((one) => ({ x: best / one.time, y: one.score, one, text: describedTrial(one) }));
   points.sort((a, b) => a.x - b.x);
-  const batches = new Map();
-  for (const one of done) batches.set(one.batch, [...(batches.get(one.batch) || []), one]);
-  const shares = [...batches].map(([batch, group]) => [batch, group, ...pairsInOrder(group)]);
-  const right = shares.reduce((sum, one) => sum + one[2], 0), all = shares.reduce((sum, one) => sum + one[3], 0);
-  const share = all ? `${Math.round((100 * right) / all)} % of pairs of a batch in the right order (a guess: 50 %)` : "no pairs to compare";
+  const { pairs } = data.tasks[task];
+  const share = pairs === null ? "no pairs to compare" : `${pairs} % of pairs of a batch in the right order (a guess: 50 %)`;
   const of = (stage) => points.map((point) => (point.one.stage === stage ? point.y : null));
   const stopped = of(STOPPED);
   return {
@@ -185,11 +168,9 @@ function predictionPicture(task) {
     ],
     logY: false, xLabel: "measured speed (share of the best)", yLabel: "predicted score",
     points, summary: `Predicted score against measured speed of ${points.length} trials: ${share}.`,
-    tableTitle: "As a table: the pairs in order, batch by batch",
-    table: () => tableOf("Pairs that the prediction ordered right, batch by batch",
-      ["batch", "trials", "mean score", "median (us)", "pairs in order (%)"],
-      shares.map(([batch, group, ok, count]) => [batch, group.length,
-        number(group.reduce((sum, one) => sum + one.score, 0) / group.length, 3),
-        number(median(group.map((one) => one.time))), count ? Math.round((100 * ok) / count) : ""])),
+    tableTitle: "As a table: the measured trials, fastest first",
+    table: () => tableOf("Measured trials, fastest first", ["trial", "batch", "predicted score", "us per call"],
+      [...done].sort((a, b) => a.time - b.time).slice(0, MOST_ROWS)
+        .map((one) => [one.number, one.batch, number(one.score), number(one.time)])),
   };
 }

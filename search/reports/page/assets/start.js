@@ -26,7 +26,7 @@
   function drawDecisions() {
     const found = data.tasks.length ? decisionColumns(task()) : [];
     const shown = found.slice(0, MOST_PANELS);
-    const names = shown.map((one) => one.column.name).join("\n");
+    const names = shown.map((one) => one.name).join("\n");
     if (panels.dataset.names === `${task()}\n${names}`) {
       decisions.forEach((chart, k) => { chart.own = shown[k]; chart.invalidate(); });
       return;
@@ -91,9 +91,9 @@
   offer();
   showTask();
   drawAll();
-  watch((what) => {
-    if (what === "tasks") offer();
-    if (what !== "rows") showTask();
+  watch(() => {
+    offer();
+    showTask();
     drawSoon();
   });
 }

@@ -32,7 +32,7 @@ class TrialTable {
       ["measuring", "measuring (s)", plain("measuring")],
       ...(elsewhere ? [["machine", "machine", plain("machine")]] : []),
       ["space", "space", plain("space")],
-      ["decisions", "decisions", (one) => JSON.stringify(one.decisions), (one) => (one.decisions || []).map((part) => (Array.isArray(part) ? part.join("x") : String(part))).join(", ")],
+      ["decisions", "decisions", (one) => one.decisions.join(", ")],
     ];
   }
 

@@ -1,4 +1,4 @@
-"""What the report of a search says, read from the page as a parser sees it."""
+"""The page of a search, read by an HTML parser."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 import search as ms
 from search import DatabaseError, TuningError
 from search.database.line_store import LineStore
-from search.reports.page import page as pages
+from search.reports.page import chart_data
 from search.reports.page.markup import Markup, element, table
 from search.reports.page.program_text import side_by_side
 from search.reports.report import TaskReport
 from search.reports.run_directory import REPORTS, TASKS, TRIALS, add_tasks
-from tests.search.report_page.made_up_search import (
+from tests.search.reports.searches_for_pages import (
     TARGET,
     TRIAL,
     Parsed,
@@ -28,7 +28,7 @@ from tests.search.report_page.made_up_search import (
     write_search,
 )
 
-ASSETS = Path(pages.__file__).parent / "assets"
+ASSETS = Path(chart_data.__file__).parent / "assets"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
@@ -67,14 +67,14 @@ def test_the_winner_stands_beside_the_original_with_its_trace(matmul: Parsed) ->
 
 def test_decisions_are_named_and_ordered_by_what_they_explain(matmul: Parsed) -> None:
     heading, *rows = matmul.table("What matters in matmul")
-    assert heading[:3] == ["decision", "values", "explains"]
+    assert heading[:3] == ["column", "values", "explains"]
     assert {row[0] for row in rows} <= {
         f"tile of loop {k} of C[{j}]" for k in range(3) for j in range(3)
     }
     shares = [-1 if row[2] == "too few trials" else int(row[2].partition("%")[0]) for row in rows]
     assert shares == sorted(shares, reverse=True)
     columns = json.loads(matmul.text("data"))["tasks"][0]["columns"]
-    assert [name for name, *_ in columns][: len(rows)] == [row[0] for row in rows]
+    assert columns[: len(rows)] == [row[0] for row in rows]
 
 
 def test_the_data_of_the_charts_is_that_of_the_trials(tmp_path: Path) -> None:
@@ -83,7 +83,8 @@ def test_the_data_of_the_charts_is_that_of_the_trials(tmp_path: Path) -> None:
     run = ms.load_run(tmp_path)
     rows = data["rows"]
     assert [data["stages"][stage] for stage in rows["stage"]] == [one.stage for one in run.trials]
-    assert rows["decisions"] == [one.decisions for one in run.trials]
+    decided = [[k for tile in one.decisions or () for k in tile] for one in run.trials]
+    assert [sorted(one) for one in rows["decisions"]] == [sorted(one) for one in decided]
     assert rows["time"][0] == pytest.approx(1e6 * run.trials[0].run_secs[0], rel=1e-5)
     assert rows["time"][7] is None, "it failed"
     assert rows["best"] == pytest.approx(1e6 * run.array["best_so_far"], rel=1e-5)
@@ -107,7 +108,7 @@ def test_whatever_is_in_the_files_is_text(tmp_path: Path) -> None:
     assert page.count("<script") == 3, "those of the page, and no other"
     assert not [tag for tag, _ in parsed.attributes if tag == "img"]
     assert EVIL in parsed.text("failed")
-    assert json.loads(parsed.text("data"))["tasks"][0]["label"] == EVIL
+    assert json.loads(parsed.text("data"))["tasks"][0]["label"] == f"{EVIL} on {EVIL}"
 
 
 @pytest.mark.parametrize("field", ["task", "target"])
@@ -143,9 +144,9 @@ def test_what_is_seen_can_be_heard(matmul: Parsed) -> None:
 def test_failures_are_told_once_for_each_reason(tmp_path: Path) -> None:
     write(tmp_path, trials(40))
     failed = Parsed(ms.report(tmp_path).path.read_text()).text("failed")
-    assert "4 trials gave wrong results: Wrong result, argument 1 (C)" in failed
+    assert "4 trials, CHECK_ERROR: Wrong result, argument 1 (C)" in failed
     assert "Numbers of the trials in matmul: 7, 17, 27, 37" in failed
-    assert "could not be built" not in failed
+    assert "BUILD_ERROR" not in failed
 
 
 def test_what_to_try_next_stands_with_its_figures(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_what_a_run_has_reported_stands_in_the_table_of_tasks(tmp_path: Path) ->
     parsed = Parsed(ms.report(tmp_path).path.read_text())
     heading, row = parsed.table("Tasks, most expensive first")
     cells = dict(zip(heading, row, strict=True))
-    assert (cells["weight"], cells["unscheduled (us)"]) == ("2", "1,000")
+    assert (cells["weight"], cells["unscheduled (us)"]) == ("2", "1000")
     assert (cells["best (us)"], cells["+- (us)"]) == ("2", "0.1"), "as it was measured again"
     LineStore(tmp_path).add(TRIALS, replace(TRIAL, number=10, run_secs=(1e-6,), time=last + 2))
     again = Parsed(ms.report(tmp_path).path.read_text()).text("summary")
@@ -179,7 +180,7 @@ def test_machines_are_told_apart_where_there_are_several(tmp_path: Path) -> None
     assert [row[:2] for row in parsed.table("Where trials were measured")[1:]] == [
         ["red", "2"],
         ["blue", "1"],
-        ["the one of the search", "1"],
+        ["this one", "1"],
     ]
     assert json.loads(parsed.text("data"))["rows"]["machine"] == machines
 
@@ -196,7 +197,12 @@ def test_tasks_are_ordered_by_what_they_take_of_a_call(tmp_path: Path) -> None:
     )
     parsed = Parsed(ms.report(tmp_path).path.read_text())
     heading, *rows = parsed.table("Tasks, most expensive first")
-    assert [(row[0], row[1]) for row in rows] == [("often", "24"), ("seldom", "1"), ("late", "2")]
+    assert [(row[0], row[1]) for row in rows] == [
+        ("often", "24"),
+        ("seldom", "1"),
+        ("late", "2"),
+        ("all, by weight", ""),
+    ]
     share = heading.index("share of a call")
     assert float(rows[0][share].removesuffix("%")) > 90
     assert rows[2][heading.index("trials")] == "0"
@@ -211,9 +217,9 @@ def test_equal_names_of_other_programs_and_targets_are_told_apart(tmp_path: Path
     )
     tasks = json.loads(Parsed(ms.report(tmp_path).path.read_text()).text("data"))["tasks"]
     assert [task["label"] for task in tasks] == [
-        "matmul",
+        f"matmul on {TARGET}",
         f"matmul on {other}",
-        "matmul (program 2)",
+        f"matmul on {TARGET} (program 2)",
     ]
 
 
@@ -271,7 +277,7 @@ def test_what_is_no_directory_is_said(tmp_path: Path) -> None:
 def test_tasks_are_chosen_by_name(searched: Path, tmp_path: Path) -> None:
     written = ms.report(searched, tmp_path / "one.html", tasks=["matmul"])
     assert 'T.block("C")' in Parsed(written.path.read_text()).text("winners")
-    with pytest.raises(TuningError, match=r"there is no task 'matmull' in .*did you mean 'matmul'"):
+    with pytest.raises(TuningError, match=r"unknown task 'matmull' in .*did you mean 'matmul'"):
         ms.report(searched, tmp_path / "two.html", tasks=["matmull"])
 
 
@@ -290,7 +296,7 @@ def test_a_notebook_shows_a_report_that_may_do_nothing_there(
 def test_of_very_many_trials_those_that_were_the_best_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "MOST_TRIALS", 20)
+    monkeypatch.setattr(chart_data, "MOST_TRIALS", 20)
     write(tmp_path, trials(100))
     data = json.loads(Parsed(ms.report(tmp_path).path.read_text()).text("data"))
     times = [one.seconds for one in ms.load_run(tmp_path).trials]
@@ -298,7 +304,7 @@ def test_of_very_many_trials_those_that_were_the_best_are_drawn(
         k for k, t in enumerate(times) if t and t < min((s for s in times[:k] if s), default=1.0)
     ]
     assert set(improved) <= set(data["rows"]["number"])
-    assert len(data["rows"]["number"]) == 100 - data["left_out"] < 20 + len(improved) + 1
+    assert len(data["rows"]["number"]) <= 20 + len(improved)
 
 
 def test_the_charts_are_drawn_by_the_library_that_is_named() -> None:

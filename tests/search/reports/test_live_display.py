@@ -1,4 +1,4 @@
-"""What is on the screen during a search: one table, wherever it is shown."""
+"""The screen during a search: one table, wherever it is shown."""
 
 from __future__ import annotations
 

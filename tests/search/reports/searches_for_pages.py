@@ -68,7 +68,7 @@ def write(folder: Path, *of_tasks: Iterator[Trial]) -> Path:
 
 
 def write_search(folder: Path) -> Path:
-    """Write a search with a database: 20 real schedules of a matmul, of which one is the fastest."""
+    """Write a search with a database: 20 real schedules of a matmul with different times."""
     database = JSONDatabase(work_dir=folder)
     workload = database.commit_workload(Matmul)
     key = database.workload_key(workload.mod)

@@ -1,4 +1,4 @@
-"""What an explanation says to try next, and the figures that it gives for it."""
+"""The advice of an explanation, and the figures behind it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_more_trials_where_the_best_still_falls() -> None:
 def test_a_wider_space_where_it_ran_dry() -> None:
     report = TaskReport("main", TARGET, "17", time=1e4, trials=32, exhausted=True)
     (why,) = said([trial(k, 100.0 - k) for k in range(32)], report).values()
-    assert why.startswith("the search ended after 32 trials because it found no candidate")
+    assert why.startswith(
+        "the search ended after 32 trials because it found no unmeasured candidate"
+    )
 
 
 def test_other_operations_where_the_machine_does_no_more() -> None:
@@ -52,7 +54,7 @@ def test_other_operations_where_the_machine_does_no_more() -> None:
     report = TaskReport("main", TARGET, "17", time=1e4, best=10.5e-6, roofline=roof)
     assert said([trial(k, 100.0 - k) for k in range(32)], report) == {
         "fewer operations: another algorithm, or a narrower type; a schedule has little left to "
-        "gain": "the best reaches 95% of what the machine can do, compute-bound"
+        "gain": "the best reaches 95% of the peak of the machine, compute-bound"
     }
 
 
@@ -80,7 +82,7 @@ def test_failures_are_grouped_by_what_they_say_but_for_numbers() -> None:
         ("BUILD_ERROR", "no such instruction", [4]),
     ]
     assert said(trials) == {
-        "a look at a longer limit (LocalRunner(timeout_sec=...)), if it is one that ends them": "4 "
+        "a longer limit (LocalRunner(timeout_sec=...)), if a limit ended them": "4 "
         "of 5 trials failed, 2 of them with RUN_ERROR: LocalRunner: Timeout of the candidate, "
         "30.0 s"
     }

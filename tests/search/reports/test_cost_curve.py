@@ -1,4 +1,4 @@
-"""How much of the variance of times the values of a column explain."""
+"""The fraction of the variance of times that the values of a column explain."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_a_column_of_many_values_needs_more_trials() -> None:
 
 
 def test_chance_rarely_matters() -> None:
-    """Of 22 decisions without an effect, drawn beside 16 trials, two at most seem to have one."""
+    """At most two of 22 irrelevant decisions seem relevant in 16 trials."""
     rng = np.random.default_rng(1)
     curves = [
         cost_curve("tile", times(rng, rng.permutation([0, 1] * 8).tolist(), 0.0)) for _ in range(22)

@@ -21,7 +21,7 @@ from search.database.line_store import LineStore
 from search.lines import json_line
 from search.reports.page import LiveReport
 from search.reports.run_directory import TRIALS
-from tests.search.report_page.made_up_search import TRIAL, trials, write, write_search
+from tests.search.reports.searches_for_pages import TRIAL, trials, write, write_search
 
 selenium = pytest.importorskip("selenium", reason="it comes with the extra `browser`")
 from selenium import webdriver  # noqa: E402
@@ -196,7 +196,7 @@ def test_trials_are_sorted_and_chosen(browser: Browser, model: Path) -> None:
     )
     known = [float(text.removeprefix("> ").replace(",", "")) for text in times if text]
     assert known == sorted(known)
-    assert times[-1] == "", "what failed has no time, and comes last"
+    assert times[-1] == "", "failed trials come last"
     browser.find("[data-name=stage]").send_keys("check")
     browser.wait(f"{first}[2].textContent === 'check'")
     assert browser.run("document.activeElement.dataset.name") == "stage", "the focus stays"
@@ -222,7 +222,7 @@ def test_ten_thousand_trials_are_shown_at_once(browser: Browser, tmp_path: Path)
     browser.open(written.path)
     browser.wait(DRAWN.format("#progress"))
     spent = "performance.timing.loadEventEnd - performance.timing.navigationStart"
-    assert 0 < browser.wait(spent) < 10_000, "it takes about a second on a machine of its own"
+    assert 0 < browser.wait(spent) < 10_000, "about a second on an idle machine"
     browser.no_complaints()
 
 

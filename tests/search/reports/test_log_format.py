@@ -17,7 +17,7 @@ from search.reports.comparison import compare_tables
 from search.reports.run_directory import TRIALS
 from tests.search.compat.auto_scheduler.workloads import LINE as STEPS_LINE
 from tests.search.compat.autotvm.test_record import LINE as TEMPLATE_LINE
-from tests.search.test_trials import BEST, BROKEN, FIRST, STOPPED
+from tests.search.reports.test_trials import BEST, BROKEN, FIRST, STOPPED
 
 SWEEP = """\
 #tiles of a matmul
@@ -144,7 +144,7 @@ def test_pictures_of_runs_are_those_of_any_log(tmp_path):
 def test_what_is_no_log_is_said(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("hello\n" + json.dumps({"a": 1}))
-    with pytest.raises(TuningError, match=r"notes\.txt is no log of a known format; .* Sweep"):
+    with pytest.raises(TuningError, match=r"notes\.txt has no known format of logs; .* Sweep"):
         search.explain(path)
     (tmp_path / "empty.sweep").write_text("")
     with pytest.raises(TuningError, match=r"there are no trials in .*empty\.sweep"):

@@ -2,10 +2,8 @@
 
 import json
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -72,6 +70,14 @@ def test_no_trial_is_the_best_before_one_is_measured() -> None:
     assert RunTable([]).array.shape == (0,)
 
 
+def test_labels_do_not_depend_on_the_order_of_tasks() -> None:
+    trials = [replace(FIRST, workload="9"), replace(FIRST, workload="8"), OTHER]
+    first, second = RunTable(trials), RunTable(trials[::-1])
+    assert first.tasks == ["matmul (program 2)", "matmul", "conv"]
+    assert second.tasks == first.tasks[::-1]
+    assert second.of_task("matmul").trials == [trials[1]]
+
+
 def test_a_table_is_summed_up_by_task() -> None:
     table = RunTable([FIRST, BROKEN, STOPPED, BEST, OTHER])
     assert str(table).splitlines()[1].split() == [
@@ -79,22 +85,6 @@ def test_a_table_is_summed_up_by_task() -> None:
     ]  # fmt: skip
     page = RunTable([replace(FIRST, task="a<b")])._repr_html_()
     assert "<td>a&lt;b</td>" in page
-
-
-def test_a_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = RunTable([FIRST, BROKEN])
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="needs pandas"):
-        table.frame()
-
-    class DataFrame(dict):  # type: ignore[type-arg]
-        def __init__(self, rows: list[dict[str, object]], columns: list[str]) -> None:
-            super().__init__({name: [row[name] for row in rows] for name in columns})
-
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=DataFrame))
-    frame = table.frame()
-    assert frame["error"] == [None, "no such\nfile"], "in full"
-    assert frame["elapsed"].tolist() == [2.0, 4.0]
 
 
 def test_scores_of_any_number_type_are_kept(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the pictures of a run draw. The data is looked at, not the pixels."""
+"""The data of the plots of a run, without their pixels."""
 
 import math
 import sys
@@ -128,7 +128,7 @@ def test_predictions_against_speeds():
 
 
 def test_predictions_for_trials_that_have_no_time():
-    """One that was stopped after 50 us is a fifth as fast as the best, or slower."""
+    """A trial that was stopped after 50 us has at most a fifth of the speed of the best."""
     ax = plot.predicted_against_measured(RunTable([*RUN, trial(6, 30.0)]))
     stopped = ax.lines[1]
     assert points(stopped) == [pytest.approx((0.2, 0.1))]
@@ -181,10 +181,7 @@ def test_pairs_of_many_trials_take_no_more_memory_than_those_of_a_batch():
 
 def test_cost_against_each_number_that_varied():
     axes = plot.cost_by_decision(RunTable([one for one in RUN if one.stage == "done"]))
-    assert [ax.get_title() for ax in axes if ax.get_visible()] == [
-        "site 0,\nfactor 1 of 2",
-        "site 0,\nfactor 2 of 2",
-    ]
+    assert [ax.get_title() for ax in axes if ax.get_visible()] == ["site 0[0]", "site 0[1]"]
     first = axes[0]
     assert [label.get_text() for label in first.get_xticklabels()] == ["4", "8"]
     drawn = [sorted(float(y) for y in line.get_ydata()) for line in first.lines]
@@ -224,7 +221,7 @@ def test_cost_against_the_decisions_of_a_design_space():
     space = DesignSpace.of(sch)
     run = RunTable([trial(k, 9.0 - k, space=0, decisions=[[128 >> k, 1 << k]]) for k in range(3)])
     axes = plot.cost_by_decision(run, space)
-    assert axes[0].get_title() == f"{space.sites[0].name},\nfactor 1 of 2"
+    assert axes[0].get_title() == f"{space.sites[0].name}[0]"
     elsewhere = RunTable([trial(0, 9.0, space=1, decisions=[[128, 1]])])
     with pytest.raises(TuningError, match="no measured trial of the run has decisions"):
         plot.cost_by_decision(elsewhere, space)
@@ -253,7 +250,7 @@ def test_decisions_that_are_codes_are_named():
     axes = plot.cost_by_decision(run, DesignSpace.of(sch))
     assert [[label.get_text() for label in ax.get_xticklabels()] for ax in axes] == [
         ["0", "16", "64"],
-        ["inline", "root", "loop 0"],
+        ["inline", "loop 0", "root"],
     ]
 
 
