@@ -90,8 +90,8 @@ REFUSED = {
     "C = T.alloc_buffer('n')": ("a shape is a tuple of sizes, such as (n, 16), not 'n'", "T.alloc_buffer("),
     "C = T.alloc_buffer((8.0,))": ("a shape is a tuple of sizes", "T.alloc_buffer("),
     "C = T.alloc_buffer((-3,))": ("at least 0, got -3", "T.alloc_buffer("),
-    "elif n > 3:\n    A[0, 0] = 1.0": ("right after the suite of an `if`", "elif"),
-    "x = else": ("right after the suite of an `if`, or in", "else"),
+    "elif n > 3:\n    A[0, 0] = 1.0": ("right after the body of an `if`", "elif"),
+    "x = else": ("right after the body of an `if`, or in", "else"),
     "T.func_attr({[1]: 2})": ("the keys of a dict are strings, not [1]", "{[1]: 2}"),
     "p = T.allocate_const('abc', 'int8', [3])": ("the elements of an array must be a list", "T.allocate_const("),
     "for i in T.thread_binding(8):\n    A[i, 0] = 1.0": ('write T.thread_binding(n, "threadIdx.x")', "T.thread_binding(8)"),
@@ -141,7 +141,7 @@ def test_of_a_long_line_the_place_is_shown() -> None:
 def test_deep_suites_end_in_a_sentence() -> None:
     lines = ["@T.prim_func", "def f(n: T.int32):"]
     lines += [" " * (k + 1) + "if n < 3:" for k in range(1100)]
-    with pytest.raises(DiagnosticError, match="suites are nested too deeply"):
+    with pytest.raises(DiagnosticError, match="blocks of statements are nested too deeply"):
         parse("\n".join([*lines, " " * 1101 + "T.evaluate(n)"]))
 
 

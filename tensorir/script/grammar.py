@@ -1,0 +1,151 @@
+"""The parser that lark makes of `grammar.lark`, loaded from `grammar.json`.
+
+    python -m tensorir.script.grammar    # writes grammar.json, after a change of the grammar
+
+Building a parser from its grammar takes lark a quarter of a second; loading it, a tenth of that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import lark
+from lark.grammar import Rule
+from lark.lark import PostLex
+from lark.lexer import TerminalDef, Token
+
+from tensorir.script.source import Misread, place_of
+
+GRAMMAR: Final = Path(__file__).with_name("grammar.lark")
+SAVED: Final = GRAMMAR.with_suffix(".json")
+_BRACKETS: Final = frozenset({"LPAR", "RPAR", "LSQB", "RSQB", "LBRACE", "RBRACE"})
+_OPENING: Final = {")": "(", "]": "[", "}": "{"}
+_DEEPEST: Final = 1000
+"""The number of brackets, or of levels of indentation, that may be open at a time."""
+_REFUSED: Final = {
+    "break": "write the condition of a while loop",
+    "continue": "put what it would skip under an if",
+    "del": "names end with the block of statements that defines them",
+    **dict.fromkeys(("try", "except", "finally"), "the dialect has no exceptions; use assert"),
+    "raise": "use assert with a message",
+    **dict.fromkeys(("global", "nonlocal"), "values of the program around are seen as they are"),
+    "yield": "a function returns at most one value, by return",
+    **dict.fromkeys(
+        ("async", "await"), "use T.parallel for loops whose iterations are independent"
+    ),
+    "is": "compare with == or !=",
+    ":=": "give the value its name on a line of its own",
+}
+
+
+class Layout(PostLex):
+    """Turns indentation into tokens, and joins lines in brackets.
+
+    Lark's own `Indenter` keeps its state in the parser, but several threads may parse at once. It
+    also gives tabs a width; here, indentation is compared as text.
+    """
+
+    always_accept = ("_NEWLINE", "REFUSED")
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        """Yield the tokens of a text; raise Misread for unbalanced brackets and indentation."""
+        open_brackets: list[Token] = []
+        indents: list[str] = []
+        indent: str | None = ""
+        """The indentation of a line, until its first token."""
+        line, column = 1, 1
+        for token in stream:
+            kind = token.type
+            if kind == "_NEWLINE":
+                if not open_brackets:
+                    if indent is None:
+                        yield _mark("_NEWLINE", token.line, token.column)
+                    indent = token.value.rpartition("\n")[2]
+                continue
+            if indent is not None:
+                if not indents:
+                    indents.append(indent)
+                elif indent != indents[-1]:
+                    yield from _indentation(token.line, indent, indents)
+                indent = None
+            if kind in _BRACKETS:
+                if token.value not in _OPENING:
+                    open_brackets.append(token)
+                    if len(open_brackets) > _DEEPEST:
+                        raise Misread("brackets are nested too deeply", place_of(token))
+                elif not open_brackets or open_brackets.pop().value != _OPENING[token.value]:
+                    raise Misread(f"'{token}' closes nothing", place_of(token))
+            elif kind == "REFUSED":
+                message = f"`{token}` is not supported; {_REFUSED[token.value]}"
+                raise Misread(message, place_of(token))
+            yield token
+            line, column = token.end_line, token.end_column
+        if open_brackets:
+            raise Misread(f"'{open_brackets[-1]}' was never closed", place_of(open_brackets[-1]))
+        if indent is None:
+            yield _mark("_NEWLINE", line, column)
+        for _ in indents[1:]:
+            yield _mark("_DEDENT", line, 1)
+
+
+def _indentation(line: int, indent: str, indents: list[str]) -> Iterator[Token]:
+    """Yield the tokens of a line's indentation; `indents` are those of the open blocks."""
+    place = (line, 1, line, 1 + max(1, len(indent)))
+    if indent.startswith(indents[-1]):
+        indents.append(indent)
+        if len(indents) > _DEEPEST:
+            raise Misread("blocks of statements are nested too deeply", place)
+        yield _mark("_INDENT", line, 1)
+    elif indent not in indents:
+        mixed = "".join([*indents, indent])
+        advice = "; tabs and spaces are mixed" if "\t" in mixed and " " in mixed else ""
+        raise Misread(
+            f"inconsistent indentation: no open block of statements is indented like this{advice}",
+            place,
+        )
+    while indents[-1] != indent:
+        indents.pop()
+        yield _mark("_DEDENT", line, 1)
+
+
+def _mark(kind: str, line: int, column: int) -> Token:
+    return Token(kind, "\n", 0, line, column, line, column)
+
+
+def load_parser(builder: object) -> lark.Lark:
+    """Return the parser; `builder` has a method for each rule, which is called with its parts.
+
+    The parser is built from the grammar if `grammar.json` is of another grammar or lark version.
+    """
+    grammar = GRAMMAR.read_text(encoding="utf-8")
+    options: dict[str, Any] = {"postlex": Layout(), "transformer": builder}
+    saved = json.loads(SAVED.read_text(encoding="utf-8"), object_hook=_with_numbers)
+    if (saved["lark"], saved["grammar"]) != (lark.__version__, grammar):
+        return _build(grammar, **options)
+    return lark.Lark._load_from_dict(saved["data"], saved["memo"], **options)
+
+
+def _build(grammar: str, **options: Any) -> lark.Lark:
+    # The basic lexer: no token depends on its context.
+    return lark.Lark(grammar, parser="lalr", lexer="basic", maybe_placeholders=True, **options)
+
+
+def _with_numbers(values: dict[str, Any]) -> dict[Any, Any]:
+    """Return a JSON object with numbers as keys where they were numbers before."""
+    return {int(key) if key.isdecimal() else key: value for key, value in values.items()}
+
+
+def save_parser() -> None:
+    """Write the parser of the grammar to `grammar.json`."""
+    grammar = GRAMMAR.read_text(encoding="utf-8")
+    data, memo = _build(grammar, postlex=Layout()).memo_serialize([TerminalDef, Rule])
+    del data["options"]["postlex"]
+    saved = {"lark": lark.__version__, "grammar": grammar, "data": data, "memo": memo}
+    SAVED.write_text(json.dumps(saved, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    save_parser()
