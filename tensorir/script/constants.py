@@ -11,7 +11,6 @@ import numpy as np
 from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.relax.expr import Constant, const_of
-from tensorir.script.print_options import PrintOptions
 
 KEY: Final = "relax.expr.Constant"
 LEFT_OUT: Final = "# Metadata omitted. Use show_meta=True in script() method to show it."
@@ -87,25 +86,6 @@ def array_of_elements(values: Any, dtype: str) -> np.ndarray[Any, Any]:
         except (ValueError, OverflowError):
             raise IRValueError(f"{value!r} cannot be an element of an array of {kind}") from None
     return array
-
-
-def metadata_lines(constants: Sequence[Constant], options: PrintOptions) -> list[str]:
-    """Return the statement that gives a program the arrays of `metadata[...]`.
-
-    Raises IRValueError for a dialect of TVM, whose form for arrays is not written.
-    """
-    if options.dialect != "tensorir":
-        raise IRValueError(
-            f"the arrays of a program are not written in the dialect {options.dialect!r}; print it "
-            "with show_meta=False, or in the dialect 'tensorir'"
-        )
-    lines = ["metadata = {", f'    "{KEY}": [']
-    for constant in constants:
-        dtype = constant.struct_info.dtype  # type: ignore[attr-defined]
-        array = constant.data
-        data = base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
-        lines.append(f'        {options.relax_prefix}.array("{dtype}", {array.shape}, "{data}"),')
-    return [*lines, "    ],", "}", ""]
 
 
 def array_of_bytes(dtype: str, shape: Sequence[int], data: str) -> Constant:

@@ -50,7 +50,7 @@ class Layout(PostLex):
 
     always_accept = ("_NEWLINE", "REFUSED")
 
-    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+    def process(self, stream: Iterator[Any]) -> Iterator[Token]:
         """Yield the tokens of a text; raise Misread for unbalanced brackets and indentation."""
         open_brackets: list[Token] = []
         indents: list[str] = []
@@ -125,7 +125,9 @@ def load_parser(builder: object) -> lark.Lark:
     saved = json.loads(SAVED.read_text(encoding="utf-8"), object_hook=_with_numbers)
     if (saved["lark"], saved["grammar"]) != (lark.__version__, grammar):
         return _build(grammar, **options)
-    return lark.Lark._load_from_dict(saved["data"], saved["memo"], **options)
+    load: Any = lark.Lark._load_from_dict
+    parser: lark.Lark = load(saved["data"], saved["memo"], **options)
+    return parser
 
 
 def _build(grammar: str, **options: Any) -> lark.Lark:

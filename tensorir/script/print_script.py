@@ -11,8 +11,8 @@ from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
 from tensorir.script.print_marks import MarkingPrinter, Marks
 from tensorir.script.print_names import Named, Names
-from tensorir.script.print_options import PrintOptions
-from tensorir.script.printer import Printer
+from tensorir.script.print_program import print_node
+from tensorir.script.printer import Printer, PrintOptions
 
 
 @any_depth
@@ -77,7 +77,7 @@ def _print(node: Node, options: PrintOptions, marks: Marks | None) -> str:
         printer = (
             Printer(options, names) if marks is None else MarkingPrinter(options, names, marks)
         )
-        text = printer.print(node)
+        text = print_node(printer, node)
         if names.strays.items() <= homes.items():
             return text
         homes.update(names.strays)

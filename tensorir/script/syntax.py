@@ -15,7 +15,7 @@ from tensorir.recursion import may_go_deeper
 from tensorir.script.source import BEGINNING, Misread, Place, Source, misread, place_of
 
 if TYPE_CHECKING:
-    from lark import Lark, Token
+    from lark import Token
 
 Tree: TypeAlias = tuple[Any, ...]
 
@@ -75,7 +75,7 @@ def names_in(tree: Any) -> list[str]:
 
 
 @cache
-def _parser() -> tuple[Any, Lark]:
+def _parser() -> tuple[Any, Any]:
     """Return lark and the parser, which are loaded when the first text is read."""
     grammar = import_module("tensorir.script.grammar")
     return grammar.lark, grammar.load_parser(_Builder())
@@ -180,7 +180,7 @@ class _Builder:
         return ("import", place_of(parts[0]), self.items(parts))
 
     def dotted(self, parts: list[Token]) -> str:
-        return parts[0].value
+        return str(parts[0].value)
 
     def import_name(self, parts: list[Any]) -> tuple[str, str]:
         name, alias = parts
@@ -219,7 +219,7 @@ class _Builder:
         line = token.line
         return ("name", (line, token.column, line, token.end_column), token.value)
 
-    def dotted_name(self, parts: list[Token]) -> Tree:
+    def dotted_name(self, parts: list[Any]) -> Tree:
         (token,) = parts
         first, _, rest = token.value.partition(".")
         line, column = token.line, token.column
@@ -303,11 +303,11 @@ def _attributes(owner: Tree, names: str, column: int) -> Tree:
     return owner
 
 
-def _string(token: Token) -> str:
+def _string(token: Any) -> str:
     """Return the value of a string literal."""
     text = token.value
     if text[0] in "\"'" and "\\" not in text and text[:3] not in ('"""', "'''"):
-        return text[1:-1]
+        return str(text[1:-1])
     prefix = text[: min(text.find('"') % len(text), text.find("'") % len(text))].lower()
     if "f" in prefix:
         raise Misread("f-strings are not supported; write the text out", _span(token, token))
