@@ -27,22 +27,24 @@ _DEEPEST: Final = 1000
 """The number of brackets, or of levels of indentation, that may be open at a time."""
 _REFUSED: Final = {
     "break": "write the condition of a while loop",
-    "continue": "put what it would skip under an if",
+    "continue": "put the statements that it would skip under an if",
     "del": "names end with the block of statements that defines them",
-    **dict.fromkeys(("try", "except", "finally"), "the dialect has no exceptions; use assert"),
+    **dict.fromkeys(("try", "except", "finally"), "exceptions are not supported; use assert"),
     "raise": "use assert with a message",
-    **dict.fromkeys(("global", "nonlocal"), "values of the program around are seen as they are"),
+    **dict.fromkeys(
+        ("global", "nonlocal"), "names of the surrounding program can be read without it"
+    ),
     "yield": "a function returns at most one value, by return",
     **dict.fromkeys(
         ("async", "await"), "use T.parallel for loops whose iterations are independent"
     ),
     "is": "compare with == or !=",
-    ":=": "give the value its name on a line of its own",
+    ":=": "assign the value on a separate line",
 }
 
 
 class Layout(PostLex):
-    """Turns indentation into tokens, and joins lines in brackets.
+    """Turns indentation into tokens, and joins the lines inside brackets.
 
     Lark's own `Indenter` keeps its state in the parser, but several threads may parse at once. It
     also gives tabs a width; here, indentation is compared as text.

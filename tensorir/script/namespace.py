@@ -1,4 +1,4 @@
-"""The `T` namespace: everything a script may call, usable from Python as well."""
+"""The `T` namespace: everything that a script may call; it works in Python as well."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _table() -> dict[str, Any]:
 
 
 def _dtype_form(name: str) -> DtypeForm | None:
-    """Return `T.<dtype>` for the types that are not in the table, such as vectors."""
+    """Return `T.<dtype>` for dtypes outside the table, such as vectors."""
     try:
         return DtypeForm(DataType(name))
     except ValueError:
@@ -102,7 +102,7 @@ def _dtype_form(name: str) -> DtypeForm | None:
 
 
 class Namespace:
-    """Names that scripts reach as attributes."""
+    """A set of names that scripts read as attributes."""
 
     def __init__(
         self,
@@ -112,9 +112,9 @@ class Namespace:
         more: Callable[[], Iterable[str]] = tuple,
         advice: str = "",
     ) -> None:
-        """Build from a table; `missing` gives further entries, and `more` names some of them.
+        """Build from a table; `missing` returns further entries, and `more` the names of some.
 
-        `advice` says what to do where nothing has a name like the one asked for.
+        `advice` ends the error for an unknown name without similar names.
         """
         self._name = name
         self._missing = missing
@@ -129,7 +129,7 @@ class Namespace:
         if found is None:
             close = difflib.get_close_matches(name, dir(self), 1)
             hint = f"; did you mean {self._name}.{close[0]}?" if close else self._advice
-            raise AttributeError(f"there is nothing called {self._name}.{name}{hint}")
+            raise AttributeError(f"unknown name {self._name}.{name}{hint}")
         setattr(self, name, found)
         return found
 
@@ -141,18 +141,17 @@ class Namespace:
 
 
 def add_names(namespace: Namespace, **entries: Any) -> None:
-    """Add names to a namespace; no script can, since it reaches attributes only."""
+    """Add names to a namespace."""
     vars(namespace).update(entries)
 
 
 def check_arguments(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
-    """Raise IRTypeError for an argument that is no string or dict where the function takes one.
+    """Raise IRTypeError if a parameter for strings or dicts gets another argument.
 
-    Most arguments may be numbers or expressions, and their functions refuse others; a name or an
-    attribute would be stored as it is, and be found wrong only where the program is printed or
-    built.
+    The functions check their numbers and expressions themselves. A wrong name or attribute would
+    be stored, and only fail when the program is printed or built.
     """
     plain = function.__func__ if type(function) is MethodType else function
     if type(plain) is not FunctionType or not plain.__module__.startswith("tensorir."):
@@ -175,7 +174,7 @@ def check_arguments(
 
 @cache
 def _expected(function: FunctionType) -> dict[str, tuple[int, tuple[type, ...], str]]:
-    """Return the parameters that take strings or dicts only: their place, types and words."""
+    """Return the parameters for strings or dicts: position, types, and a description."""
     found: dict[str, tuple[int, tuple[type, ...], str]] = {}
     for place, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

@@ -32,13 +32,13 @@ _INFIX: Final[dict[type, tuple[str, Callable[[PrimExpr, PrimExpr], PrimExpr] | N
     e.And: ("and", None),
     e.Or: ("or", None),
 }
-"""The sign of an operator, and what it builds if it folds numbers."""
+"""The symbol of an operator, and the function that builds it if that folds constants."""
 _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
 
 def _int_imm(p: Printer, node: IntImm) -> Text:
-    """Return an integer; the type is left out where it goes without saying."""
+    """Return an integer, without its dtype if that is the default."""
     if node.dtype == p.int_dtype:
         return str(node.value), ATOM if node.value >= 0 else PREFIX["-"]
     if node.dtype.is_bool:
@@ -47,7 +47,7 @@ def _int_imm(p: Printer, node: IntImm) -> Text:
 
 
 def _float_imm(p: Printer, node: e.FloatImm) -> Text:
-    """Return a float in the fewest digits that read back as it; TVM's form has 17."""
+    """Return a float with the fewest digits that read back equal; with 17 digits for TVM."""
     value = node.value
     if not isfinite(value):
         return _function(p, node.dtype, f'"{value}"')
@@ -60,12 +60,12 @@ def _float_imm(p: Printer, node: e.FloatImm) -> Text:
 
 
 def _binary(p: Printer, node: e.BinaryOp) -> Text:
-    """Return two operands and the operator between them, where reading that gives this node."""
+    """Return `a + b`, or `T.Add(a, b)` if the operator would build another node."""
     symbol, _ = _INFIX[type(node)]
     if not _is_built_by_operator(node):
         return f"{p.t}.{type(node).__name__}({p(node.a)}, {p(node.b)})", ATOM
     precedence = PRECEDENCE[symbol]
-    # Without parentheses, a comparison of a comparison would be one that chains.
+    # `(a < b) < c` needs the parentheses: without them, the comparisons chain.
     left = p(node.a, precedence + 1 if isinstance(node, e.CmpOp) else precedence)
     return f"{left} {symbol} {p(node.b, precedence + 1)}", precedence
 
@@ -90,7 +90,7 @@ def _is_built_by_operator(node: e.BinaryOp) -> bool:
 
 
 def _call_form(p: Printer, node: e.BinaryOp) -> Text:
-    """Return an operation that is written as a call: a minimum, a maximum, a remainder."""
+    """Return a minimum, maximum or remainder, whose form is a call."""
     name = {e.Min: "min", e.Max: "max", e.Mod: "truncmod"}[type(node)]
     both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
     if both or (node.a is node.b and type(node) is not e.Mod) or _absorbs(node):
@@ -120,7 +120,7 @@ def _load(p: Printer, node: e.BufferLoad) -> Text:
 
 
 def _global_var(p: Printer, node: e.GlobalVar) -> Text:
-    """Return the name of a function as graph functions know it."""
+    """Return the name of a function as in graph functions."""
     options = p.options
     if options.is_oldest:
         return p.symbol(node.name), ATOM
@@ -144,7 +144,7 @@ def _call(p: Printer, node: e.Call) -> Text:
 
 
 def _has_natural_type(node: e.Call) -> bool:
-    """Say whether the function of the dialect gives the call the type that it has."""
+    """Return True if `T.<name>` builds a call with the dtype of this call."""
     op = node.op
     assert not isinstance(op, e.GlobalVar)
     name = op.short_name
@@ -166,13 +166,13 @@ def _has_natural_type(node: e.Call) -> bool:
 
 
 def _let(p: Printer, node: e.Let) -> Text:
-    """Return an expression with a value that has a name in it."""
+    """Return a let expression."""
     var = p.var(node.var)
     return _function(p, "Let", p(node.body), f"where={{{var}: {p(node.value)}}}")
 
 
 def _reducer(p: Printer, node: e.CommReducer) -> Text:
-    """Return the text of a reducer: the function that combines values, and its identity."""
+    """Return a reducer: the function that combines values, and the identity element."""
     scope = p.names
     scope.open()
     parameters = (*node.lhs, *node.rhs)
@@ -188,7 +188,7 @@ def _reducer(p: Printer, node: e.CommReducer) -> Text:
 
 
 def _absorbs(node: e.BinaryOp) -> bool:
-    """Say whether an operand is infinite, which the smart constructor would fold."""
+    """Return True if an operand is infinite: `T.min` and `T.max` would fold it."""
     return any(isinstance(x, e.FloatImm) and abs(x.value) == float("inf") for x in (node.a, node.b))
 
 

@@ -21,9 +21,9 @@ from tensorir.script.constants import KEY, inline_text
 from tensorir.script.printer import ATOM, Printer, Text, tuple_text
 
 PARTS: Final = (g.VarBinding, g.MatchCast, g.BindingBlock, g.SeqExpr, g.If)
-"""Parts of graph functions that are no expressions in the text."""
+"""Parts of graph functions that are printed as statements."""
 _STATES_RESULT: Final = (calls.CALL_TIR, calls.CALL_TIR_INPLACE, calls.CALL_DPS_PACKED)
-"""The operators whose calls state what they return."""
+"""Operators whose calls contain the struct info of the result."""
 
 
 def function(p: Printer, func: Function, name: str) -> None:
@@ -56,7 +56,7 @@ def function(p: Printer, func: Function, name: str) -> None:
 
 
 def calls_by_name(func: Function) -> bool:
-    """Say whether a function refers to others of its module."""
+    """Return True if a function refers to others of its module."""
     return any(isinstance(node, GlobalVar) for node in walk(func.body))
 
 
@@ -86,7 +86,7 @@ class Bindings:
         self._used = used
 
     def sequence(self, seq: g.SeqExpr) -> None:
-        """Print the bindings of a function or of one side of an if."""
+        """Print the bindings of a function or of a branch of an if."""
         self._p.begin_body()
         for block in seq.blocks:
             self.block(block)
@@ -139,12 +139,12 @@ class Bindings:
             p.line(f"{p(var)}: {annotation} = {text}", node)
 
     def _define(self, var: g.GraphVar) -> None:
-        """Give a variable a name, unless it has the one of the `if` whose value it is."""
+        """Name a variable, unless it already has the name of the `if` around it."""
         if var not in self._p.names.texts:
             self._p.names.define(var)
 
     def _branches(self, node: g.VarBinding, value: g.If) -> None:
-        """Print an if, both sides of which end by binding the name that has its value."""
+        """Print an if; both branches end by binding the name of its value."""
         p = self._p
         p.line(f"if {p.inside(value, p, value.cond)}:", node)
         for k, branch in enumerate((value.true_branch, value.false_branch)):
@@ -176,7 +176,7 @@ def _last_bound(branch: g.SeqExpr) -> g.GraphVar | None:
 
 
 def _signature_text(p: Printer, info: si.StructInfo) -> str:
-    """Return a struct info as it stands in a signature: sizes that are no numbers in quotes."""
+    """Return a struct info for a signature, with symbolic sizes in quotes."""
     p.quotes_sizes = True
     text = p(info)
     p.quotes_sizes = False
@@ -187,7 +187,7 @@ def _signature_text(p: Printer, info: si.StructInfo) -> str:
 
 
 def _scalar(p: Printer, value: PrimExpr) -> str:
-    """Return a scalar; numbers without a type are int64 in graph functions."""
+    """Return a scalar; in graph functions the default dtype of numbers is int64."""
     before = p.int_dtype
     p.int_dtype = "int64" if _is_plain(value) else ""
     text = p(value)
@@ -196,7 +196,7 @@ def _scalar(p: Printer, value: PrimExpr) -> str:
 
 
 def _is_plain(value: PrimExpr) -> bool:
-    """Say whether operators give every number in an expression the type int64 by themselves."""
+    """Return True if all numbers in an expression are read as int64 without their dtype."""
     return all(
         isinstance(part, (e.Var, IntImm, e.BinaryOp)) and part.dtype is INT64
         for part in walk(value)
@@ -220,7 +220,7 @@ def _sizes(p: Printer, values: Sequence[PrimExpr]) -> str:
 
 
 def _form(p: Printer, name: str, args: Sequence[str]) -> Text:
-    """Return an annotation; without arguments its name says it."""
+    """Return an annotation, without parentheses if it has no arguments."""
     text = name if p.options.is_oldest else f"{p.r}.{name}"
     return (f"{text}({', '.join(args)})" if args else text), ATOM
 
@@ -340,7 +340,7 @@ def _field(p: Printer, n: g.TupleGetItem) -> Text:
 
 
 def _constant(p: Printer, n: g.Constant) -> Text:
-    """Return a short array written out, a long one as an entry of the metadata."""
+    """Return the elements of a short array, or a reference to the metadata."""
     text = inline_text(n, scalars_only=p.options.dialect != "tensorir")
     if text is not None:
         return text.format(R=p.r), ATOM

@@ -1,4 +1,4 @@
-"""Carets under marked nodes in a printed program, and comments beside them."""
+"""Carets under nodes of a printed program, and comments next to them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Marks:
     """The nodes that are underlined or commented on, by identity."""
 
     nodes: frozenset[int]
-    """Nodes wherever they occur."""
+    """Nodes to mark at every occurrence."""
     places: frozenset[tuple[int, int]]
-    """Nodes as children of particular nodes: a constant is one object wherever it occurs."""
+    """Pairs of parent and child: a constant may be the child of several nodes."""
     notes: Mapping[int, str]
 
     @staticmethod
     def of_nodes(nodes: Iterable[Node], notes: Mapping[Node, str]) -> Marks:
-        """Return the marks of nodes and the comments on others."""
+        """Return marks on nodes, and comments on others."""
         comments = {id(node): text for node, text in notes.items()}
         return Marks(frozenset(id(node) for node in nodes), frozenset(), comments)
 
@@ -44,7 +44,7 @@ class Marks:
         return replace(self, places=self.places | {(id(parent), id(child))})
 
     def has(self, parent: Node | None, node: Node) -> bool:
-        """Say whether `node` is marked where it is a child of `parent`."""
+        """Return True if `node` is marked as a child of `parent`."""
         return id(node) in self.nodes or (id(parent), id(node)) in self.places
 
 
@@ -121,7 +121,7 @@ def _is_nest(nodes: tuple[Node, ...]) -> bool:
 
 
 def _carets(text: str) -> tuple[str, str]:
-    """Return a text without the marks in it, and the carets that belong under it."""
+    """Return a text without its marks, and the carets to print under it."""
     if _BEGIN not in text:
         return text, ""
     plain: list[str] = []

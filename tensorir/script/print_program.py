@@ -1,4 +1,4 @@
-"""Programs, functions and whatever else has a text: the first step of printing."""
+"""Modules and tensor functions as script text, and the dispatch on what is printed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _module(p: Printer, mod: IRModule) -> None:
     p.name_functions(mod.functions)
     p.names.reserve(p.module_name)
     if options.is_oldest:
-        # There, functions are called by their names alone.
+        # In that dialect, functions are called by their names alone.
         for name in mod.functions:
             p.names.reserve(p.symbol(name))
     p.line("@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module")
@@ -164,7 +164,7 @@ def _buffer_type(p: Printer, buffer: Buffer) -> str:
 
 
 def _body(p: Printer, body: s.Stmt) -> None:
-    """Print a function's body; a root block without content of its own is left out."""
+    """Print the body of a function, without the root block if it only has allocations."""
     p.begin_body()
     if not (p.sugar and isinstance(body, s.BlockRealize) and _is_plain_root(body)):
         p.stmt(body, True)
@@ -180,7 +180,7 @@ def _body(p: Printer, body: s.Stmt) -> None:
 
 
 def _prints_inline(func: PrimFunc, param: Var, used: set[Var]) -> bool:
-    """Say whether a parameter is printed as the buffer that it is bound to."""
+    """Return True if a parameter is printed as the buffer that it is bound to."""
     buffer = func.buffer_map.get(param)
     if buffer is None or not is_simple(buffer):
         return False
@@ -209,14 +209,14 @@ def _is_plain_root(realize: s.BlockRealize) -> bool:
 
 
 def _metadata_lines(constants: Sequence[Constant], options: PrintOptions) -> list[str]:
-    """Return the statement that gives a program the arrays of `metadata[...]`.
+    """Return the statement that defines `metadata`, the arrays of a program.
 
-    Raises IRValueError for a dialect of TVM, whose form for arrays is not written.
+    Raises IRValueError for a dialect of TVM, because its format of arrays is not supported.
     """
     if options.dialect != "tensorir":
         raise IRValueError(
-            f"the arrays of a program are not written in the dialect {options.dialect!r}; print it "
-            "with show_meta=False, or in the dialect 'tensorir'"
+            f"arrays cannot be printed in the dialect {options.dialect!r}; use show_meta=False, or "
+            "the dialect 'tensorir'"
         )
     lines = ["metadata = {", f'    "{KEY}": [']
     for constant in constants:

@@ -32,7 +32,7 @@ _Scoped: TypeAlias = (
 
 
 def _block(p: Printer, block: s.Block, realize: s.BlockRealize | None = None) -> None:
-    """Print a block, with what its axes are bound to where it is realized."""
+    """Print a block, with the bindings of its axes if it is realized."""
     bare = "" if realize is not None else ", no_realize=True"
     shown = (block,) if realize is None else (realize, block)
     p.line(f"with {p.t}.block({quote(block.name_hint)}{bare}):", *shown)
@@ -56,7 +56,7 @@ def _block(p: Printer, block: s.Block, realize: s.BlockRealize | None = None) ->
 
 
 def _signature(p: Printer, block: s.Block) -> None:
-    """Print what a block touches, and its annotations."""
+    """Print the regions of a block, and its annotations."""
     t = p.t
     p.line(f"{t}.reads({', '.join(p.region(r) for r in block.reads)})")
     p.line(f"{t}.writes({', '.join(p.region(r) for r in block.writes)})")
@@ -213,11 +213,11 @@ def _is_grid_loop(loop: s.For) -> bool:
     return loop.kind is ForKind.SERIAL and not loop.annotations and is_const_int(loop.min, 0)
 
 
-# -------------------------------------------------------- statements that enclose what follows
+# ------------------------------------------------------ statements that enclose those after them
 
 
 def _scoped(p: Printer, node: _Scoped, last: bool, concise: str, call: str, name: str = "") -> None:
-    """Print a statement that encloses others, without `with` where it ends its suite."""
+    """Print a statement that encloses others, without `with` if it is the last of its body."""
     named = f" as {name}" if name else ""
     p.line(concise if last else f"with {call}{named}:", node)
     if last:
@@ -256,7 +256,7 @@ def _attr(p: Printer, node: s.AttrStmt, last: bool) -> None:
 
 
 def _allocate(p: Printer, node: s.Allocate, last: bool) -> None:
-    """Print an allocation, with the buffer declared on it where there is one."""
+    """Print an allocation, together with the declaration of its buffer if possible."""
     body = node.body
     merges = last and p.sugar and isinstance(body, s.DeclBuffer)
     if merges and isinstance(body, s.DeclBuffer) and _declares_all(node, body.buffer):

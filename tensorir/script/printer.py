@@ -107,13 +107,13 @@ class Printer:
         self.lines.append(" " * (self.depth * self.options.indent_spaces) + text)
 
     def body(self, stmt: s.Stmt) -> None:
-        """Print a statement that is the body of another one, in a scope of its own."""
+        """Print the body of a statement in a new scope."""
         self.names.open()
         self.indented(stmt)
         self.names.close()
 
     def indented(self, stmt: s.Stmt) -> None:
-        """Print a statement that is the body of another one, in the current scope."""
+        """Print the body of a statement in the current scope."""
         self.depth += 1
         count = len(self.lines)
         self.begin_body()
@@ -123,7 +123,7 @@ class Printer:
         self.depth -= 1
 
     def begin_body(self) -> None:
-        """Print the definitions that the scopes inside the current one share."""
+        """Print the definitions of free variables that belong to the current scope."""
         for thing in self.names.at_home():
             self.buffer(thing) if isinstance(thing, Buffer) else self(thing)
 

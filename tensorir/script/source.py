@@ -16,8 +16,8 @@ Place: TypeAlias = tuple[int, int, int, int]
 BEGINNING: Final[Place] = (1, 1, 1, 2)
 
 
-class Misread(Exception):  # noqa: N818  it becomes an error when the text is known
-    """A place that cannot be read, before it is known whose text it is in."""
+class Misread(Exception):  # noqa: N818  it becomes a DiagnosticError with the text
+    """A text that cannot be read: the message and the place."""
 
     def __init__(self, message: str, place: Place) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ _AFTER_OPERAND: Final = frozenset(
 )
 _REMEDIES: Final = {
     "FOR": "comprehensions are not supported; write the items out, or make the list before the "
-    "function and name it here",
+    "function and use its name",
     "IN": "`in` is not supported outside the head of a for loop",
     "DEF": "a function in a script is decorated: @T.prim_func, @R.function or @T.macro",
     "CLASS": "a class in a script is decorated: @I.ir_module",

@@ -32,14 +32,14 @@ PRECEDENCE: Final = {
     **dict.fromkeys(("*", "/", "//", "%"), 10),
     "**": 12,
 }
-"""How tightly the operators bind that stand between operands."""
+"""The precedence of binary operators."""
 PREFIX: Final = {"not": 3, "-": 11, "~": 11}
-"""How tightly those bind that stand in front of one."""
+"""The precedence of unary operators."""
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
 def parse_module(source: Source) -> list[Tree]:
-    """Return the statements of a script; DiagnosticError with the place and what was expected."""
+    """Return the statements of a script; DiagnosticError for text outside the grammar."""
     lark, parser = _parser()
     try:
         return parser.parse(source.text.removeprefix("\ufeff"))  # type: ignore[no-any-return]
@@ -65,7 +65,7 @@ def parse_expression(source: Source) -> Tree:
 
 
 def names_in(tree: Any) -> list[str]:
-    """Return the names that an expression mentions, each as often as it does."""
+    """Return the names in an expression, one for each occurrence."""
     match tree:
         case ("name", _, name):
             return [name]
@@ -82,7 +82,7 @@ def _parser() -> tuple[Any, Any]:
 
 
 def _span(first: Any, last: Any) -> Place:
-    """Return the place from the first part, a token or a tree, to the end of the last."""
+    """Return the place from the first to the last of two tokens or trees."""
     line, column = first[1][:2] if type(first) is tuple else (first.line, first.column)
     if type(last) is tuple:
         return line, column, last[1][2], last[1][3]
@@ -90,12 +90,12 @@ def _span(first: Any, last: Any) -> Place:
 
 
 class _Builder:
-    """Builds tree nodes while the text is being parsed: a method for each rule, given its parts."""
+    """Builds tree nodes while lark parses, by a method for each rule that gets its parts."""
 
     # ------------------------------------------------------------------------------- statements
 
     def start(self, statements: list[Tree]) -> list[Tree]:
-        """Return statements one by one, also those that share a line."""
+        """Return the statements of a body or a text; several of them may share a line."""
         flat: list[Tree] = []
         for statement in statements:
             flat.extend(statement[2] if statement[0] == "several" else (statement,))
@@ -207,7 +207,7 @@ class _Builder:
 
     def operators(self, parts: list[Any]) -> Tree:
         try:
-            return _Climber(parts).conditional()
+            return _PrecedenceParser(parts).conditional()
         except RecursionError:
             if may_go_deeper():
                 raise
@@ -317,7 +317,7 @@ def _string(token: Any) -> str:
 
 
 def _literal(token: Token) -> Any:
-    """Return the value of a number or string as Python reads it; Misread if it does not."""
+    """Return the value of a number or string as in Python; Misread for an invalid literal."""
     try:
         with warnings.catch_warnings(action="error"):
             return ast.literal_eval(token.value)
@@ -326,15 +326,15 @@ def _literal(token: Token) -> Any:
         raise Misread(f"this cannot be read: {reason}", _span(token, token)) from None
 
 
-class _Climber:
-    """Applies precedence to operands and operators in a row (precedence climbing)."""
+class _PrecedenceParser:
+    """Applies precedence to a row of operands and operators (precedence climbing)."""
 
     def __init__(self, items: list[Any]) -> None:
         self._items = items
         self._at = 0
 
     def conditional(self) -> Tree:
-        """Return the tree of the rest of the row, which may be `a if c else b`."""
+        """Return the tree of the rest of the row, with `a if c else b`."""
         value = self.binary(1)
         if self._at == len(self._items):
             return value
@@ -354,7 +354,7 @@ class _Climber:
         self._at += 1
 
     def binary(self, lowest: int) -> Tree:
-        """Return the tree of what binds at least as tightly as `lowest`."""
+        """Return the tree of the operators from here on whose precedence is at least `lowest`."""
         item = self._items[self._at]
         self._at += 1
         if type(item) is tuple:
