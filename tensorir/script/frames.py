@@ -12,7 +12,7 @@ from tensorir.nodes import ops
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import as_expr, cast, const
-from tensorir.nodes.stmt import AssertStmt, AttrStmt, Evaluate, For, ForKind, LetStmt, Stmt, While
+from tensorir.nodes.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, While
 from tensorir.script.calls import let_expr
 from tensorir.script.declarations import dtype_text, fresh_var
 from tensorir.script.records import (
@@ -21,11 +21,8 @@ from tensorir.script.records import (
     BlockRecord,
     FreshThread,
     FuncAttrRecord,
-    IfFrame,
-    InitFrame,
     LetType,
     LoopFrame,
-    MetaVar,
     RemapRecord,
     ScopeFrame,
     attributes,
@@ -116,11 +113,6 @@ def grid(*extents: Any) -> LoopFrame:
 def block(name: str = "", no_realize: bool = False) -> BlockFrame:
     """Open a block."""
     return BlockFrame(name, not no_realize)
-
-
-def init() -> InitFrame:
-    """Open the initialisation of a reduction block."""
-    return InitFrame()
 
 
 def where(predicate: Any) -> BlockRecord:
@@ -299,18 +291,3 @@ def while_(condition: Any) -> ScopeFrame:
     """Repeat the statements after it while a condition holds."""
     holds = as_expr(condition)
     return ScopeFrame(lambda _, body: While(holds, body))
-
-
-def if_(condition: Any) -> IfFrame:
-    """Choose between the bodies of `T.Then()` and `T.Else()`."""
-    return IfFrame(as_expr(condition))
-
-
-def evaluate(value: Any) -> Evaluate:
-    """Evaluate an expression for its effect."""
-    return Evaluate(as_expr(value))
-
-
-def meta_var(value: Any) -> MetaVar:
-    """Name a Python value without a let."""
-    return MetaVar(value)

@@ -384,11 +384,6 @@ def output(*values: Any) -> OutputRecord:
     return OutputRecord(values)
 
 
-def dataflow() -> DataflowFrame:
-    """Open a dataflow block."""
-    return DataflowFrame()
-
-
 # --------------------------------------------------------------------------------------- namespace
 
 
@@ -440,7 +435,7 @@ _TABLE: dict[str, Any] = {
     "dtype": dtype,
     "tuple": tuple_of,
     "ExternFunc": ExternFunc,
-    "dataflow": dataflow,
+    "dataflow": DataflowFrame,
     "output": output,
     "func_attr": frames.func_attr,
 }

@@ -58,7 +58,7 @@ class Macro:
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by parameter; IRTypeError if they do not fit."""
         parameters: list[Parameter] = []
-        kind = Parameter.POSITIONAL_OR_KEYWORD
+        kind: Any = Parameter.POSITIONAL_OR_KEYWORD
         for _, _, star, name, _, default in self.tree[3]:
             own = {"*": Parameter.VAR_POSITIONAL, "**": Parameter.VAR_KEYWORD}.get(star, kind)
             given = Parameter.empty if default is None else Default(default)

@@ -18,9 +18,10 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import FloatImm, IntImm, IterVar, StringImm
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import as_expr
+from tensorir.nodes.stmt import Evaluate
 from tensorir.script import calls, declarations, frames
 from tensorir.script.declarations import DtypeForm, HandleForm, dtype_text
-from tensorir.script.records import ArmFrame, FreshVar
+from tensorir.script.records import ArmFrame, FreshVar, IfFrame, InitFrame, MetaVar
 
 _SCALARS: Final = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
@@ -48,11 +49,12 @@ def _table() -> dict[str, Any]:
         serial=frames.serial, parallel=frames.parallel, vectorized=frames.vectorized,
         unroll=frames.unroll, thread_binding=frames.thread_binding, grid=frames.grid,
         launch_thread=frames.launch_thread, env_thread=frames.env_thread,
-        init=frames.init, where=frames.where, reads=frames.reads, writes=frames.writes,
-        func_attr=frames.func_attr, attr=frames.attr, evaluate=frames.evaluate,
-        meta_var=frames.meta_var,
+        init=InitFrame, where=frames.where, reads=frames.reads, writes=frames.writes,
+        func_attr=frames.func_attr, attr=frames.attr, meta_var=MetaVar,
+        evaluate=lambda value: Evaluate(as_expr(value)),
         block=block, sblock=block, block_attr=frames.block_attr, sblock_attr=frames.block_attr,
-        axis=frames.AxisNamespace(), Assert=frames.assert_, While=frames.while_, If=frames.if_,
+        axis=frames.AxisNamespace(), Assert=frames.assert_, While=frames.while_,
+        If=lambda condition: IfFrame(as_expr(condition)),
         Then=lambda: ArmFrame(True), Else=lambda: ArmFrame(False),
         LetStmt=let_stmt, Bind=let_stmt, bind=let_stmt, let=frames.LetForm(), Let=calls.let_expr,
         Buffer=declarations.BufferFactory(), buffer_decl=declarations.BufferFactory(),

@@ -38,7 +38,7 @@ class BlockFrame:
 
 @dataclass(slots=True)
 class InitFrame:
-    """`with T.init()`."""
+    """`with T.init()`: the initialisation of a reduction block."""
 
 
 @dataclass(slots=True)

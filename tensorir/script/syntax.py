@@ -308,7 +308,7 @@ def _string(token: Any) -> str:
     text = token.value
     if text[0] in "\"'" and "\\" not in text and text[:3] not in ('"""', "'''"):
         return str(text[1:-1])
-    prefix = text[: min(text.find('"') % len(text), text.find("'") % len(text))].lower()
+    prefix = text.partition(text[-1])[0].lower()
     if "f" in prefix:
         raise Misread("f-strings are not supported; write the text out", _span(token, token))
     if "b" in prefix:

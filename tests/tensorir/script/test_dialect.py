@@ -227,7 +227,10 @@ def main(A: T.Buffer((8, 16), "float32")):
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [("fill(A)", "missing a required argument: 'v'"), ("fill(A, 1.0, 2.0)", "too many positional arguments")],
+    [
+        ("fill(A)", "missing a required argument: 'v'"),
+        ("fill(A, 1.0, 2.0)", "too many positional arguments"),
+    ],
 )
 def test_arguments_of_macros_are_checked(call: str, message: str) -> None:
     with pytest.raises(DiagnosticError, match=message):

@@ -194,7 +194,11 @@ STATEMENTS = {
         'T.block("Y")',
         "a graph function has `with R.dataflow():` only",
     ),
-    "a loop": ("for i in range(4):\n    y = x\nreturn x", "i in range(4)", "loops are not supported"),
+    "a loop": (
+        "for i in range(4):\n    y = x\nreturn x",
+        "i in range(4)",
+        "loops are not supported",
+    ),
     "an assert": ('assert c, "text"\nreturn x', "c", "check shapes by R.match_cast"),
     "a function inside": (
         "@R.function\ndef f(y: R.Tensor):\n    return y\nreturn x",

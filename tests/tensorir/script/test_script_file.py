@@ -59,9 +59,13 @@ def test_one_of_several_programs_is_named(tmp_path: Path) -> None:
     found = read_script_file(path, "Two")
     assert isinstance(found, IRModule)
     assert "(16,)" in found.script()
-    with pytest.raises(DiagnosticError, match=r"defines 2 programs: One, Two; select one, as in .*:One"):
+    with pytest.raises(
+        DiagnosticError, match=r"defines 2 programs: One, Two; select one, as in .*:One"
+    ):
         read_script_file(path)
-    with pytest.raises(DiagnosticError, match="does not define 'Tow'; it defines One, Two; did you mean"):
+    with pytest.raises(
+        DiagnosticError, match="does not define 'Tow'; it defines One, Two; did you mean"
+    ):
         read_script_file(path, "Tow")
 
 
