@@ -120,36 +120,36 @@ def _mark(kind: str, line: int, column: int) -> Token:
 def load_parser(builder: object) -> lark.Lark:
     """Return the parser; `builder` has a method for each rule, which is called with its parts.
 
-    The parser is built from the grammar if `grammar.json` is of another grammar or lark version.
+    The parser is made anew if `grammar.json` is of another grammar or lark version.
     """
     grammar = GRAMMAR.read_text(encoding="utf-8")
-    options: dict[str, Any] = {"postlex": Layout(), "transformer": builder}
-    saved = json.loads(SAVED.read_text(encoding="utf-8"), object_hook=_with_numbers)
+    saved = _plain(SAVED.read_text(encoding="utf-8"))
     if (saved["lark"], saved["grammar"]) != (lark.__version__, grammar):
-        return _build(grammar, **options)
+        saved = _plain(parser_text(grammar))
     load: Any = lark.Lark._load_from_dict
-    parser: lark.Lark = load(saved["data"], saved["memo"], **options)
+    parser: lark.Lark = load(saved["data"], saved["memo"], postlex=Layout(), transformer=builder)
     return parser
 
 
-def _build(grammar: str, **options: Any) -> lark.Lark:
+def parser_text(grammar: str) -> str:
+    """Return the parser of a grammar as JSON, with the grammar and the version of lark."""
     # The basic lexer: no token depends on its context.
-    return lark.Lark(grammar, parser="lalr", lexer="basic", maybe_placeholders=True, **options)
-
-
-def _with_numbers(values: dict[str, Any]) -> dict[Any, Any]:
-    """Return a JSON object with numbers as keys where they were numbers before."""
-    return {int(key) if key.isdecimal() else key: value for key, value in values.items()}
-
-
-def save_parser() -> None:
-    """Write the parser of the grammar to `grammar.json`."""
-    grammar = GRAMMAR.read_text(encoding="utf-8")
-    data, memo = _build(grammar, postlex=Layout()).memo_serialize([TerminalDef, Rule])
+    parser = lark.Lark(grammar, parser="lalr", lexer="basic", postlex=Layout())
+    data, memo = parser.memo_serialize([TerminalDef, Rule])
     del data["options"]["postlex"]
     saved = {"lark": lark.__version__, "grammar": grammar, "data": data, "memo": memo}
-    SAVED.write_text(json.dumps(saved, separators=(",", ":")) + "\n", encoding="utf-8")
+    return json.dumps(saved, separators=(",", ":")) + "\n"
+
+
+def _plain(text: str) -> dict[str, Any]:
+    """Return the data in JSON text; keys that are numbers in lark are numbers again."""
+
+    def with_numbers(values: dict[str, Any]) -> dict[Any, Any]:
+        return {int(key) if key.isdecimal() else key: value for key, value in values.items()}
+
+    saved: dict[str, Any] = json.loads(text, object_hook=with_numbers)
+    return saved
 
 
 if __name__ == "__main__":
-    save_parser()
+    SAVED.write_text(parser_text(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
