@@ -60,7 +60,7 @@ class FunctionBuilder(Definitions):
         declare_sizes(self._scope, [size for _, size in sizes])
         for parameter in parameters:
             self._evaluate.guarded(parameter[1], self._parameter, parameter)
-        stmt = self._suite(body)
+        stmt = self._body(body)
         ret_type = self._returned if result is None else self.declared_result(tree)
         self._scope.pop()
         completed = with_root_block(stmt, self._alloc_buffers, self._filled)
@@ -104,19 +104,19 @@ class FunctionBuilder(Definitions):
 
     # --------------------------------------------------------------------------------------- bodies
 
-    def _suite(self, trees: list[Tree]) -> Stmt:
+    def _body(self, trees: list[Tree]) -> Stmt:
         """Return the statements of a body as one; a scope encloses the statements after it."""
         stmts: list[Stmt] = []
         for k, tree in enumerate(trees):
             result = self._statement(tree)
             if callable(result):
                 self._scopes += 1
-                rest = self._suite(trees[k + 1 :])
+                rest = self._body(trees[k + 1 :])
                 self._scopes -= 1
                 stmts.append(self._evaluate.guarded(tree[1], result, rest))
                 break
             if type(result) is list:
-                stmts.append(self._suite([*result, *trees[k + 1 :]]))
+                stmts.append(self._body([*result, *trees[k + 1 :]]))
                 break
             if result is not None:
                 stmts.append(result)
@@ -126,7 +126,7 @@ class FunctionBuilder(Definitions):
         self._scope.push()
         self._depth += 1
         try:
-            return self._suite(trees)
+            return self._body(trees)
         finally:
             self._depth -= 1
             self._scope.pop()
@@ -152,8 +152,8 @@ class FunctionBuilder(Definitions):
         if isinstance(value, s.Stmt):
             return value
         if isinstance(value, MacroCall):
-            with value.opened(self._evaluate) as suite:
-                return self._suite(suite)
+            with value.opened(self._evaluate) as statements:
+                return self._body(statements)
         if isinstance(value, ScopeFrame):
             return self._open_scope(None, value)
         if isinstance(value, (PrimExpr, int)):
@@ -225,7 +225,7 @@ class FunctionBuilder(Definitions):
         loop_vars = self._loop_vars(target, frame)
         for var, bounds in zip(loop_vars, frame.ranges, strict=True):
             self._loops[var] = bounds
-        stmt = self._suite(body)
+        stmt = self._body(body)
         self._depth -= 1
         self._scope.pop()
         for var in reversed(loop_vars):
@@ -291,7 +291,7 @@ class FunctionBuilder(Definitions):
 
     def _open(self, items: list[Tree], body: list[Tree]) -> Stmt | None:
         if not items:
-            return self._suite(body)
+            return self._body(body)
         _, place, frame_tree, target = items[0]
         frame = self._evaluate(frame_tree)
         if target is not None and (not isinstance(frame, ScopeFrame) or target[0] != "name"):

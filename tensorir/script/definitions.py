@@ -78,7 +78,7 @@ class Definitions(StatementReader):
         """Define `name` as a variable with a constant value in the rest of the body."""
         if any(name in level for level in self._scope.levels[:-1]):
             raise IRValueError(
-                f"{name} has a value already, which an assignment in an inner suite cannot change; "
+                f"{name} has a value already, which an assignment in an inner body cannot change; "
                 f"take another name, or declare `{name}: T.{var.dtype}` without a value to store "
                 "to it"
             )

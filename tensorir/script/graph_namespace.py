@@ -5,7 +5,7 @@ Operators are looked up in their registry, which may grow later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,6 +17,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import BaseFunc
 from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax import calls
+from tensorir.relax.callee import result_of
 from tensorir.relax.expr import (
     Constant,
     DataTypeValue,
@@ -30,7 +31,7 @@ from tensorir.relax.expr import (
     const_of,
 )
 from tensorir.relax.operator import Operator
-from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo
+from tensorir.relax.struct_info import OBJECT, FuncStructInfo, StructInfo, TensorStructInfo
 from tensorir.script import frames
 from tensorir.script import graph_annotations as infos
 from tensorir.script.constants import array_of_bytes
@@ -44,17 +45,27 @@ if TYPE_CHECKING:
 
 
 class Callee:
-    """A function that graph functions refer to by name; it may be missing from the text."""
+    """A function that graph functions refer to by name.
 
-    def __init__(self, name: str) -> None:
+    `functions` are those of its module; without them, the annotation of a binding is the only
+    source of the type of a call.
+    """
+
+    def __init__(
+        self, name: str, functions: Mapping[str, BaseFunc | FuncStructInfo] | None = None
+    ) -> None:
         self.gvar = GlobalVar(name)
+        self._functions = functions
 
     def __repr__(self) -> str:
         return f'the function "{self.gvar.name}"'
 
     def __call__(self, *args: Any) -> GraphCall:
-        """Call the function; the annotation of the binding is the type of its result."""
-        return GraphCall(self.gvar, [as_argument(value) for value in args], struct_info=OBJECT)
+        """Call a graph function, or a tensor function with its outputs among the arguments."""
+        call = GraphCall(self.gvar, [as_argument(value) for value in args], struct_info=OBJECT)
+        if self._functions is None:
+            return call
+        return GraphCall(self.gvar, call.args, struct_info=result_of(call, self._functions))
 
 
 @dataclass(slots=True)

@@ -12,8 +12,6 @@ from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.expr import Call, GlobalVar, PrimType
 from tensorir.nodes.ops import as_expr
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.callee import result_of
-from tensorir.relax.expr import GraphCall
 from tensorir.relax.struct_info import FuncStructInfo
 from tensorir.script.builder import FunctionBuilder
 from tensorir.script.evaluate import Evaluator, ScriptObject
@@ -190,7 +188,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
 
     def _graph_builder(self, evaluate: Evaluator, options: dict[str, Any]) -> GraphBuilder:
         texts = {name: text for text, name in self._names.items()}
-        siblings = {texts.get(name, name): _Sibling(self, name) for name in self}
+        siblings = {texts.get(name, name): Callee(name, self) for name in self}
         names = {**siblings, self._name: _Siblings(self)}
         return GraphBuilder(
             evaluate,
@@ -216,21 +214,7 @@ class _Siblings(ScriptObject):
 
     def script_attribute(self, name: str) -> Any:
         """Return a function of the module."""
-        return _Sibling(self._functions, self._functions.named(name))
-
-
-class _Sibling(Callee):
-    """A function of the module inside a graph function."""
-
-    def __init__(self, functions: _Functions, name: str) -> None:
-        super().__init__(name)
-        self._functions = functions
-
-    def __call__(self, *args: Any) -> GraphCall:
-        """Call a graph function, or a tensor function with its outputs among the arguments."""
-        call = super().__call__(*args)
-        info = result_of(call, self._functions)
-        return GraphCall(call.op, call.args, struct_info=info)
+        return Callee(self._functions.named(name), self._functions)
 
 
 def _argument(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is wrong in a graph function is said where it stands, with what to write instead."""
+"""Errors in graph functions point at the place and say what to write instead."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ CALLS = {
         "R.call_packed(relu, x)",
         'a library function is called by its name in quotes, "relu"',
     ),
-    "an operator that there is not": (
+    "an unknown operator": (
         "y = R.call_tri(x)\nreturn y",
         "R.call_tri",
         "unknown name R.call_tri; did you mean R.call_tir?",
     ),
-    "a value that is no function": ("y = x(x)\nreturn y", "x(x)", "not a function"),
+    "a value instead of a function": ("y = x(x)\nreturn y", "x(x)", "not a function"),
     "an integer that the type has not": (
         'y = R.const(300, "int8")\nreturn y',
         'R.const(300, "int8")',
@@ -183,7 +183,7 @@ STATEMENTS = {
         "x",
         "R.output takes names that the block binds",
     ),
-    "a name that is no output": (
+    "a name outside of the outputs": (
         "with R.dataflow():\n    z = x\n    y = z\n    R.output(y)\nreturn z",
         "z",
         "z is bound in a dataflow block; use R.output(z) to read it after the block",
@@ -313,7 +313,7 @@ def test_a_captured_function_is_called_by_a_name_of_the_module() -> None:
 BROKEN_METADATA = {
     "no JSON": "tvm.ir.load_json('x')",
     "no nodes": "tvm.ir.load_json('{}')",
-    "bytes that are no base64": 'R.array("int8", (1,), "?")',
+    "bytes that are not base64": 'R.array("int8", (1,), "?")',
     "too few bytes": 'R.array("int8", (4,), "AAAA")',
     "a shape below 0": 'R.array("int8", (-1,), "")',
     "an array cut short": 'tvm.ir.load_json(\'{"root": 1, "b64ndarrays": ["AAAA"], "nodes": ['

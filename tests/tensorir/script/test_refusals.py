@@ -1,4 +1,4 @@
-"""Text that is no program ends in a sentence that names the place and what to write instead."""
+"""Errors for invalid text point at the place and say what to write instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorir.function import IRModule, PrimFunc
 from tests.tensorir.script.test_spellings import PROGRAM, body
 
 REFUSED = {
-    # what a name stands for
+    # the values of names
     "x = 0\nwhile x < n:\n    x = x + 1": ("x has a value already", "x = x + 1"),
     "x = T.float32(0)\nfor i in range(8):\n    x += A[i, 0]": ("declare `x: T.float32`", "x += A[i, 0]"),
     "x = n + 1\nx = n + 2": ("Variable x already defined", "x = n + 2"),
