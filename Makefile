@@ -44,7 +44,6 @@ lint: $(VENV)/.installed-lint  ## style, types, layers
 	$(BIN)/mypy $(addprefix --package ,$(PACKAGES))
 	$(BIN)/lint-imports
 	$(BIN)/python -m schedule.stubs --check
-	$(BIN)/python -m tensorir.script.grammar_tables --check
 
 bench: $(VENV)/.installed  ## measure the budgets
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.budgets

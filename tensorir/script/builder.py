@@ -1,4 +1,4 @@
-"""Building programs from syntax trees."""
+"""Building tensor functions from syntax trees."""
 
 from __future__ import annotations
 
@@ -47,23 +47,25 @@ class FunctionBuilder(Definitions):
 
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
         super().__init__(evaluate, private=private)
+        self._returned: e.Type = e.TupleType()
+        """The type of the values that the function returns, void for none so far."""
         self._filled: dict[s.Block, tuple[bool, bool]] = {}
+        """Outermost blocks whose reads, or writes, are not declared."""
         self._arms: list[dict[bool, Stmt]] = []
 
     def build(self, tree: Tree) -> PrimFunc:
         """Return the function whose `def` is `tree`."""
         _, _, name, parameters, result, body, sizes = tree
-        function = self._function
         self._scope.push()
         declare_sizes(self._scope, [size for _, size in sizes])
         for parameter in parameters:
             self._evaluate.guarded(parameter[1], self._parameter, parameter)
-        stmt = self._suite(body)
-        ret_type = function.result_type() if result is None else self.declared_result(tree)
+        stmt = self._body(body)
+        ret_type = self._returned if result is None else self.declared_result(tree)
         self._scope.pop()
-        completed = with_root_block(stmt, function.alloc_buffers, self._filled)
-        attrs = function.named_attrs(name)
-        return PrimFunc(function.params, completed, ret_type, function.buffer_map, attrs)
+        completed = with_root_block(stmt, self._alloc_buffers, self._filled)
+        attrs = self._named_attrs(name)
+        return PrimFunc(self._params, completed, ret_type, self._buffer_map, attrs)
 
     # ------------------------------------------------------------------------------------ signature
 
@@ -80,19 +82,19 @@ class FunctionBuilder(Definitions):
                 ]
             defined = self._evaluate.guarded(annotation[1], value.build, name)
             var = Var(f"{name}_handle", HANDLE)
-            self._function.buffer_map[var] = defined
+            self._buffer_map[var] = defined
         elif isinstance(value, Buffer):
             data = Var(name, value.data.type_annotation or HANDLE)
             defined = value.with_(name=name, data=data)
             var = Var(f"{name}_handle", HANDLE)
-            self._function.buffer_map[var] = defined
+            self._buffer_map[var] = defined
         else:
             defined = var = self._evaluate.guarded(annotation[1], fresh_var, value, name)
-        self._function.params.append(var)
+        self._params.append(var)
         self._define(name, defined)
 
     def declared_result(self, tree: Tree) -> Type:
-        """Return the type of the result that a `def` declares, void if it declares none."""
+        """Return the declared type of the result, void without a declaration."""
         annotation = tree[4]
         if annotation is None:
             return e.TupleType()
@@ -100,21 +102,21 @@ class FunctionBuilder(Definitions):
         found: Type = self._evaluate.guarded(annotation[1], type_of, value)
         return found
 
-    # --------------------------------------------------------------------------------------- suites
+    # --------------------------------------------------------------------------------------- bodies
 
-    def _suite(self, trees: list[Tree]) -> Stmt:
-        """Return the statements of a suite as one; concise scopes enclose what follows them."""
+    def _body(self, trees: list[Tree]) -> Stmt:
+        """Return the statements of a body as one; a scope encloses the statements after it."""
         stmts: list[Stmt] = []
         for k, tree in enumerate(trees):
             result = self._statement(tree)
             if callable(result):
                 self._scopes += 1
-                rest = self._suite(trees[k + 1 :])
+                rest = self._body(trees[k + 1 :])
                 self._scopes -= 1
                 stmts.append(self._evaluate.guarded(tree[1], result, rest))
                 break
             if type(result) is list:
-                stmts.append(self._suite([*result, *trees[k + 1 :]]))
+                stmts.append(self._body([*result, *trees[k + 1 :]]))
                 break
             if result is not None:
                 stmts.append(result)
@@ -124,7 +126,7 @@ class FunctionBuilder(Definitions):
         self._scope.push()
         self._depth += 1
         try:
-            return self._suite(trees)
+            return self._body(trees)
         finally:
             self._depth -= 1
             self._scope.pop()
@@ -132,7 +134,7 @@ class FunctionBuilder(Definitions):
     # ----------------------------------------------------------------------------------- statements
 
     def read_expression_statement(self, tree: Tree) -> Any:
-        """Run a call for its effect on the block, the function, or at run time."""
+        """Read a call: a declaration of the block or function, a scope, or a statement."""
         value_tree = tree[2]
         if value_tree[0] == "constant" and isinstance(value_tree[2], str):
             return None
@@ -143,15 +145,15 @@ class FunctionBuilder(Definitions):
         if isinstance(value, FuncAttrRecord):
             if self._depth:
                 raise IRValueError("T.func_attr must be called at the top of a function")
-            self._function.add_attrs(value.attrs)
+            self._add_attrs(value.attrs)
             return None
         if isinstance(value, s.Evaluate):
             return self._evaluated(value)
         if isinstance(value, s.Stmt):
             return value
         if isinstance(value, MacroCall):
-            with value.opened(self._evaluate) as suite:
-                return self._suite(suite)
+            with value.opened(self._evaluate) as statements:
+                return self._body(statements)
         if isinstance(value, ScopeFrame):
             return self._open_scope(None, value)
         if isinstance(value, (PrimExpr, int)):
@@ -160,17 +162,23 @@ class FunctionBuilder(Definitions):
             return None
         raise IRTypeError(
             f"Parsing resulted in unexpected type {type(value).__name__}: "
-            "this expression is no statement"
+            "this expression cannot be a statement"
         )
 
     def _evaluated(self, stmt: s.Evaluate) -> Stmt:
         value = stmt.value
         if isinstance(value, e.Call) and value.op is Op.get("ret"):
-            self._function.add_return(value.args[0])
+            returned = e.PrimType(value.args[0].dtype)
+            before = self._returned
+            if isinstance(before, e.PrimType) and before.dtype is not returned.dtype:
+                raise IRTypeError(
+                    f"the function returns {before.dtype} and {returned.dtype}; cast one of them"
+                )
+            self._returned = returned
         return stmt
 
     def read_assign(self, tree: Tree) -> Any:
-        """Store to a buffer, or give names to what the right-hand side makes."""
+        """Read a store to a buffer, or a definition."""
         targets, value_tree = tree[2:]
         if len(targets) > 1:
             raise IRTypeError(
@@ -217,7 +225,7 @@ class FunctionBuilder(Definitions):
         loop_vars = self._loop_vars(target, frame)
         for var, bounds in zip(loop_vars, frame.ranges, strict=True):
             self._loops[var] = bounds
-        stmt = self._suite(body)
+        stmt = self._body(body)
         self._depth -= 1
         self._scope.pop()
         for var in reversed(loop_vars):
@@ -228,7 +236,7 @@ class FunctionBuilder(Definitions):
     def _loop_vars(self, target: Tree, frame: LoopFrame) -> list[Var]:
         """Define the variables of a loop, and return them.
 
-        A name alone before several loops, or one with a star, stands for a tuple of variables.
+        A starred name, or the only name of several loops, is a tuple of variables.
         """
         if target[0] == "parenthesized":
             target = target[2]
@@ -261,7 +269,7 @@ class FunctionBuilder(Definitions):
         return s.While(self._expr(tree[2]), self._nested(tree[3]))
 
     def read_if(self, tree: Tree) -> Stmt | list[Tree]:
-        """Read an if; a Python bool chooses the statements that stand in its place."""
+        """Read an if; for a Python bool, return the statements of the chosen branch."""
         _, _, condition_tree, body, otherwise = tree
         condition = self._evaluate(condition_tree)
         if isinstance(condition, (bool, np.bool_)):
@@ -278,12 +286,12 @@ class FunctionBuilder(Definitions):
         return s.IfThenElse(condition, then_case, else_case)
 
     def read_with(self, tree: Tree) -> Stmt | None:
-        """Read the suite of one frame or several."""
+        """Read a `with` of one frame or several."""
         return self._open(list(tree[2]), tree[3])
 
     def _open(self, items: list[Tree], body: list[Tree]) -> Stmt | None:
         if not items:
-            return self._suite(body)
+            return self._body(body)
         _, place, frame_tree, target = items[0]
         frame = self._evaluate(frame_tree)
         if target is not None and (not isinstance(frame, ScopeFrame) or target[0] != "name"):
@@ -316,7 +324,7 @@ class FunctionBuilder(Definitions):
             self._scope.pop()
 
     def _read_if(self, frame: IfFrame, items: list[Tree], body: list[Tree]) -> Stmt:
-        """Read `T.If`, whose suite consists of `T.Then` and perhaps `T.Else`."""
+        """Read `T.If`; its body consists of `T.Then` and optionally `T.Else`."""
         arms: dict[bool, Stmt] = {}
         self._arms.append(arms)
         other = self._open(items, body)
@@ -324,13 +332,13 @@ class FunctionBuilder(Definitions):
         if True not in arms:
             raise IRValueError("T.If needs a T.Then() inside")
         if other is not None and not is_no_op(other):
-            raise IRValueError("the suite of T.If consists of T.Then() and T.Else()")
+            raise IRValueError("the body of T.If must consist of T.Then() and T.Else()")
         return s.IfThenElse(frame.condition, arms[True], arms.get(False))
 
     def _read_arm(self, frame: ArmFrame, items: list[Tree], body: list[Tree]) -> None:
         name = "T.Then()" if frame.is_then else "T.Else()"
         if not self._arms:
-            raise IRValueError(f"{name} stands in the suite of T.If")
+            raise IRValueError(f"{name} must be inside the body of T.If")
         if frame.is_then in self._arms[-1]:
             raise IRValueError(f"Duplicate {name}")
         self._depth += 1
@@ -359,7 +367,7 @@ class FunctionBuilder(Definitions):
         return self._evaluated(s.Evaluate(ops.intrinsic("ret", self._expr(tree[2]))))
 
     def read_assert(self, tree: Tree) -> Enclose:
-        """Read an assert; it encloses what follows."""
+        """Read an assert, which encloses the rest of the body."""
         _, place, condition, message = tree
         if message is None:
             raise self._fail("assert needs a message", place)

@@ -30,14 +30,14 @@ DTYPE_FIRST: Final = frozenset(
         "large_uint_imm",
     ]
 )
-"""Intrinsics that are written with the type of their result in front of the operands."""
+"""Intrinsics whose first argument is the dtype of the result."""
 _DTYPE_LAST: Final = frozenset({"tvm_struct_get"})
 _LLVM: Final = frozenset({"call_llvm_intrin", "call_llvm_pure_intrin"})
 _PACKED: Final = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
 
 
 def raw(kind: type[e.BinaryOp]) -> Callable[[Any, Any], PrimExpr]:
-    """Return a function that builds a node as it is asked for, without folding."""
+    """Return a function that builds a node of a class without folding constants."""
 
     def build(a: Any, b: Any) -> PrimExpr:
         x, y = as_expr(a), as_expr(b)
@@ -64,12 +64,12 @@ def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> e.Com
 
 
 def call_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
-    """Call an intrinsic by name with a result type of one's own."""
+    """Call an intrinsic by name with a given result type."""
     return e.Call(dtype, Op.get(name), [as_operand(a) for a in args])
 
 
 def as_operand(value: Any) -> PrimExpr:
-    """Return an argument of a call; a region is loaded, a string becomes an immediate."""
+    """Return an argument of a call as an expression; a string becomes an immediate."""
     if isinstance(value, str):
         return StringImm(value)
     return as_expr(value)
@@ -103,7 +103,7 @@ def named_call(name: str) -> Callable[..., PrimExpr]:
 
 
 def _array(buffer: Buffer) -> PrimExpr:
-    """Return the array that a packed function is given for a buffer."""
+    """Return the array that a packed function receives for a buffer."""
     shape = ops.intrinsic("tvm_stack_make_shape", *buffer.shape)
     strides: Any = 0
     if buffer.strides:

@@ -1,8 +1,13 @@
-"""Arrays in script text: small ones written out, others as metadata in front of the program."""
+"""Arrays in script text: short arrays written out, others as metadata in front of the program.
+
+`load_json` reads the metadata that TVM prints.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
+import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,12 +16,15 @@ import numpy as np
 from tensorir.errors import IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.relax.expr import Constant, const_of
-from tensorir.script.print_options import PrintOptions
 
 KEY: Final = "relax.expr.Constant"
 LEFT_OUT: Final = "# Metadata omitted. Use show_meta=True in script() method to show it."
 _LONGEST_INLINE: Final = 16
-"""Elements of an array that is written out: one line, which is read at a glance."""
+"""The maximum number of elements of an array that is written out, in one line."""
+_MAGIC: Final = 0xDD5E40F096B4A13F
+_HEAD: Final = struct.Struct("<QQiiiBBH")
+"""Magic number, a reserved word, device (kind, number), rank, dtype (code, bits, lanes)."""
+_CODES: Final = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 
 
 def inline_text(constant: Constant, *, scalars_only: bool) -> str | None:
@@ -35,7 +43,7 @@ def inline_text(constant: Constant, *, scalars_only: bool) -> str | None:
 
 
 def _digits(array: np.ndarray[Any, Any]) -> Any:
-    """Return the elements with as few digits as tell them from their neighbours."""
+    """Return the elements with the fewest digits that distinguish them."""
     if array.dtype.kind != "f":
         return array.tolist()
     shortest = [float(str(x)) for x in array.ravel()]
@@ -52,9 +60,9 @@ def _list_text(values: Any) -> str:
 
 
 def elements_text(array: np.ndarray[Any, Any]) -> str:
-    """Return the elements of an array in a row, as `array_of_elements` reads them.
+    """Return the elements of an array with commas in between, as `array_of_elements` reads them.
 
-    What has no digits is in quotes: `"inf"`, `"nan"`, and another NaN by its bits, `"0xffc00000"`.
+    Special values are in quotes: `"inf"`, `"nan"`, and other NaNs by their bits, `"0xffc00000"`.
     """
     texts = [repr(x) for x in array.ravel().tolist()]
     if array.dtype.kind != "f" or np.isfinite(array).all():
@@ -69,7 +77,7 @@ def elements_text(array: np.ndarray[Any, Any]) -> str:
 
 
 def array_of_elements(values: Any, dtype: str) -> np.ndarray[Any, Any]:
-    """Return the array of elements, some of them in quotes; IRValueError for what is no element."""
+    """Return the array of elements, which may be in quotes; IRValueError for invalid elements."""
     kind = DataType(dtype)
     storage = kind.to_numpy()
     if isinstance(values, str):
@@ -89,27 +97,8 @@ def array_of_elements(values: Any, dtype: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def metadata_lines(constants: Sequence[Constant], options: PrintOptions) -> list[str]:
-    """Return the statement that gives a program the arrays of `metadata[...]`.
-
-    Raises IRValueError for a dialect of TVM, whose form for arrays is not written.
-    """
-    if options.dialect != "tensorir":
-        raise IRValueError(
-            f"the arrays of a program are not written in the dialect {options.dialect!r}; print it "
-            "with show_meta=False, or in the dialect 'tensorir'"
-        )
-    lines = ["metadata = {", f'    "{KEY}": [']
-    for constant in constants:
-        dtype = constant.struct_info.dtype  # type: ignore[attr-defined]
-        array = constant.data
-        data = base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
-        lines.append(f'        {options.relax_prefix}.array("{dtype}", {array.shape}, "{data}"),')
-    return [*lines, "    ],", "}", ""]
-
-
 def array_of_bytes(dtype: str, shape: Sequence[int], data: str) -> Constant:
-    """Return the constant of `shape` with the little-endian bytes that base64 text gives."""
+    """Return the constant of `shape` whose little-endian bytes are given as base64 text."""
     kind = DataType(dtype)
     storage = kind.to_numpy().newbyteorder("<")
     try:
@@ -128,10 +117,72 @@ def array_of_bytes(dtype: str, shape: Sequence[int], data: str) -> Constant:
 
 
 class LeftOut:
-    """`metadata` in a text that was printed without it."""
+    """The value of `metadata` in a text without arrays; reading an array is an error."""
 
     def __getitem__(self, key: object) -> Any:
         raise IRValueError(
             "the arrays of this program are not part of the text; print it by "
             "script(show_meta=True)"
         )
+
+
+# ------------------------------------------------------------------------------- metadata of TVM
+
+
+def load_json(text: str) -> dict[str, list[Any]]:
+    """Return the metadata of a text: lists by key, arrays among them as constants, else None.
+
+    Reads what TVM 0.19 (`type_key`, `b64ndarrays`) and 0.27 (`type`, `ffi.Tensor`) print. Raises
+    IRValueError for text that is not of this form.
+    """
+    try:
+        document = json.loads(text)
+        nodes, arrays = document["nodes"], document.get("b64ndarrays", [])
+        root = nodes[document["root"] if "root" in document else document["root_index"]]
+        if "keys" in root:
+            keys, lists = root["keys"], root["data"]
+        else:
+            keys = [nodes[k]["data"] for k in root["data"][::2]]
+            lists = root["data"][1::2]
+        return {
+            str(key): [_constant(nodes[k], nodes, arrays) for k in nodes[at]["data"]]
+            for key, at in zip(keys, lists, strict=True)
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+        if isinstance(error, IRValueError):
+            raise
+        raise IRValueError(f"the text is not the metadata of a program: {error}") from error
+
+
+def _constant(
+    node: dict[str, Any], nodes: list[dict[str, Any]], arrays: list[str]
+) -> Constant | None:
+    """Return the array that a node of the document is, None for another one."""
+    if node.get("type_key") == "relax.expr.Constant":
+        return _array(arrays[int(node["attrs"]["data"])])
+    if node.get("type") in ("ir.GenericConst", "relax.expr.Constant"):
+        fields = node["data"]
+        return _array(nodes[fields["value" if "value" in fields else "data"]]["data"])
+    return None
+
+
+def _array(text: str) -> Constant:
+    """Return the array that base64 text holds in TVM's binary form."""
+    data = base64.b64decode(text, validate=True)
+    magic, _, _, _, rank, code, bits, lanes = _HEAD.unpack_from(data)
+    if magic != _MAGIC or lanes != 1 or code not in _CODES:
+        raise IRValueError("the metadata has an array in an unknown format")
+    boolean = _CODES[code] == "bool" or (code, bits) == (1, 1)
+    dtype = DataType("bool" if boolean else f"{_CODES[code]}{bits}")
+    shape = struct.unpack_from(f"<{rank}q", data, _HEAD.size)
+    begin = _HEAD.size + 8 * rank
+    (count,) = struct.unpack_from("<q", data, begin)
+    content = data[begin + 8 :]
+    storage = dtype.to_numpy().newbyteorder("<")
+    if min(shape, default=0) < 0 or not (
+        count == len(content) == int(np.prod(shape, dtype=object)) * storage.itemsize
+    ):
+        raise IRValueError(
+            f"an array of the metadata has {len(content)} bytes, which do not fit its shape"
+        )
+    return Constant(np.frombuffer(content, storage).reshape(shape).astype(dtype.to_numpy()), dtype)

@@ -23,7 +23,7 @@ from tensorir.script.scope import Scope
 
 Allocator = Callable[[BufferRecord], Buffer]
 _ALLOCATE: Final[ContextVar[Allocator | None]] = ContextVar("allocate", default=None)
-"""Allocates a buffer of the function that is read, while Python code runs that it calls."""
+"""Allocates a buffer of the current function for Python code that the script calls."""
 
 
 def _buffer_options(
@@ -57,7 +57,7 @@ def _buffer_options(
 
 
 def _checked_shape(shape: Any) -> Any:
-    """Return a shape, in which sizes of a signature may be in quotes; IRTypeError for others."""
+    """Return a shape, which may have sizes in quotes; IRTypeError for anything else."""
     for size in shape if isinstance(shape, (list, tuple)) else [shape]:
         if isinstance(size, (float, dict, list, tuple)) or size is None:
             raise IRTypeError(f"a shape is a tuple of sizes, such as (n, 16), not {shape!r}")
@@ -72,13 +72,13 @@ class BufferFactory:
     """`T.Buffer(shape, dtype, ...)` and the older `T.Buffer[shape, dtype]`."""
 
     def __call__(self, shape: Any, dtype: Any = "float32", **options: Any) -> Buffer | BufferRecord:
-        """Return a new buffer; one with sizes in quotes is declared, as in a signature."""
+        """Return a new buffer, or a declaration if sizes are in quotes, as in a signature."""
         record = self.in_script(shape, dtype, **options)
         sizes = shape if isinstance(shape, (list, tuple)) else (shape,)
         return record if any(isinstance(size, str) for size in sizes) else record.build("buffer")
 
     def in_script(self, shape: Any, dtype: Any = "float32", **options: Any) -> BufferRecord:
-        """Declare a buffer, which gets the name that it is assigned to."""
+        """Return a declaration; the buffer gets the name that it is assigned to."""
         return BufferRecord("Buffer", None, _buffer_options(shape, dtype, **options))
 
     def __getitem__(self, key: Any) -> BufferRecord:
@@ -90,7 +90,7 @@ class BufferFactory:
 
 
 def match_buffer(source: Any, shape: Any = None, *args: Any, **options: Any) -> BufferRecord:
-    """Bind a parameter to a buffer, or view a region of one with a layout of its own."""
+    """Bind a parameter to a buffer, or view a region of a buffer in another layout."""
     if shape is None:
         if isinstance(source, BufferRegion):
             shape = [r.extent for r in source.region]
@@ -105,9 +105,9 @@ def alloc_buffer(
 ) -> BufferRecord | Buffer:
     """Allocate a buffer for the duration of a block instance.
 
-    Called by Python code that a script calls, this returns the buffer at once.
+    Returns the buffer itself inside Python code that a script calls.
 
-    Newer releases annotate what `align` says; other annotations belong to `T.allocate`.
+    In newer releases `align` is an annotation; all other annotations belong to `T.allocate`.
     """
     notes = dict(attributes(annotations))
     if notes.pop("buffer_allocated_addr", None) or notes.keys() - {"buffer_data_alignment"}:
@@ -130,7 +130,7 @@ def called_from_script(allocate: Allocator | None) -> Iterator[None]:
 
 
 def view(buffer: Buffer, *shape: Any) -> ScopeFrame:
-    """View the memory of a compact buffer in another shape; -1 stands for what is left."""
+    """View the memory of a compact buffer in another shape; a size of -1 is computed."""
     if buffer.strides:
         raise IRValueError(f"buffer {buffer.name} has strides; declare the view by T.decl_buffer")
     dims = [as_expr(size) for size in shape]
@@ -163,7 +163,7 @@ def decl_buffer(shape: Any, *args: Any, **options: Any) -> ScopeFrame:
 
 
 def declared(options: dict[str, Any]) -> ScopeFrame:
-    """Return the scope of a buffer with the options of a `BufferRecord`."""
+    """Return the scope that declares a buffer with the options of a `BufferRecord`."""
 
     def make(buffer: Buffer, body: Stmt) -> Stmt:
         declaration = DeclBuffer(buffer, body)
@@ -175,7 +175,7 @@ def declared(options: dict[str, Any]) -> ScopeFrame:
 
 
 def alloc_local(shape: Any, dtype: Any = "float32", **options: Any) -> ScopeFrame:
-    """Allocate a buffer of the scope "local" for the rest of a suite."""
+    """Allocate a buffer of the scope "local" for the rest of a body."""
     return decl_buffer(shape, dtype, scope="local", **options)
 
 
@@ -221,9 +221,9 @@ def pointer(dtype: Any, scope: str = "global") -> PointerType:
 
 
 class DtypeForm:
-    """`T.float32`: a type in an annotation, a cast where it is called with a value.
+    """`T.float32`: a type in an annotation, a cast if it is called with a value.
 
-    `x: T.float32[4]` is memory for as many values.
+    `x: T.float32[4]` is memory for four values.
     """
 
     def __init__(self, dtype: str) -> None:
@@ -232,7 +232,7 @@ class DtypeForm:
         self.__doc__ = f"Convert to {dtype}; without a value, declare a variable of it."
 
     def __call__(self, value: Any = None, *, is_size_var: bool = False) -> Any:
-        """Return the value converted, or a new variable."""
+        """Convert a value, or return a new variable."""
         if value is None:
             return self.in_script(is_size_var=is_size_var).build("v")
         if isinstance(value, str) and self.dtype.is_floating:
@@ -242,7 +242,7 @@ class DtypeForm:
         return ops.cast(self.dtype, value)
 
     def in_script(self, value: Any = None, *, is_size_var: bool = False) -> Any:
-        """Return the value converted, or a variable that gets the name that it is assigned to."""
+        """Convert a value, or return a variable that gets the name that it is assigned to."""
         return FreshVar(self.dtype, is_size_var) if value is None else self(value)
 
     def __getitem__(self, shape: Any) -> ScopeFrame:
@@ -258,14 +258,14 @@ class HandleForm:
     def __call__(
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
     ) -> Var:
-        """Return a pointer variable, an opaque one without a dtype."""
+        """Return a pointer variable; without a dtype it is opaque."""
         made: Var = self.in_script(dtype, storage_scope, is_size_var=is_size_var).build("v")
         return made
 
     def in_script(
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
     ) -> FreshVar:
-        """Return the same as a variable that gets the name that it is assigned to."""
+        """Return a pointer variable that gets the name that it is assigned to."""
         del is_size_var
         return FreshVar("handle" if dtype is None else pointer(dtype, storage_scope))
 
@@ -277,7 +277,7 @@ class HandleForm:
 
 
 def dtype_text(dtype: Any) -> str:
-    """Return the dtype that `"float32"` or `T.float32` names; IRTypeError for anything else."""
+    """Return the dtype of `"float32"` or `T.float32`; IRTypeError for anything else."""
     if isinstance(dtype, str):
         return dtype
     if isinstance(dtype, DtypeForm):
@@ -288,7 +288,7 @@ def dtype_text(dtype: Any) -> str:
 
 
 def fresh_var(annotation: Any, name: str) -> Var:
-    """Return a variable of an annotated type; IRTypeError if it is none."""
+    """Return a variable of an annotated type; IRTypeError for another annotation."""
     if isinstance(annotation, (DtypeForm, HandleForm)):
         annotation = annotation.in_script()
     if isinstance(annotation, Var):
@@ -303,7 +303,7 @@ def fresh_var(annotation: Any, name: str) -> Var:
 
 
 def declare_sizes(scope: Scope, names: Sequence[str]) -> None:
-    """Define the sizes that newer releases declare as type variables, for one function."""
+    """Define the sizes that newer releases declare as type variables of a function."""
     fresh = {name: size for name, size in scope.levels[0].items() if isinstance(size, FreshVar)}
     for name, size in fresh.items():
         scope.define(name, size.build(name))
@@ -312,7 +312,7 @@ def declare_sizes(scope: Scope, names: Sequence[str]) -> None:
 
 
 def type_of(annotation: Any) -> Type:
-    """Return the type that an annotation of a result names; IRTypeError if it names none."""
+    """Return the type that a result is annotated with; IRTypeError for another annotation."""
     if annotation is None:
         return TupleType()
     if isinstance(annotation, TupleType):

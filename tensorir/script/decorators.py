@@ -1,7 +1,7 @@
-"""The decorators: they hand source text and captured names to the parser.
+"""The decorators: they pass the source text and the captured names to the parser.
 
-Parsing works on the text of the decorated function, never on the function itself; the names that
-the text mentions are resolved in the user's own program.
+The parser reads the text of the decorated function, which is never called. Names in the text are
+looked up in the program around it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ def prim_func(
 ) -> Any:
     """Turn a Python function in the script dialect into a `PrimFunc`.
 
-    `name` is the function's, where that is no Python name. The options are read from the
-    decorator's text. Inside a class that `I.ir_module` decorates, the function stays as it is until
-    the class is read as a whole.
+    `name` is for names that are not valid in Python. The options are read from the text of the
+    decorator. Inside a class, the function is read with the class, by `I.ir_module`.
     """
     del name, private, s_tir
     return _decorated(func, check_well_formed)
@@ -54,9 +53,8 @@ def function(
 ) -> Any:
     """Turn a Python function in the script dialect into a graph function.
 
-    `name` is the function's, where that is no Python name. The options are read from the
-    decorator's text. Inside a class that `I.ir_module` decorates, the function stays as it is until
-    the class is read as a whole.
+    `name` is for names that are not valid in Python. The options are read from the text of the
+    decorator. Inside a class, the function is read with the class, by `I.ir_module`.
     """
     del name, private, pure
     return _decorated(func, check_well_formed)
@@ -90,9 +88,9 @@ def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
 def macro(func: Any = None, *, hygienic: bool = True) -> Any:
     """Turn a Python function in the script dialect into a macro.
 
-    Calling it inside a function in the dialect reads its body in place, with the arguments bound to
-    its parameters. Free names of a hygienic macro resolve where it is defined, otherwise where it
-    is called.
+    A call inside a function in the dialect is replaced by the body of the macro, with the arguments
+    bound to its parameters. Free names of a hygienic macro are looked up at its definition,
+    otherwise at the call.
     """
     if func is None:
         return lambda f: macro(f, hygienic=hygienic)
@@ -126,10 +124,10 @@ def _source(thing: Any) -> Source:
 
 
 def _source_of(thing: Any) -> tuple[list[str], int, str]:
-    """Return the lines of a function or class, the number of the first, and the file's name.
+    """Return the lines of a function or class, the number of the first line, and the file name.
 
-    A class does not know its file where its module has none, as in a notebook; its functions do.
-    Raises OSError if there is no source.
+    In a notebook, `inspect` finds the source of functions, not of classes; there the class is
+    located by its functions. Raises OSError for an unknown source.
     """
     members = vars(thing).values() if inspect.isclass(thing) else ()
     codes = [member.__code__ for member in members if inspect.isfunction(member)]
@@ -147,7 +145,7 @@ def _source_of(thing: Any) -> tuple[list[str], int, str]:
 
 
 def _captured(func: Callable[..., Any], caller: FrameType | None) -> dict[str, Any]:
-    """Return the names that a function sees: globals, locals around it, its closure."""
+    """Return the names that a function sees: globals, locals of its callers, its closure."""
     names: dict[str, Any] = dict(func.__globals__)
     frames: list[FrameType] = []
     frame = caller

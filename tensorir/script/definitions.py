@@ -31,29 +31,33 @@ from tensorir.script.statements import StatementReader
 from tensorir.script.syntax import Tree
 
 Enclose: TypeAlias = Callable[[Stmt], Stmt]
-"""Builds a statement around those that follow it in its suite."""
+"""Builds a statement that encloses the rest of its body."""
 
 
 class Definitions(StatementReader):
-    """The names of a function, and the parts that defining them adds to it and its blocks."""
+    """Reads definitions, which add to the function and its blocks."""
 
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
         super().__init__(evaluate, private)
         evaluate.allocate = self._allocate
+        self._params: list[Var] = []
+        self._buffer_map: dict[Var, Buffer] = {}
+        self._alloc_buffers: list[Buffer] = []
+        """The buffers that the function allocates outside of its blocks."""
         self._blocks: list[BlockParts] = []
         self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
         self._visible: dict[Var, Buffer] = {}
         self._depth = 0
-        """The number of statements with suites of their own around the one that is read."""
+        """The number of loops, branches, blocks and the like around the current statement."""
         self._scopes = 0
-        """The number of lets and the like that enclose it as well, by standing before it."""
+        """The number of lets and the like before the current statement that enclose it."""
 
     def _define(self, name: str, value: Any) -> None:
         self._see(value)
         self._scope.define(name, value)
 
     def _see(self, value: Any) -> None:
-        """Know a buffer from here on."""
+        """Add a buffer to the visible ones."""
         if isinstance(value, Buffer):
             self._visible[value.data] = value
 
@@ -71,10 +75,10 @@ class Definitions(StatementReader):
     # ------------------------------------------------------------------------------------ variables
 
     def _let(self, name: str, var: Var, value: PrimExpr) -> Enclose:
-        """Define `name` as a variable that keeps its value in what follows."""
+        """Define `name` as a variable with a constant value in the rest of the body."""
         if any(name in level for level in self._scope.levels[:-1]):
             raise IRValueError(
-                f"{name} has a value already, which an assignment in an inner suite cannot change; "
+                f"{name} has a value already, which an assignment in an inner body cannot change; "
                 f"take another name, or declare `{name}: T.{var.dtype}` without a value to store "
                 "to it"
             )
@@ -82,7 +86,7 @@ class Definitions(StatementReader):
         return lambda body: s.LetStmt(var, value, body)
 
     def _annotated(self, name: str, annotation: Any, value: Any) -> Enclose:
-        """Define `name` by an annotation and perhaps a value."""
+        """Define `name` by an annotation and an optional value."""
         if value is None and isinstance(annotation, ScopeFrame):
             return self._open_scope(name, annotation)
         if value is None:
@@ -107,7 +111,7 @@ class Definitions(StatementReader):
         return self._let(name, var, bound)
 
     def _bind(self, target: Tree, value: Any) -> Enclose | None:
-        """Give a value its name(s); return what must enclose the rest of the suite, if anything."""
+        """Bind a value to its name(s); return the scope around the rest of the body, if any."""
         if target[0] == "parenthesized":
             target = target[2]
         if isinstance(value, RemapRecord):
@@ -116,7 +120,9 @@ class Definitions(StatementReader):
         if target[0] in ("tuple", "list"):
             return self._unpack(target, value)
         if target[0] != "name":
-            raise self._fail("cannot assign to this", target[1])
+            raise self._fail(
+                "cannot assign to this expression; assign to a name or an element", target[1]
+            )
         name = target[2]
         if isinstance(value, AxisRecord):
             self._axis(name, value)
@@ -149,7 +155,7 @@ class Definitions(StatementReader):
         return nested(scope for scope in scopes if scope is not None)
 
     def _open_scope(self, name: str | None, frame: ScopeFrame) -> Enclose:
-        """Define what a frame defines, under `name` if it has one, and enclose what follows."""
+        """Open a scope around the rest of the body; `name` is what it defines."""
         defined = None if frame.define is None else frame.define(name or "v")
         self._see(defined)
         if name is not None:
@@ -181,7 +187,7 @@ class Definitions(StatementReader):
     # -------------------------------------------------------------------------------------- buffers
 
     def _buffer(self, name: str, record: BufferRecord) -> Enclose | None:
-        """Define a buffer; what a loop, a branch or a let encloses has memory for what follows."""
+        """Define a buffer; inside loops, branches and lets its scope is the rest of the body."""
         buffer = record.build(name)
         if record.what == "match_buffer":
             self._match_buffer(record.source, buffer)
@@ -191,16 +197,16 @@ class Definitions(StatementReader):
         return None
 
     def _own(self, buffer: Buffer) -> bool:
-        """Let the block or function that is read allocate a buffer; False below loops and lets."""
+        """Add a buffer to the allocations of the block or function; False inside loops and lets."""
         directly = self._blocks[-1].depth if self._blocks else 0
         if self._depth + self._scopes != directly:
             return False
-        owner = self._blocks[-1] if self._blocks else self._function
-        owner.alloc_buffers.append(buffer)
+        owned = self._blocks[-1].alloc_buffers if self._blocks else self._alloc_buffers
+        owned.append(buffer)
         return True
 
     def _allocate(self, record: BufferRecord) -> Buffer:
-        """Return a buffer that Python code allocates, which gives it no name."""
+        """Allocate a buffer for Python code that the script calls."""
         buffer = record.build("buffer")
         if not self._own(buffer):
             raise IRValueError(
@@ -217,7 +223,9 @@ class Definitions(StatementReader):
                     "T.match_buffer must be called at the top of a PrimFunc, before what is "
                     "assigned a value"
                 )
-            self._function.bind_buffer(source, buffer)
+            if source not in self._params:
+                raise IRValueError("Can not bind non-input param to buffer.")
+            self._buffer_map[source] = buffer
         elif isinstance(source, (BufferRegion, e.BufferLoad, Buffer)):
             view = MatchBufferRegion(buffer, as_region(source))
             self._block("match_buffer").match_buffers.append(view)
@@ -235,14 +243,14 @@ class Definitions(StatementReader):
         return make_store(buffer, value, indices)
 
     def _store_scalar(self, name: str, value: Any) -> Stmt | None:
-        """Return the store of a value to a scalar; None if no scalar has the name."""
+        """Return the store of a value to a scalar; None if `name` is not a scalar."""
         known = (level[name] for level in reversed(self._scope.levels) if name in level)
         found = next(known, None)
         return make_store(found.buffer, value, [const(0)]) if isinstance(found, Scalar) else None
 
 
 def nested(scopes: Iterable[Enclose]) -> Enclose | None:
-    """Return the scopes as one, the first outermost; None if there are none."""
+    """Return nested scopes as one, the first outermost; None for no scopes."""
     known = list(scopes)
     if not known:
         return None
@@ -250,10 +258,9 @@ def nested(scopes: Iterable[Enclose]) -> Enclose | None:
 
 
 def spread(targets: list[Tree], values: list[Any], there_are: str) -> list[Any]:
-    """Return one value for each target, a starred one taking what the others leave as a tuple.
+    """Return one value for each target; a starred target gets a tuple of the remaining values.
 
-    `there_are` says what the values are in the IRValueError that is raised if the numbers do not
-    fit.
+    `there_are` describes the values in the IRValueError for a wrong number of targets.
     """
     stars = [k for k, target in enumerate(targets) if target[0] == "starred"]
     left = len(values) - len(targets) + len(stars)
@@ -267,7 +274,7 @@ def spread(targets: list[Tree], values: list[Any], there_are: str) -> list[Any]:
 
 
 def make_store(buffer: Buffer, value: Any, indices: list[PrimExpr]) -> s.BufferStore:
-    """Return a store, the value cast to the type of the place."""
+    """Return a store of the value, cast to the dtype of the buffer."""
     lanes = indices[-1].dtype.lanes if indices else 1
     dtype = buffer.dtype if lanes == 1 else buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
     if isinstance(value, str):
@@ -281,6 +288,6 @@ def make_store(buffer: Buffer, value: Any, indices: list[PrimExpr]) -> s.BufferS
                 f"Incompatible types in BufferStore to {buffer.name}: the place has "
                 f"{dtype.lanes} lanes, the value {stored.dtype.lanes}"
             )
-        # A Python float keeps its digits, whatever type it has by itself.
+        # A Python float is cast from its 64 bits, not from its default dtype.
         stored = cast(dtype, value if type(value) is float else stored)
     return s.BufferStore(buffer, stored, indices)

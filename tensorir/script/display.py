@@ -1,4 +1,4 @@
-"""Showing script text: highlighted on a terminal and in notebooks, plain elsewhere."""
+"""Display of script text: highlighted on a terminal and in notebooks, plain elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tensorir.errors import IRValueError
 
-# The pages that notebooks are shown on have a proportional font for `pre`, and break its lines.
+# The pages of notebooks use a proportional font for `pre`, and break its lines.
 _STYLE: Final = (
     "font-family: Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
     "white-space: pre; overflow-x: auto"
@@ -34,10 +34,11 @@ def to_html(text: str, style: str | None = None) -> str:
 
 
 def display(text: str, style: str | None = None) -> None:
-    """Show script text where the program runs.
+    """Show script text on the terminal or in the notebook.
 
     `style` is `"light"`, `"dark"`, `"ansi"` (the colours of the terminal) or the name of a style of
-    Pygments. Without one, only terminals and notebooks get colours; without Pygments, nothing does.
+    Pygments. By default, the output is coloured on terminals and in notebooks, if Pygments is
+    installed.
     Raises IRValueError for an unknown style.
     """
     ipython = sys.modules.get("IPython")

@@ -1,7 +1,7 @@
 """Evaluating the expressions of a script.
 
-Text may only reach the names of the dialect. A decorated function additionally sees the captured
-names of the user's own program, whose functions it may call.
+A text has access to the names of the dialect only. A decorated function also sees the names of the
+program around it, and may call the functions of that program.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
 }
 _UNDEFINED: Final = {
     True: "define it before, or import it where the function is",
-    False: "define it before, or pass it to `parse` in `extra_vars`: nothing else is known to text",
+    False: "define it before, or pass it to `parse` in `extra_vars`",
 }
-"""Remedies for an undefined name: in a script that sees the program around it, or not."""
+"""Remedies for an undefined name: in a decorated function (True), or in a text (False)."""
 _GROUPS: Final = frozenset({tuple, list})
 _COMPARE: Final[dict[str, tuple[type[e.CmpOp], Callable[[Any, Any], Any]]]] = {
     "<": (e.LT, operator.lt),
@@ -68,7 +68,7 @@ _COMPARE: Final[dict[str, tuple[type[e.CmpOp], Callable[[Any, Any], Any]]]] = {
     "==": (e.EQ, operator.eq),
     "!=": (e.NE, operator.ne),
 }
-"""The comparisons of expressions, and those of Python values."""
+"""The node of each comparison, and the operator on Python values."""
 _SMART: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -84,11 +84,11 @@ _SMART: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 _CALLED: Final = re.compile(r"^[\w.<>]+\(\) ")
 _LONGEST: Final = 1 << 20
-"""The largest number of bits, or of items, that an operator on Python values may make."""
+"""The maximum number of bits, or of items, in the result of an operator on Python values."""
 
 
 class ScriptObject:
-    """An object of the dialect that says itself what its attributes are in a script."""
+    """An object of the dialect with attributes that only scripts see."""
 
     def script_attribute(self, name: str) -> Any:
         """Return an attribute; AttributeError if there is none."""
@@ -102,12 +102,12 @@ class Evaluator:
         self.source = source
         self.scope = scope
         self.depth_of_macros = 0
-        """The number of macro calls around the one that is read."""
+        """The number of macro calls that are being read, one inside another."""
         self.allocate: Allocator | None = None
-        """Gives the function that is read a buffer that Python code asks for."""
+        """Allocates a buffer of the function for Python code that the script calls."""
 
     def __call__(self, tree: Tree) -> Any:
-        """Return the value of `tree`; DiagnosticError pointing at the part that fails."""
+        """Return the value of `tree`; a DiagnosticError points at the part that fails."""
         try:
             return _EVALUATE[tree[0]](self, tree)
         except DiagnosticError:
@@ -120,9 +120,9 @@ class Evaluator:
         return self.source.error(message, place)
 
     def explained(self, error: Exception, place: Place) -> DiagnosticError:
-        """Return an error that shows the place at which another error was raised.
+        """Return the DiagnosticError for another error that was raised at a place.
 
-        Raises a RecursionError that more stack may prevent.
+        Raises the RecursionError again if a larger stack may prevent it.
         """
         if isinstance(error, RecursionError):
             if may_go_deeper():
@@ -135,7 +135,7 @@ class Evaluator:
         return self.fail(text, place)
 
     def guarded(self, place: Place, function: Callable[..., Any], *args: Any) -> Any:
-        """Call `function`, turning its errors into one that points at `place`."""
+        """Call `function`; its errors become a DiagnosticError that points at `place`."""
         try:
             return function(*args)
         except DiagnosticError:
@@ -146,7 +146,7 @@ class Evaluator:
     # ------------------------------------------------------------------------------------ operands
 
     def name(self, tree: Tree) -> Any:
-        """Look a name up; what it stands for instead of a value of its own is returned."""
+        """Return the value of a name; an alias is read."""
         try:
             value = self.scope.lookup(tree[2])
         except KeyError:
@@ -156,7 +156,7 @@ class Evaluator:
         return value.read() if isinstance(value, Alias) else value
 
     def attribute(self, tree: Tree) -> Any:
-        """Read `owner.name`, as far as scripts may see the owner's attributes."""
+        """Return `owner.name`, for the attributes that scripts may read."""
         owner, name = self(tree[2]), tree[3]
         kind = type(owner)
         if isinstance(owner, ScriptObject):
@@ -180,7 +180,7 @@ class Evaluator:
         raise self.fail(f"{_spelled(tree[2])} has no attribute {name!r} in a script{hint}", tree[1])
 
     def call(self, tree: Tree) -> Any:
-        """Call what a script may call, with starred and keyword arguments spread out."""
+        """Call a function, with starred and keyword arguments unpacked."""
         function = self(tree[2])
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -209,19 +209,17 @@ class Evaluator:
             direct = error.__traceback__ is not None and error.__traceback__.tb_next is None
             if self.scope.trusted and not direct:
                 raise
-            # Python names the function that has the parameters, which the script does not know.
+            # The message of Python begins with the name of a Python function.
             raise IRTypeError(_CALLED.sub(f"{_spelled(tree[2])}() ", str(error))) from error
 
     def index(self, tree: Tree) -> Any:
-        """Read `owner[...]`: a load or region of a buffer, an item, or a type of `T`."""
+        """Return `owner[...]`: a load or region of a buffer, an item, or a type of `T`."""
         owner, subscripts = self(tree[2]), tree[3]
         if isinstance(owner, Buffer):
             return self._access(owner, subscripts)
         if not hasattr(owner, "__getitem__"):
             what = owner.dtype if isinstance(owner, PrimExpr) else type(owner).__name__
-            raise self.fail(
-                f"{_spelled(tree[2])} is a value of type {what}, which has no items", tree[1]
-            )
+            raise self.fail(f"{_spelled(tree[2])} is of type {what} and cannot be indexed", tree[1])
         keys = self.items(subscripts)
         key = tuple(keys) if tree[4] else keys[0]
         if isinstance(owner, (list, tuple)) and isinstance(key, IntImm):
@@ -229,7 +227,7 @@ class Evaluator:
         return owner[key]
 
     def items(self, trees: list[Tree]) -> list[Any]:
-        """Return the values of subscripts or items, the starred ones spread out."""
+        """Return the values of subscripts or items, with starred ones unpacked."""
         values: list[Any] = []
         for tree in trees:
             if tree[0] == "starred":
@@ -314,7 +312,7 @@ class Evaluator:
         return -value if sign == "-" else ~value
 
     def conditional(self, tree: Tree) -> Any:
-        """Choose a side of `a if c else b`; the condition is known while parsing."""
+        """Choose a side of `a if c else b`; the condition must be a Python bool."""
         condition = self(tree[3])
         if isinstance(condition, (PrimExpr, EqualOp)):
             raise self.fail(
@@ -323,7 +321,7 @@ class Evaluator:
         return self(tree[2] if condition else tree[4])
 
     def lambda_function(self, tree: Tree) -> Any:
-        """Return a function whose parameters have the names that the script gives them."""
+        """Return a Python function for a lambda, with the names of its parameters."""
         parameters, body = tree[2], tree[3]
         signature = _signature(parameters)
 
@@ -357,7 +355,7 @@ def _signature(parameters: list[tuple[bool, str]]) -> inspect.Signature:
 
 
 def _vector_index(item: slice, extent: PrimExpr) -> PrimExpr:
-    """Return the indices that a slice of a dimension names; a negative step counts down."""
+    """Return a slice of a dimension as vector of indices; a negative step counts down."""
     step = as_expr(1 if item.step is None else item.step)
     if not isinstance(step, IntImm) or step.value == 0:
         raise IRValueError(f"the step of a slice must be a constant other than 0, got {step}")
@@ -384,13 +382,13 @@ def _range(item: Any, extent: PrimExpr) -> Range:
 
 
 def _is_own(function: Callable[..., Any]) -> bool:
-    """Say whether a function is one of the dialect, not of the program around the script."""
+    """Return True for a function of the dialect, False for one of the program around the script."""
     module = getattr(function, "__module__", None)
     return isinstance(module, str) and module.startswith("tensorir.")
 
 
 def _spelled(tree: Tree) -> str:
-    """Return the dotted name of what is called."""
+    """Return the dotted name of an expression for an error message, or "this"."""
     if tree[0] == "attribute":
         return f"{_spelled(tree[2])}.{tree[3]}"
     return str(tree[2]) if tree[0] == "name" else "this"
@@ -401,7 +399,7 @@ def _operand(value: Any) -> Any:
 
 
 def _require_small(sign: str, a: Any, b: Any) -> None:
-    """Refuse what would take all the memory there is: long shifts, long repetitions."""
+    """Reject long shifts and long repetitions, whose results may not fit the memory."""
     if sign == "<<" and isinstance(b, int) and b > _LONGEST:
         raise IRValueError(f"a shift by {b} bits is too long")
     if sign == "*":
@@ -417,7 +415,7 @@ def _logical(sign: str, a: Any, b: Any) -> Any:
 
 
 def _compares_truth(a: Any, b: Any) -> bool:
-    """Say whether only `(x < y) == b`, and not `x < y and y == b`, can be meant by `x < y == b`."""
+    """Return True if `x < y == b` cannot mean `x < y and y == b`, only `(x < y) == b`."""
     truth = isinstance(b, PrimExpr) and b.dtype.is_bool
     return truth and isinstance(a, e.CmpOp) and not a.b.dtype.is_bool
 
@@ -436,7 +434,7 @@ def _compare(sign: str, a: Any, b: Any) -> Any:
 
 
 def exact_const(value: Any, dtype: DataType) -> PrimExpr:
-    """Return a Python number as an immediate; IRTypeError if the type does not have it."""
+    """Return a Python number as an immediate; IRTypeError if the dtype cannot represent it."""
     if dtype.is_integral and (value != int(value) or (dtype.is_bool and value not in (0, 1))):
         raise IRTypeError(
             f"{value!r} is not representable in {dtype}; cast one side, or write its dtype"
@@ -445,7 +443,7 @@ def exact_const(value: Any, dtype: DataType) -> PrimExpr:
 
 
 def _of_one_width(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Return two operands with as many lanes, a scalar beside a vector being repeated."""
+    """Return two operands with equal lanes: a scalar is broadcast to the other one."""
     if a.dtype.lanes == b.dtype.lanes:
         return a, b
     if a.dtype.lanes == 1:
@@ -461,7 +459,7 @@ def _key(key: Any) -> Any:
 
 def _starred(_: Evaluator, tree: Tree) -> Any:
     raise IRTypeError(
-        "a starred value may only stand in a tuple, a list, a subscript or the arguments of a call"
+        "a starred value is only allowed in a tuple, a list, a subscript or the arguments of a call"
     )
 
 

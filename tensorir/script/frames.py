@@ -12,7 +12,7 @@ from tensorir.nodes import ops
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import as_expr, cast, const
-from tensorir.nodes.stmt import AssertStmt, AttrStmt, Evaluate, For, ForKind, LetStmt, Stmt, While
+from tensorir.nodes.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, While
 from tensorir.script.calls import let_expr
 from tensorir.script.declarations import dtype_text, fresh_var
 from tensorir.script.records import (
@@ -21,11 +21,8 @@ from tensorir.script.records import (
     BlockRecord,
     FreshThread,
     FuncAttrRecord,
-    IfFrame,
-    InitFrame,
     LetType,
     LoopFrame,
-    MetaVar,
     RemapRecord,
     ScopeFrame,
     attributes,
@@ -35,7 +32,7 @@ from tensorir.script.records import (
 
 
 def range_of(low: PrimExpr, high: PrimExpr) -> Range:
-    """Return the range from `low` to `high`, its extent simplified; IRTypeError for no integers."""
+    """Return the range from `low` to `high`, with a simplified extent; IRTypeError for floats."""
     for end in (low, high):
         if not end.dtype.is_integral:
             raise IRTypeError(f"the ends of a range must be integers, not {end.dtype}")
@@ -45,9 +42,9 @@ def range_of(low: PrimExpr, high: PrimExpr) -> Range:
 
 
 def _difference(high: PrimExpr, low: PrimExpr) -> PrimExpr:
-    """Return `high - low` with what cancels taken out.
+    """Return `high - low`, simplified.
 
-    What is printed as `low:low + extent` gives `extent` as it stands, so that it reads back.
+    For `low:low + extent`, the result is `extent` itself, so that printed regions read back.
     """
     if isinstance(high, e.Add) and (high.a is low or structural_equal(high.a, low)):
         return high.b
@@ -118,13 +115,8 @@ def block(name: str = "", no_realize: bool = False) -> BlockFrame:
     return BlockFrame(name, not no_realize)
 
 
-def init() -> InitFrame:
-    """Open the initialisation of a reduction block."""
-    return InitFrame()
-
-
 def where(predicate: Any) -> BlockRecord:
-    """Say when an instance of the block runs."""
+    """Declare the condition under which an instance of the block runs."""
     if type(predicate) is int and predicate not in (0, 1):
         raise IRValueError(f"T.where takes a bool, got {predicate}")
     return BlockRecord("where", as_expr(bool(predicate) if type(predicate) is int else predicate))
@@ -211,7 +203,7 @@ class AxisNamespace:
 
 
 def let_stmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> ScopeFrame:
-    """Bind a variable in what follows."""
+    """Bind a variable in the statements after it."""
     bound = as_expr(value)
 
     def define(name: str) -> Var:
@@ -225,10 +217,10 @@ def let_stmt(value: Any, type_annotation: Any = None, *, var: Var | None = None)
 
 
 class LetForm:
-    """`T.let`: in an annotation a variable that keeps its value, called the older `T.LetStmt`."""
+    """`T.let`: an annotation of a variable with a constant value; a call is `T.LetStmt`."""
 
     def __call__(self, var: Var, value: Any, body: Any = None) -> ScopeFrame | PrimExpr:
-        """Bind a variable in what follows, or in an expression."""
+        """Bind a variable in the statements after it, or in an expression."""
         return let_stmt(value, var=var) if body is None else let_expr(body, {var: value})
 
     def __getitem__(self, annotation: Any) -> LetType:
@@ -239,7 +231,7 @@ class LetForm:
 
 
 def attr(node: Any, key: str | None = None, value: Any = None) -> ScopeFrame:
-    """Set an attribute in what follows, or those of a dict, which belong to nothing."""
+    """Set an attribute of a node, or the attributes of a dict, for the statements after it."""
     settings = {key: value} if key is not None else node
     if not isinstance(settings, dict) or (key is not None and value is None):
         raise IRTypeError("T.attr takes a node, a key and a value, or a dict of keys and values")
@@ -255,7 +247,7 @@ def attr(node: Any, key: str | None = None, value: Any = None) -> ScopeFrame:
 
 
 def launch_thread(thread: IterVar | str, extent: Any) -> ScopeFrame:
-    """Run what follows in the threads of a GPU axis: the loop that `T.thread_binding` makes."""
+    """Run the statements after it in the threads of a GPU axis, as with `T.thread_binding`."""
     count = as_expr(extent)
     tag = thread.thread_tag if isinstance(thread, IterVar) else thread
 
@@ -277,7 +269,7 @@ def make_loop(
     annotations: dict[str, Any],
     body: Stmt,
 ) -> For:
-    """Return a loop, its bounds brought to the type of its variable."""
+    """Return a loop, with bounds cast to the dtype of its variable."""
     binding = None
     if kind is ForKind.THREAD_BINDING:
         binding = IterVar(None, Var(thread, var.dtype), IterVar.THREAD_INDEX, thread)
@@ -285,7 +277,7 @@ def make_loop(
 
 
 def env_thread(thread: str, dtype: Any = "int32") -> FreshThread:
-    """Name the index of a thread, which `T.launch_thread` gives its extent."""
+    """Declare the index of a thread; `T.launch_thread` sets its extent."""
     return FreshThread(dtype_text(dtype), tag=thread)
 
 
@@ -296,21 +288,6 @@ def assert_(condition: Any, message: Any) -> ScopeFrame:
 
 
 def while_(condition: Any) -> ScopeFrame:
-    """Repeat what follows as long as a condition holds."""
+    """Repeat the statements after it while a condition holds."""
     holds = as_expr(condition)
     return ScopeFrame(lambda _, body: While(holds, body))
-
-
-def if_(condition: Any) -> IfFrame:
-    """Choose between the suites of `T.Then()` and `T.Else()`."""
-    return IfFrame(as_expr(condition))
-
-
-def evaluate(value: Any) -> Evaluate:
-    """Evaluate an expression for its effect."""
-    return Evaluate(as_expr(value))
-
-
-def meta_var(value: Any) -> MetaVar:
-    """Name a Python value without a let."""
-    return MetaVar(value)

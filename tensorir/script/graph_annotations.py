@@ -1,4 +1,4 @@
-"""Struct infos read from the annotations of a graph function: `R.Tensor((1, "n"), "float32")`."""
+"""Struct infos from annotations of graph functions, such as `R.Tensor((1, "n"), "float32")`."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from tensorir.script.records import BufferRecord
 
 
 class QuotedSize(Var):
-    """A size in quotes, until the function that it stands in gives it a meaning.
+    """A size in quotes, which the reader of the function replaces by an expression.
 
-    Its name is the text, which may be an expression.
+    Its name is the text between the quotes.
     """
 
     __slots__ = ()
 
 
 def unquoted(info: StructInfo, size_of: Callable[[str], PrimExpr]) -> StructInfo:
-    """Return a struct info with what `size_of` returns in the place of sizes in quotes."""
+    """Return a struct info with sizes in quotes replaced by the results of `size_of`."""
     return rewrite(info, {QuotedSize: lambda node: size_of(node.name)})
 
 
 def quoted_sizes(node: Node) -> list[str]:
-    """Return the texts of the sizes in quotes that are left in something."""
+    """Return the texts of the sizes in quotes inside a node."""
     return [part.name for part in walk(node) if type(part) is QuotedSize]
 
 
 def struct_info_of(annotation: Any) -> StructInfo:
-    """Return the struct info of an annotation; IRTypeError if it is none.
+    """Return the struct info of an annotation; IRTypeError for another value.
 
-    `R.Tensor` alone, without parentheses, is a tensor of which nothing else is known.
+    `R.Tensor` without parentheses is a tensor of unknown shape and dtype.
     """
     if isinstance(annotation, StructInfo):
         return annotation
@@ -69,7 +69,7 @@ def struct_info_of(annotation: Any) -> StructInfo:
 def tensor(
     shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = UNKNOWN_NDIM
 ) -> TensorStructInfo:
-    """Describe an array in memory; `R.Tensor("float32")` is one of unknown shape."""
+    """Describe an array in memory; the shape of `R.Tensor("float32")` is unknown."""
     del vdevice
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
@@ -81,12 +81,12 @@ def tensor(
 
 
 def shape(values: Any = None, ndim: int = UNKNOWN_NDIM) -> ShapeStructInfo:
-    """Describe a shape that is a value."""
+    """Describe a shape as a value."""
     return ShapeStructInfo(None if values is None else sizes(values), ndim)
 
 
 def prim(dtype: Any = None, value: Any = None) -> PrimStructInfo:
-    """Describe a scalar that tensor functions know as such."""
+    """Describe a scalar that is passed to tensor functions as a scalar."""
     if value is not None:
         (known,) = sizes([value])
         return PrimStructInfo(PrimValue(known).value)
@@ -103,7 +103,7 @@ def tuple_of(*fields: Any) -> TupleStructInfo:
 
 
 def function(params: Any = None, ret: Any = None, purity: bool | None = None) -> FuncStructInfo:
-    """Describe a function; without parameters one that takes anything."""
+    """Describe a function; without `params`, it accepts any arguments."""
     result = OBJECT if ret is None else struct_info_of(ret)
     if params is None:
         return FuncStructInfo.opaque_func(ret=result, purity=bool(purity))
@@ -112,10 +112,10 @@ def function(params: Any = None, ret: Any = None, purity: bool | None = None) ->
 
 
 def object_() -> StructInfo:
-    """Describe anything."""
+    """Describe any value."""
     return OBJECT
 
 
 def sizes(values: Iterable[Any]) -> Sequence[PrimExpr | int]:
-    """Return the sizes of a shape; those in quotes are `QuotedSize`s."""
+    """Return the sizes of a shape; sizes in quotes become `QuotedSize`s."""
     return [QuotedSize(v.strip(), INT64) if isinstance(v, str) else v for v in values]

@@ -1,4 +1,4 @@
-"""The bindings of a graph function while its suites are being read, in A-normal form."""
+"""The bindings of a graph function while it is being read, in A-normal form."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tensorir.relax.visit import GraphRewriter
 from tensorir.script.source import BEGINNING, Place
 
 
-class Suite(Scope):
-    """The blocks of bindings of a function, or of one side of an if, as the text has them.
+class BindingBlocks(Scope):
+    """The blocks of bindings of a function, or of one branch of an if, as in the text.
 
-    Unlike a `BlockBuilder` it changes nothing but what is nested. `places` is told where variables
-    are bound: at `place`.
+    In contrast to a `BlockBuilder` it only flattens nested expressions. It records the place of
+    each bound variable in `places`.
     """
 
     def __init__(self, places: dict[Node, Place], names: UniqueNames | None = None) -> None:
@@ -26,12 +26,12 @@ class Suite(Scope):
         self.place = BEGINNING
         self._names = UniqueNames() if names is None else names
 
-    def inner(self) -> Suite:
-        """Return the suite of one side of an if."""
-        return Suite(self._places, self._names)
+    def inner(self) -> BindingBlocks:
+        """Return the bindings of a branch of an if, without any so far."""
+        return BindingBlocks(self._places, self._names)
 
     def variable(self, name: str, info: StructInfo) -> g.GraphVar:
-        """Return a variable of the kind that the current block binds."""
+        """Return a new variable, of the class that the current block binds."""
         return (g.DataflowVar if self.in_dataflow else g.GraphVar)(name, info)
 
     def emit(self, binding: g.Binding) -> None:
@@ -42,11 +42,11 @@ class Suite(Scope):
     # ---------------------------------------------------------------------------------- normal form
 
     def part(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return a value that may be an argument or a result: a leaf, or a tuple of such."""
+        """Return a value as an argument or result: a leaf, or a tuple of leaves and tuples."""
         return self.normal(value) if isinstance(value, g.Tuple) else self.leaf(value)
 
     def leaf(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return a value without parts; one that has parts gets a variable."""
+        """Return a value as a leaf; any other value is bound to a variable."""
         if isinstance(value, g.LEAVES):
             return value
         var = self.emitted.get(value)
@@ -59,7 +59,7 @@ class Suite(Scope):
         return var
 
     def normal(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return a value whose parts are leaves or tuples of leaves."""
+        """Return a value in normal form: its parts are leaves or tuples of leaves."""
         if isinstance(value, g.Tuple):
             elements = [self.part(element) for element in value.elements]
             same = all(a is b for a, b in zip(elements, value.elements, strict=True))
@@ -82,7 +82,7 @@ class Suite(Scope):
         self.in_dataflow = True
 
     def end_dataflow(self, outputs: Sequence[g.GraphVar]) -> list[g.GraphVar]:
-        """End a dataflow block; return the variables that stand for its outputs after it."""
+        """End a dataflow block; return the variables of its outputs for the code after it."""
         visible = {var: g.GraphVar(var.name, var.struct_info) for var in outputs}
         for var, seen in visible.items():
             self._places[seen] = self._places[var]
@@ -93,7 +93,7 @@ class Suite(Scope):
         return [visible[var] for var in outputs]
 
     def last_value(self) -> tuple[str, g.GraphExpr | None]:
-        """Return the name that is bound last, and its value; a leaf is bound no more."""
+        """Return the name and value of the last binding; a binding of a leaf is removed."""
         if self.bindings:
             last = self.bindings[-1]
             if isinstance(last, g.VarBinding) and isinstance(last.value, (*g.LEAVES, g.Tuple)):

@@ -22,7 +22,7 @@ from tensorir.relax.struct_info import OBJECT, VOID, StructInfo, TupleStructInfo
 from tensorir.script.declarations import declare_sizes
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.graph_annotations import quoted_sizes, struct_info_of, unquoted
-from tensorir.script.graph_bindings import Suite
+from tensorir.script.graph_bindings import BindingBlocks
 from tensorir.script.graph_namespace import (
     DataflowFrame,
     FormulaRecord,
@@ -40,16 +40,18 @@ from tensorir.script.syntax import Tree
 class GraphBuilder(StatementReader):
     """Builds one graph function from its tree.
 
-    `siblings` are the names that it sees beside those of its scope: the functions of its module.
-    `add` puts a tensor function into the module, under a name like the one that is asked for.
+    `siblings` are the functions of its module by name. `add` adds a tensor function to the module,
+    and returns it with a name similar to the given one.
     """
 
     refused: ClassVar = {
-        "for": "a graph function has no loops; write the bindings out, or build it by BlockBuilder",
-        "while": "a graph function has no loops; a function may call itself under an if",
+        "for": "loops are not supported in a graph function; write the bindings out, or use "
+        "BlockBuilder",
+        "while": "loops are not supported in a graph function; it may call itself under an if",
         "return": "a graph function returns once, at its end",
-        "assert": "a graph function has no asserts; R.match_cast checks shapes when it runs",
-        "decorated": "functions are defined beside one another in a class under @I.ir_module",
+        "assert": "asserts are not supported in a graph function; check shapes by R.match_cast",
+        "decorated": "a function cannot be inside another one; define both in a class under "
+        "@I.ir_module",
     }
 
     def __init__(
@@ -66,7 +68,7 @@ class GraphBuilder(StatementReader):
         self._source = evaluate.source
         self._siblings = siblings
         self._pure = pure
-        self._suite = Suite(evaluate.source.places)
+        self._blocks = BindingBlocks(evaluate.source.places)
 
     def build(self, tree: Tree) -> Function:
         """Return the function whose `def` is `tree`."""
@@ -80,17 +82,17 @@ class GraphBuilder(StatementReader):
                 f"{name} returns {value.struct_info}, but its result is annotated {result}",
                 tree[4][1],
             )
-        attrs = self._function.named_attrs(name)
-        return Function(params, self._suite.sequence(value), result, self._pure, attrs)
+        attrs = self._named_attrs(name)
+        return Function(params, self._blocks.sequence(value), result, self._pure, attrs)
 
     def declared(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
-        """Return the declared types of parameters and result; None for an unknown result."""
+        """Return the parameters with their types, and the declared type of the result, if any."""
         with self._named():
             return self._signature(tree)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Let the text see the functions beside this one, and names of its own."""
+        """Define the functions of the module, and open a level for the names of the function."""
         self._scope.push()
         for name, value in self._siblings.items():
             self._scope.rebind(name, value)
@@ -102,7 +104,7 @@ class GraphBuilder(StatementReader):
     # ------------------------------------------------------------------------------------ signature
 
     def _signature(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
-        """Define the parameters; return them and what is stated of the result."""
+        """Define the parameters; return them and the annotation of the result."""
         _, _, _, parameters, result, _, type_vars = tree
         declare_sizes(self._scope, [size for _, size in type_vars])
         params = [self._parameter(parameter) for parameter in parameters]
@@ -120,7 +122,7 @@ class GraphBuilder(StatementReader):
         return var
 
     def _annotation(self, tree: Tree, *, defines: bool = False) -> StructInfo:
-        """Return the struct info of an annotation; in a signature it defines sizes in quotes."""
+        """Return the struct info of an annotation; `defines` is True in a signature."""
         value = self._evaluate(tree)
         return self._evaluate.guarded(tree[1], self._known, value, defines)  # type: ignore[no-any-return]
 
@@ -129,10 +131,10 @@ class GraphBuilder(StatementReader):
             struct_info_of(annotation), lambda text: as_expr(self._size(text, INT64, defines))
         )
 
-    # --------------------------------------------------------------------------------------- suites
+    # --------------------------------------------------------------------------------------- bodies
 
     def _body(self, trees: list[Tree], place: Place) -> g.GraphExpr:
-        """Read the statements of a function; return what it returns."""
+        """Read the statements of a function; return its result."""
         for k, tree in enumerate(trees):
             if tree[0] != "return":
                 self._statement(tree)
@@ -143,18 +145,18 @@ class GraphBuilder(StatementReader):
                 )
             if tree[2] is None:
                 raise self._fail("a graph function must return a value; R.tuple() is none", tree[1])
-            self._suite.place = tree[1]
+            self._blocks.place = tree[1]
             return self._evaluate.guarded(tree[1], self._result, self._value(tree[2]))  # type: ignore[no-any-return]
         raise self._fail("a graph function must end in `return` with its value", place)
 
     def _result(self, value: Any) -> g.GraphExpr:
-        return self._suite.part(_sized(value))
+        return self._blocks.part(_sized(value))
 
     def _leaf(self, value: Any) -> g.GraphExpr:
-        return self._suite.leaf(_sized(value))
+        return self._blocks.leaf(_sized(value))
 
     def _value(self, tree: Tree) -> Any:
-        """Return the value of an expression; the call of a macro is read in its place."""
+        """Return the value of an expression; the call of a macro is expanded."""
         value = self._evaluate(tree)
         if not isinstance(value, MacroCall):
             return value
@@ -166,7 +168,7 @@ class GraphBuilder(StatementReader):
         return result
 
     def _expand(self, call: MacroCall) -> Any:
-        """Read the statements of a macro; return what it returns, None for nothing."""
+        """Read the statements of a macro; return its result, or None."""
         with call.opened(self._evaluate) as (*statements, last):
             for statement in statements:
                 self._statement(statement)
@@ -177,25 +179,25 @@ class GraphBuilder(StatementReader):
 
     def _statement(self, tree: Tree) -> None:
         if self._evaluate.source is self._source:
-            self._suite.place = tree[1]
+            self._blocks.place = tree[1]
         super()._statement(tree)
 
     def read_expression_statement(self, tree: Tree) -> None:
-        """Take attributes of the function, or emit a call for its effect."""
+        """Read attributes of the function, or emit a call for its effect."""
         if tree[2][0] == "constant" and isinstance(tree[2][2], str):
             return
         value = self._evaluate(tree[2])
         if isinstance(value, MacroCall):
             self._expand(value)
         elif isinstance(value, FuncAttrRecord):
-            self._function.add_attrs(value.attrs)
+            self._add_attrs(value.attrs)
         elif isinstance(value, OutputRecord):
             raise IRValueError("R.output(...) must be the last statement of `with R.dataflow():`")
         elif isinstance(value, g.GraphCall) and _has_effect(value):
             self._bind("_", _told(value, VOID))
         elif value is not None:
             raise IRValueError(
-                "this expression has no effect; give its value a name, or leave it out"
+                "the value of this expression is unused; give it a name, or remove it"
             )
 
     def read_assign(self, tree: Tree) -> None:
@@ -211,7 +213,7 @@ class GraphBuilder(StatementReader):
         self._assign(target, self._evaluate(("binary", place, operator, target, value)), place)
 
     def read_annotated(self, tree: Tree) -> None:
-        """`x: R.Tensor(...) = value`: a binding that states what is known."""
+        """`x: R.Tensor(...) = value` is a binding with a struct info."""
         _, place, target, annotation, value_tree = tree
         if target[0] != "name" or value_tree is None:
             raise self._fail("an annotated binding must be `name: R.Tensor(...) = value`", place)
@@ -228,7 +230,7 @@ class GraphBuilder(StatementReader):
             raise self._fail("values must be bound to plain names", target[1])
         names = [t[2] for t in target[2]]
         if len(set(names)) != len(names):
-            raise self._fail("the same name stands twice on the left", target[1])
+            raise self._fail("duplicate name on the left-hand side", target[1])
         fields = list(value if isinstance(value, (tuple, list)) else self._leaf(value))
         if len(fields) != len(names):
             raise self._fail(f"there are {len(fields)} value(s), but {len(names)} names", place)
@@ -236,7 +238,7 @@ class GraphBuilder(StatementReader):
             self._name(name, field)
 
     def _name(self, name: str, value: Any) -> None:
-        """Give a name to a value, which is bound, or to what is known while reading."""
+        """Define a name: bind a value, or store a size or a Python value for the reader."""
         if isinstance(value, FreshVar):
             if not any(isinstance(level.get(name), Var) for level in self._scope.levels):
                 self._scope.rebind(name, value.build(name))
@@ -247,7 +249,7 @@ class GraphBuilder(StatementReader):
         elif isinstance(value, _VALUES):
             self._bind(name, value)
         elif isinstance(value, PrimExpr):
-            as_value(value)  # says what to write instead
+            as_value(value)  # raises an error with the remedy
         else:
             self._scope.rebind(name, value)
 
@@ -259,18 +261,18 @@ class GraphBuilder(StatementReader):
         if isinstance(value, MatchCastRecord):
             source = self._leaf(value.value)
             info = self._known(value.struct_info)
-            var = self._suite.variable(name, info if stated is None else stated)
-            self._suite.emit(g.MatchCast(var, source, info))
+            var = self._blocks.variable(name, info if stated is None else stated)
+            self._blocks.emit(g.MatchCast(var, source, info))
         else:
-            normal = self._suite.normal(_sized(value))
+            normal = self._blocks.normal(_sized(value))
             if stated is not None:
                 normal = _told(normal, stated)
             info = normal.struct_info
             if stated is not None and fits(stated, info) is Fits.NO:
                 assert place is not None
                 raise self._fail(f"{name} is annotated {stated}, but the value is {info}", place)
-            var = self._suite.variable(name, info if stated is None else stated)
-            self._suite.emit(g.VarBinding(var, normal))
+            var = self._blocks.variable(name, info if stated is None else stated)
+            self._blocks.emit(g.VarBinding(var, normal))
         self._scope.rebind(name, var)
 
     def _formula(self, record: FormulaRecord) -> g.GraphCall:
@@ -291,8 +293,8 @@ class GraphBuilder(StatementReader):
         frame = self._evaluate(items[0][2])
         if not isinstance(frame, DataflowFrame):
             raise self._fail("a graph function has `with R.dataflow():` only", items[0][2][1])
-        if self._suite.in_dataflow:
-            raise self._fail("a dataflow block must not stand in another one", place)
+        if self._blocks.in_dataflow:
+            raise self._fail("dataflow blocks cannot be nested", place)
         *statements, last = body
         if not _is_output(last):
             raise self._fail(
@@ -300,20 +302,20 @@ class GraphBuilder(StatementReader):
                 last[1],
             )
         self._scope.push()
-        self._suite.begin_dataflow()
+        self._blocks.begin_dataflow()
         for statement in statements:
             self._statement(statement)
         record = self._evaluate(last[2])
         exported = self._outputs(last, record)
         sizes = {n: v for n, v in self._scope.levels[-1].items() if isinstance(v, Var)}
         self._close(
-            "{0} belongs to the dataflow block that binds it; R.output({0}) makes it known after it"
+            "{0} is bound in a dataflow block; use R.output({0}) to read it after the block"
         )
         for name, value in {**sizes, **exported}.items():
             self._scope.rebind(name, value)
 
     def _close(self, hint: str) -> None:
-        """End the names of a suite; `hint` is said where one of them is used after it."""
+        """Close the level of a body; `hint` is the error for a later use of one of its names."""
         level = self._scope.levels[-1]
         self._scope.pop()
         for name in level:
@@ -328,18 +330,18 @@ class GraphBuilder(StatementReader):
             if argument[0] != "name" or own.get(argument[2]) is not value:
                 raise self._fail("R.output takes names that the block binds", argument[1])
             names.append(argument[2])
-        made = self._suite.end_dataflow(record.values)
+        made = self._blocks.end_dataflow(record.values)
         return dict(zip(names, made, strict=True))
 
     def read_if(self, tree: Tree) -> None:
-        """Read an if, both suites of which end by binding the same name; it has the value."""
+        """Read an if; both branches must end by binding the same name, which gets the value."""
         _, place, condition_tree, body, otherwise = tree
         condition = self._evaluate(condition_tree)
         if isinstance(condition, (bool, np.bool_)):
             for statement in (body if condition else otherwise) or []:
                 self._statement(statement)
             return
-        if self._suite.in_dataflow:
+        if self._blocks.in_dataflow:
             raise self._fail("an if must stand outside of dataflow blocks", place)
         if otherwise is None:
             raise self._fail("an if of a graph function must have an else as well", place)
@@ -348,36 +350,37 @@ class GraphBuilder(StatementReader):
         other, no = self._branch(otherwise)
         if name != other:
             raise self._fail(
-                "both suites of an if must end by binding the same name for its value; "
+                "both branches of an if must end by binding the same name for its value; "
                 f"these end in {name} and {other}",
                 place,
             )
         self._bind(name, g.If(choice, yes, no))
 
     def _branch(self, trees: list[Tree]) -> tuple[str, g.SeqExpr]:
-        """Read a suite of an if; return the name that it binds last, and its value."""
-        outer, self._suite = self._suite, self._suite.inner()
+        """Read a branch of an if; return the name and value of its last binding."""
+        outer, self._blocks = self._blocks, self._blocks.inner()
         self._scope.push()
         for tree in trees:
             if tree[0] == "return":
                 raise self._fail(
-                    "a graph function must return once, at its end; let both suites bind one name",
+                    "a graph function must return once, at its end; bind one name in both branches",
                     tree[1],
                 )
             self._statement(tree)
         self._close(
-            "{0} belongs to a suite of an if; the name that both suites bind last is known after it"
+            "{0} is bound in a branch of an if; only the name that both branches bind last is "
+            "defined after it"
         )
-        suite, self._suite = self._suite, outer
-        name, value = suite.last_value()
+        blocks, self._blocks = self._blocks, outer
+        name, value = blocks.last_value()
         if value is None:
-            raise self._fail("each suite of an if must end by binding a name", trees[-1][1])
-        return name, suite.sequence(value)
+            raise self._fail("each branch of an if must end by binding a name", trees[-1][1])
+        return name, blocks.sequence(value)
 
 
 @dataclass(slots=True)
 class _Ended(Alias):
-    """A name that is not known any more; reading it says why."""
+    """A name that is undefined from here on; reading it raises an error with the reason."""
 
     why: str
 
@@ -387,24 +390,24 @@ class _Ended(Alias):
 
 
 def _sized(value: Any) -> g.GraphExpr:
-    """Return something as a value; IRValueError if it has sizes in quotes."""
+    """Return the value of a binding; IRValueError for sizes in quotes in it."""
     known = as_value(value)
     for text in quoted_sizes(known):
         raise IRValueError(
-            f'sizes in quotes stand in annotations; write {text} instead of "{text}"'
+            f'sizes in quotes are only allowed in annotations; write {text} instead of "{text}"'
         )
     return known
 
 
 def _has_effect(call: g.GraphCall) -> bool:
-    """Say whether a call may stand alone."""
+    """Return True if a call may be a statement without a name."""
     if isinstance(call.op, Operator):
         return not call.op.pure
     return not isinstance(call.struct_info, TupleStructInfo) or is_void(call.struct_info)
 
 
 def _told(value: g.GraphExpr, info: StructInfo) -> g.GraphExpr:
-    """Return a value; what the call of a function outside the text gives is what is said of it."""
+    """Return a value; the call of an unknown function gets the given struct info."""
     if not isinstance(value, g.GraphCall) or not isinstance(value.op, GlobalVar):
         return value
     if value.struct_info is not OBJECT:
@@ -413,7 +416,7 @@ def _told(value: g.GraphExpr, info: StructInfo) -> g.GraphExpr:
 
 
 def _is_output(tree: Tree) -> bool:
-    """Say whether a statement is `R.output(...)`, whatever `R` is called."""
+    """Return True for `R.output(...)`, under any name of `R`."""
     if tree[0] != "expression_statement" or tree[2][0] != "call":
         return False
     function = tree[2][2]

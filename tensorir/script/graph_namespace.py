@@ -1,11 +1,11 @@
-"""The `R` namespace: everything that a graph function may call, usable from Python as well.
+"""The `R` namespace: everything that a graph function may call; it works in Python as well.
 
-Operators are found in their registry, so one that is added later is in the namespace at once.
+Operators are looked up in their registry, which may grow later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,6 +17,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import BaseFunc
 from tensorir.nodes.expr import GlobalVar, PrimExpr
 from tensorir.relax import calls
+from tensorir.relax.callee import result_of
 from tensorir.relax.expr import (
     Constant,
     DataTypeValue,
@@ -30,7 +31,7 @@ from tensorir.relax.expr import (
     const_of,
 )
 from tensorir.relax.operator import Operator
-from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo
+from tensorir.relax.struct_info import OBJECT, FuncStructInfo, StructInfo, TensorStructInfo
 from tensorir.script import frames
 from tensorir.script import graph_annotations as infos
 from tensorir.script.constants import array_of_bytes
@@ -44,17 +45,27 @@ if TYPE_CHECKING:
 
 
 class Callee:
-    """A function as graph functions name it; by itself, one that is not in the text."""
+    """A function that graph functions refer to by name.
 
-    def __init__(self, name: str) -> None:
+    `functions` are those of its module; without them, the annotation of a binding is the only
+    source of the type of a call.
+    """
+
+    def __init__(
+        self, name: str, functions: Mapping[str, BaseFunc | FuncStructInfo] | None = None
+    ) -> None:
         self.gvar = GlobalVar(name)
+        self._functions = functions
 
     def __repr__(self) -> str:
         return f'the function "{self.gvar.name}"'
 
     def __call__(self, *args: Any) -> GraphCall:
-        """Call the function; the annotation of the binding says what it gives."""
-        return GraphCall(self.gvar, [as_argument(value) for value in args], struct_info=OBJECT)
+        """Call a graph function, or a tensor function with its outputs among the arguments."""
+        call = GraphCall(self.gvar, [as_argument(value) for value in args], struct_info=OBJECT)
+        if self._functions is None:
+            return call
+        return GraphCall(self.gvar, call.args, struct_info=result_of(call, self._functions))
 
 
 @dataclass(slots=True)
@@ -67,7 +78,7 @@ class MatchCastRecord:
 
 @dataclass(slots=True)
 class FormulaRecord:
-    """`y = R.emit_te(fn, x)`: a tensor function that has still to be added to the module."""
+    """`y = R.emit_te(fn, x)`: a tensor function that is not in the module yet."""
 
     kernel: Kernel
     name: str
@@ -85,7 +96,7 @@ class DataflowFrame:
 
 @dataclass(slots=True)
 class OutputRecord:
-    """`R.output(a, b)`: what a dataflow block leaves for what follows."""
+    """`R.output(a, b)`: the outputs of a dataflow block."""
 
     values: tuple[Any, ...]
 
@@ -123,12 +134,14 @@ def as_argument(value: Any) -> GraphExpr:
 def _no_value(value: Any) -> str:
     if isinstance(value, Callee):
         name = value.gvar.name
-        return f"the function {name} is no value; call it by R.call_tir({name}, ...) or {name}(...)"
+        return (
+            f"function {name} cannot be a value; call it by R.call_tir({name}, ...) or {name}(...)"
+        )
     if isinstance(value, MacroCall):
-        return f"the macro {value.macro.name} is read where its value gets a name of its own first"
+        return f"a call of macro {value.macro.name} cannot be an argument; give it a name first"
     if isinstance(value, PrimExpr):
         return f"{value} is a size, not a value; write R.prim_value({value}) or R.shape([{value}])"
-    return f"a {type(value).__name__} is no value of a graph function"
+    return f"a {type(value).__name__} cannot be a value of a graph function"
 
 
 # ------------------------------------------------------------------------------------------- calls
@@ -144,10 +157,11 @@ def call_tir(
     out_ty: Any = None,
     tir_vars: Any = None,
 ) -> GraphCall:
-    """Call a tensor function of the module; what calls it allocates the outputs.
+    """Call a tensor function of the module; the caller allocates the outputs.
 
-    The outputs are struct infos, or in the older form shapes and dtypes; there, a string names a
-    library function. Newer releases call `out_sinfo` `out_ty`, and `sinfo_args` `ty_args`.
+    `out` is a struct info, or a shape together with `dtype` as in older releases, where a string as
+    callee is a library function. `out_sinfo` is `out_ty` in newer releases, `sinfo_args` is
+    `ty_args`.
     """
     infos = _outputs(out, dtype, _either(out_sinfo, out_ty))
     operands = _operands(args)
@@ -183,7 +197,7 @@ def call_dps_packed(
     out_sinfo: Any = None,
     out_ty: Any = None,
 ) -> GraphCall:
-    """Call a library function that writes to outputs behind its arguments."""
+    """Call a library function that writes to outputs, which follow its arguments."""
     return calls.call_dps_packed(
         func, _operands(args), _outputs(out, dtype, _either(out_sinfo, out_ty))
     )
@@ -198,7 +212,7 @@ def call_packed(
 ) -> GraphCall:
     """Call a library function that returns its result; it may have effects.
 
-    With `num_outputs` it does nothing but write to so many last arguments.
+    With `num_outputs`, its only effect is to write to that number of last arguments.
     """
     infos = _infos(_either(sinfo_args, ty_args, ()))
     operands = map(_library_argument, args)
@@ -208,7 +222,7 @@ def call_packed(
 def call_pure_packed(
     func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None
 ) -> GraphCall:
-    """Call a library function that returns its result and has no effect."""
+    """Call a library function that returns its result and is free of side effects."""
     infos = _infos(_either(sinfo_args, ty_args, ()))
     operands = map(_library_argument, args)
     return calls.call_pure_packed(_library(func), *operands, sinfo_args=infos)
@@ -219,7 +233,7 @@ def operator_call(
 ) -> GraphCall:
     """Call an operator: its operands by position, its attributes by name."""
     infos = _infos(_either(sinfo_args, ty_args, ()))
-    if not infos and callable(operator):  # one with a signature, which knows what is what
+    if not infos and callable(operator):  # it has a signature
         call: GraphCall = operator(*args, **attrs)
         return call
     known = {name: _attribute(value) for name, value in attrs.items()}
@@ -230,7 +244,7 @@ def operator_call(
 
 
 def _attribute(value: Any) -> Any:
-    """Return an attribute of a call; lists are tuples, because calls do not change."""
+    """Return an attribute of a call; calls are immutable, so lists become tuples."""
     return tuple(map(_attribute, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -259,8 +273,8 @@ def _gvar(callee: Any) -> GlobalVar:
         return callee
     if isinstance(callee, BaseFunc):
         raise IRTypeError(
-            "a function of another place is called by its name in the module: write "
-            "`name = function` in the class, and call cls.name"
+            "a function from outside of the module cannot be called; write `name = function` "
+            "in the class, and call cls.name"
         )
     raise IRTypeError(
         "a function of the module is called by its name, cls.f, and a library function by a "
@@ -275,7 +289,7 @@ def _operands(args: Any) -> Any:
 
 
 def _outputs(out: Any, dtype: Any, out_sinfo: Any) -> Any:
-    """Return the outputs of a call; those of the older form are shapes and dtypes."""
+    """Return the outputs of a call as struct infos; older releases write shapes and dtypes."""
     if out_sinfo is not None:
         return _stated(out_sinfo)
     if out is None:
@@ -306,14 +320,14 @@ def emit_te(
 ) -> FormulaRecord:
     """Call a new tensor function of the module that computes `fn(*args, **kwargs)`."""
     name = primfunc_name_hint or str(getattr(fn, "__name__", ""))
-    # Loaded by the programs that use it: tensor expressions are built on scripts.
+    # Imported late: tensor expressions import scripts.
     call_te = import_module("tensorir.relax.call_te")
     kernel = call_te.kernel_of(fn, args, kwargs, primfunc_attrs)
     return FormulaRecord(kernel, name if name.isidentifier() else "te_func")
 
 
 def _either(older: Any, newer: Any, otherwise: Any = None) -> Any:
-    """Return an argument that has two names."""
+    """Return the given one of two arguments, which are names of the same."""
     given = newer if older is None else older
     return otherwise if given is None else given
 
@@ -334,12 +348,12 @@ def _tir_vars(values: Any) -> Any:
 
 
 def match_cast(value: Any, struct_info: Any) -> MatchCastRecord:
-    """Check a value when it runs; sizes of the struct info that are new are defined by it."""
+    """Check a value at run time; new sizes in the struct info are defined by it."""
     return MatchCastRecord(as_value(value), struct_info_of(struct_info))
 
 
 def const(value: Any, dtype: Any = None) -> Constant:
-    """Return an array as a constant; lists and numbers are arrays."""
+    """Return an array, a list or a number as a constant."""
     number = value.value if isinstance(value, PrimExpr) and hasattr(value, "value") else value
     kind = None if dtype is None else dtype_text(dtype)
     if kind is None and isinstance(value, PrimExpr):
@@ -353,7 +367,7 @@ def shape(values: Sequence[PrimExpr | int]) -> ShapeExpr:
 
 
 def prim_value(value: Any) -> PrimValue:
-    """Return a scalar that tensor functions know as such; a Python int is an int64."""
+    """Return a scalar to pass to tensor functions; a Python int is an int64."""
     if isinstance(value, str):
         raise IRTypeError(f"R.prim_value takes a number or a size, not {value!r}; write R.str(...)")
     return PrimValue(value)
@@ -377,20 +391,15 @@ def tuple_of(*values: Any) -> Tuple:
 
 
 def output(*values: Any) -> OutputRecord:
-    """Say what a dataflow block leaves for what follows."""
+    """Return the outputs of a dataflow block."""
     return OutputRecord(values)
-
-
-def dataflow() -> DataflowFrame:
-    """Open a dataflow block."""
-    return DataflowFrame()
 
 
 # --------------------------------------------------------------------------------------- namespace
 
 
 def _operators(prefix: str) -> Namespace:
-    """Return the names of the operators that begin with `prefix`, which ends in a dot or is ""."""
+    """Return the namespace of operators with a prefix, which ends in a dot or is ""."""
 
     def found(name: str) -> Any:
         if Operator.exists(prefix + name):
@@ -437,7 +446,7 @@ _TABLE: dict[str, Any] = {
     "dtype": dtype,
     "tuple": tuple_of,
     "ExternFunc": ExternFunc,
-    "dataflow": dataflow,
+    "dataflow": DataflowFrame,
     "output": output,
     "func_attr": frames.func_attr,
 }

@@ -1,6 +1,6 @@
-"""Macros: suites that are read in place of a call, with the arguments as names.
+"""Macros: their statements are read in place of a call, with the arguments as names.
 
-Those of tensor functions are statements; one of graph functions may also return a value.
+The macros of graph functions may also return a value.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.errors import IRTypeError, IRValueError
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from tensorir.script.evaluate import Evaluator
 
 _DEEPEST: Final = 64
-"""The depth to which macros may call macros: one that calls itself has no end."""
+"""The limit of macro calls inside one another; a macro that calls itself exceeds it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Macro:
     """A macro, as `@T.macro` or `@R.macro` defines it.
 
-    In a hygienic macro free names mean what they meant where it was defined, and the names of the
-    caller are not seen; in another they mean what they mean at the call.
+    The free names of a hygienic macro are looked up at its definition, those of another macro at
+    the call.
     """
 
     tree: Tree
@@ -40,14 +41,14 @@ class Macro:
 
     @property
     def name(self) -> str:
-        """The name it was defined under."""
+        """The name in its definition."""
         return str(self.tree[2])
 
     def __repr__(self) -> str:
         return f"<macro {self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> MacroCall:
-        """Return the call, which becomes statements where it stands in a function."""
+        """Return the call, which is replaced by the statements of the macro."""
         return MacroCall(self, self._bind(args, kwargs))
 
     def __get__(self, owner: Any, kind: type | None = None) -> Callable[..., MacroCall]:
@@ -55,32 +56,25 @@ class Macro:
         return self if owner is None else partial(self, owner)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments by parameter; IRTypeError if they do not fit, as Python words it."""
-        remaining, named = list(args), dict(kwargs)
-        bound: dict[str, Any] = {}
+        """Return the arguments by parameter; IRTypeError if they do not fit."""
+        parameters: list[Parameter] = []
+        kind: Any = Parameter.POSITIONAL_OR_KEYWORD
         for _, _, star, name, _, default in self.tree[3]:
-            if star == "*":
-                bound[name], remaining = tuple(remaining), []
-            elif star == "**":
-                bound[name], named = named, {}
-            elif remaining:
-                bound[name] = remaining.pop(0)
-            elif name in named:
-                bound[name] = named.pop(name)
-            elif default is not None:
-                bound[name] = Default(default)
-            else:
-                raise IRTypeError(f"macro {self.name}() is missing the argument {name!r}")
-        if remaining or named:
-            extra = next(iter(named), None)
-            what = f"an unexpected argument {extra!r}" if extra else "too many arguments"
-            raise IRTypeError(f"macro {self.name}() got {what}")
-        return bound
+            own = {"*": Parameter.VAR_POSITIONAL, "**": Parameter.VAR_KEYWORD}.get(star, kind)
+            given = Parameter.empty if default is None else Default(default)
+            parameters.append(Parameter(name, own, default=given))
+            kind = Parameter.KEYWORD_ONLY if star else kind
+        try:
+            bound = Signature(parameters).bind(*args, **kwargs)
+        except TypeError as error:
+            raise IRTypeError(f"macro {self.name}(): {error}") from None
+        bound.apply_defaults()
+        return bound.arguments
 
 
 @dataclass(frozen=True, eq=False)
 class Default:
-    """The default of a parameter, which is evaluated among the names of the definition alone."""
+    """The default of a parameter, which is evaluated with the names of the definition."""
 
     tree: Tree
 
@@ -97,9 +91,9 @@ class MacroCall:
 
     @contextmanager
     def opened(self, evaluate: Evaluator) -> Iterator[list[Tree]]:
-        """Let `evaluate` see the names that the suite of the macro does, which is given.
+        """Give `evaluate` the names that the macro sees, and yield its statements.
 
-        IRValueError if the macro calls itself without end.
+        Raises IRValueError for a macro that calls itself without end.
         """
         macro = self.macro
         if evaluate.depth_of_macros >= _DEEPEST:

@@ -1,4 +1,4 @@
-"""Module classes, and the decorators that say what a definition is."""
+"""Module classes, and the decorators of definitions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.expr import Call, GlobalVar, PrimType
 from tensorir.nodes.ops import as_expr
 from tensorir.relax.building import UniqueNames
-from tensorir.relax.callee import result_of
-from tensorir.relax.expr import GraphCall
 from tensorir.relax.struct_info import FuncStructInfo
 from tensorir.script.builder import FunctionBuilder
 from tensorir.script.evaluate import Evaluator, ScriptObject
@@ -56,9 +54,10 @@ def read_module(tree: Tree, evaluate: Evaluator) -> IRModule:
 
 
 class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
-    """The functions of a module, and the module's name inside its own text.
+    """The functions of a module; the value of the module's name inside its own text.
 
-    As a mapping it gives functions, or the annotated types of those that are still being read.
+    As a mapping it contains the functions, or the annotated types of functions before they are
+    read.
     """
 
     def __init__(self, name: str, evaluate: Evaluator) -> None:
@@ -66,15 +65,15 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         self._evaluate = evaluate
         self._trees: dict[str, Tree] = {}
         self._names: dict[str, str] = {}
-        """Names of functions in the text, where these are others than in the module."""
+        """Names in the text of functions that have another name in the module."""
         self._built: dict[str, BaseFunc] = {}
         self._formulas: dict[str, PrimFunc] = {}
         self._stated: dict[str, FuncStructInfo] = {}
-        """Struct infos from the annotations of graph functions, for those asked for so far."""
+        """Struct infos from the annotations of graph functions, cached."""
         self._in_progress: set[str] = set()
 
     def declare(self, tree: Tree) -> None:
-        """Take the text of a function."""
+        """Add the tree of a function."""
         kind, where, text, *parts = tree[3]
         name = read_options(tree[2], self._evaluate)["name"]
         name = text if name is None else name
@@ -85,19 +84,19 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         self._trees[name] = (*tree[:3], (kind, where, name, *parts))
 
     def add(self, name: str, function: Any) -> None:
-        """Take a function that exists."""
+        """Add a function that is an object already."""
         if not isinstance(function, BaseFunc):
             raise IRTypeError(f"{name} is a {type(function).__name__}, not a function of a module")
         self._built[name] = function
 
     def all(self) -> dict[str, BaseFunc]:
-        """Return the functions by name, as they stand in the module."""
+        """Return the functions by name, in the order of the module."""
         for name in list(self):
             self.function(name)
         return {name: self._built[name] for name in self}
 
     def add_formula(self, function: PrimFunc, hint: str) -> GlobalVar:
-        """Add a tensor function that a graph function needs, unless an equal one was added."""
+        """Add the tensor function of a formula, unless an equal one was added."""
         for name, known in self._formulas.items():
             if structural_equal(known, function):
                 return GlobalVar(name)
@@ -126,13 +125,13 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return self._stated[name]
 
     def is_graph_function(self, name: str) -> bool:
-        """Say whether a function is a graph function; KeyError if there is none of the name."""
+        """Return True for a graph function; KeyError for an unknown name."""
         if name in self._built:
             return not isinstance(self._built[name], PrimFunc)
         return is_graph(self._trees[name])
 
     def script_attribute(self, name: str) -> Any:
-        """Return a callable by which a tensor function calls a function of the module."""
+        """Return a function that builds the call of a tensor function of the module."""
         name = self.named(name)
         if self.is_graph_function(name):
             raise IRTypeError(f"{name} is a graph function; tensor functions cannot call it")
@@ -140,7 +139,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return lambda *args: Call(dtype, GlobalVar(name), [as_expr(_argument(a)) for a in args])
 
     def named(self, text: str) -> str:
-        """Return the name of the function that the text calls so; AttributeError without one."""
+        """Return the name in the module for a name in the text; AttributeError if unknown."""
         name = self._names.get(text, text)
         if name not in self:
             close = get_close_matches(name, list(self), 1)
@@ -165,7 +164,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return kind.dtype if isinstance(kind, PrimType) else "void"
 
     def function(self, name: str) -> BaseFunc:
-        """Return a function, which is read now if it has not been before."""
+        """Return a function, which is read at the first call."""
         if name in self._built:
             return self._built[name]
         if name in self._in_progress:
@@ -189,7 +188,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
 
     def _graph_builder(self, evaluate: Evaluator, options: dict[str, Any]) -> GraphBuilder:
         texts = {name: text for text, name in self._names.items()}
-        siblings = {texts.get(name, name): _Sibling(self, name) for name in self}
+        siblings = {texts.get(name, name): Callee(name, self) for name in self}
         names = {**siblings, self._name: _Siblings(self)}
         return GraphBuilder(
             evaluate,
@@ -200,7 +199,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         )
 
     def _outside(self) -> Evaluator:
-        """Return an evaluator of the names of the module, whichever function is being read."""
+        """Return an evaluator with the names of the module, without those of its functions."""
         before = self._evaluate.scope
         scope = Scope(before.outer, trusted=before.trusted)
         scope.levels = before.levels[:1]
@@ -215,21 +214,7 @@ class _Siblings(ScriptObject):
 
     def script_attribute(self, name: str) -> Any:
         """Return a function of the module."""
-        return _Sibling(self._functions, self._functions.named(name))
-
-
-class _Sibling(Callee):
-    """A function of the module inside a graph function."""
-
-    def __init__(self, functions: _Functions, name: str) -> None:
-        super().__init__(name)
-        self._functions = functions
-
-    def __call__(self, *args: Any) -> GraphCall:
-        """Call a graph function, or (memory being explicit) a tensor function with its outputs."""
-        call = super().__call__(*args)
-        info = result_of(call, self._functions)
-        return GraphCall(call.op, call.args, struct_info=info)
+        return Callee(self._functions.named(name), self._functions)
 
 
 def _argument(value: Any) -> Any:
@@ -237,7 +222,7 @@ def _argument(value: Any) -> Any:
 
 
 def _returns(tree: Any) -> bool:
-    """Say whether a function's text returns a value, by `return` or by `T.ret`."""
+    """Return True if a function returns a value, by `return` or by `T.ret`."""
     match tree:
         case ("return", *_) | ("attribute", _, _, "ret"):
             return True
@@ -247,7 +232,7 @@ def _returns(tree: Any) -> bool:
 
 
 def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:
-    """Return the options in the decorators of a definition; DiagnosticError for others."""
+    """Return the options in the decorators of a definition; DiagnosticError for unknown ones."""
     options: dict[str, Any] = {
         "private": False,
         "pure": True,
@@ -275,19 +260,19 @@ def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str,
 
 
 def is_graph(tree: Tree) -> bool:
-    """Say whether a decorated `def` is a graph function."""
+    """Return True if a decorated `def` is a graph function."""
     return _role(tree[2][0]) == "function"
 
 
 def is_macro(tree: Tree) -> bool:
-    """Say whether a statement defines a macro."""
+    """Return True if a statement defines a macro."""
     return bool(
         tree[0] == "decorated" and tree[3][0] == "def" and _role(tree[2][0]) in ("macro", "inline")
     )
 
 
 def read_macro(item: Tree, evaluate: Evaluator) -> Macro:
-    """Return a macro that a script defines before what uses it."""
+    """Return the macro that a statement defines."""
     decorator, hygienic = item[2][0], True
     for argument in decorator[3] if decorator[0] == "call" else ():
         if argument[0] != "keyword" or argument[2] != "hygienic":
@@ -298,12 +283,12 @@ def read_macro(item: Tree, evaluate: Evaluator) -> Macro:
 
 
 def is_docstring(tree: Tree) -> bool:
-    """Say whether a statement is a text that says nothing to the parser."""
+    """Return True for a constant as a statement, such as a docstring."""
     return bool(tree[0] == "expression_statement" and tree[2][0] == "constant")
 
 
 def _role(decorator: Tree) -> str:
-    """Return the last name of a decorator, which says what it makes of a definition."""
+    """Return the last name of a decorator, such as "prim_func" or "macro"."""
     name = decorator[2] if decorator[0] == "call" else decorator
     return str(name[-1]) if name[0] in ("attribute", "name") else ""
 

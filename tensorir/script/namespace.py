@@ -1,4 +1,4 @@
-"""The `T` namespace: everything a script may call, usable from Python as well."""
+"""The `T` namespace: everything that a script may call; it works in Python as well."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import FloatImm, IntImm, IterVar, StringImm
 from tensorir.nodes.intrin import Op
 from tensorir.nodes.ops import as_expr
+from tensorir.nodes.stmt import Evaluate
 from tensorir.script import calls, declarations, frames
 from tensorir.script.declarations import DtypeForm, HandleForm, dtype_text
-from tensorir.script.records import ArmFrame, FreshVar
+from tensorir.script.records import ArmFrame, FreshVar, IfFrame, InitFrame, MetaVar
 
 _SCALARS: Final = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
@@ -48,11 +49,12 @@ def _table() -> dict[str, Any]:
         serial=frames.serial, parallel=frames.parallel, vectorized=frames.vectorized,
         unroll=frames.unroll, thread_binding=frames.thread_binding, grid=frames.grid,
         launch_thread=frames.launch_thread, env_thread=frames.env_thread,
-        init=frames.init, where=frames.where, reads=frames.reads, writes=frames.writes,
-        func_attr=frames.func_attr, attr=frames.attr, evaluate=frames.evaluate,
-        meta_var=frames.meta_var,
+        init=InitFrame, where=frames.where, reads=frames.reads, writes=frames.writes,
+        func_attr=frames.func_attr, attr=frames.attr, meta_var=MetaVar,
+        evaluate=lambda value: Evaluate(as_expr(value)),
         block=block, sblock=block, block_attr=frames.block_attr, sblock_attr=frames.block_attr,
-        axis=frames.AxisNamespace(), Assert=frames.assert_, While=frames.while_, If=frames.if_,
+        axis=frames.AxisNamespace(), Assert=frames.assert_, While=frames.while_,
+        If=lambda condition: IfFrame(as_expr(condition)),
         Then=lambda: ArmFrame(True), Else=lambda: ArmFrame(False),
         LetStmt=let_stmt, Bind=let_stmt, bind=let_stmt, let=frames.LetForm(), Let=calls.let_expr,
         Buffer=declarations.BufferFactory(), buffer_decl=declarations.BufferFactory(),
@@ -94,7 +96,7 @@ def _table() -> dict[str, Any]:
 
 
 def _dtype_form(name: str) -> DtypeForm | None:
-    """Return `T.<dtype>` for the types that are not in the table, such as vectors."""
+    """Return `T.<dtype>` for dtypes outside the table, such as vectors."""
     try:
         return DtypeForm(DataType(name))
     except ValueError:
@@ -102,7 +104,7 @@ def _dtype_form(name: str) -> DtypeForm | None:
 
 
 class Namespace:
-    """Names that scripts reach as attributes."""
+    """A set of names that scripts read as attributes."""
 
     def __init__(
         self,
@@ -112,9 +114,9 @@ class Namespace:
         more: Callable[[], Iterable[str]] = tuple,
         advice: str = "",
     ) -> None:
-        """Build from a table; `missing` gives further entries, and `more` names some of them.
+        """Build from a table; `missing` returns further entries, and `more` the names of some.
 
-        `advice` says what to do where nothing has a name like the one asked for.
+        `advice` ends the error for an unknown name without similar names.
         """
         self._name = name
         self._missing = missing
@@ -129,7 +131,7 @@ class Namespace:
         if found is None:
             close = difflib.get_close_matches(name, dir(self), 1)
             hint = f"; did you mean {self._name}.{close[0]}?" if close else self._advice
-            raise AttributeError(f"there is nothing called {self._name}.{name}{hint}")
+            raise AttributeError(f"unknown name {self._name}.{name}{hint}")
         setattr(self, name, found)
         return found
 
@@ -141,18 +143,17 @@ class Namespace:
 
 
 def add_names(namespace: Namespace, **entries: Any) -> None:
-    """Add names to a namespace; no script can, since it reaches attributes only."""
+    """Add names to a namespace."""
     vars(namespace).update(entries)
 
 
 def check_arguments(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
-    """Raise IRTypeError for an argument that is no string or dict where the function takes one.
+    """Raise IRTypeError if a parameter for strings or dicts gets another argument.
 
-    Most arguments may be numbers or expressions, and their functions refuse others; a name or an
-    attribute would be stored as it is, and be found wrong only where the program is printed or
-    built.
+    The functions check their numbers and expressions themselves. A wrong name or attribute would
+    be stored, and only fail when the program is printed or built.
     """
     plain = function.__func__ if type(function) is MethodType else function
     if type(plain) is not FunctionType or not plain.__module__.startswith("tensorir."):
@@ -175,7 +176,7 @@ def check_arguments(
 
 @cache
 def _expected(function: FunctionType) -> dict[str, tuple[int, tuple[type, ...], str]]:
-    """Return the parameters that take strings or dicts only: their place, types and words."""
+    """Return the parameters for strings or dicts: position, types, and a description."""
     found: dict[str, tuple[int, tuple[type, ...], str]] = {}
     for place, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

@@ -15,7 +15,7 @@ from tensorir.nodes.ops import as_expr
 from tensorir.recursion import any_depth
 from tensorir.relax.function import Function
 from tensorir.script.builder import FunctionBuilder
-from tensorir.script.constants import KEY, LeftOut
+from tensorir.script.constants import KEY, LeftOut, load_json
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.graph_builder import GraphBuilder
 from tensorir.script.graph_namespace import OLD_NAMES, R
@@ -32,7 +32,6 @@ from tensorir.script.records import FreshVar
 from tensorir.script.scope import Scope
 from tensorir.script.source import BEGINNING, Source
 from tensorir.script.syntax import Tree, parse_expression, parse_module
-from tensorir.script.tvm_metadata import load_json
 from tensorir.verify import verify_well_formed
 
 _WITH_INVERSE = re.compile(
@@ -65,9 +64,9 @@ def parse(
 ) -> PrimFunc | Function | IRModule:
     """Return the decorated function or module class that a script defines.
 
-    Nothing in the text is executed: it reaches the names of the dialect and `extra_vars`, no
-    others. Raises DiagnosticError with line, column and the source line, for text that cannot be
-    read and for programs that are not well-formed (unless `check_well_formed` is False).
+    Nothing in the text is executed; it has access to the names of the dialect and to `extra_vars`.
+    Raises DiagnosticError with line, column and the source line, for invalid text and for programs
+    that are not well-formed (unless `check_well_formed` is False).
     """
     source = Source(text, filename)
     outer = {**_DIALECT, **(extra_vars or {})}
@@ -91,8 +90,8 @@ def read_definition(
     if len(found) != 1:
         place = found[1][1] if found else BEGINNING
         raise source.error(
-            f"expected one decorated function or module class, got {len(found)}; functions that "
-            "belong together stand in a class under @I.ir_module",
+            f"expected one decorated function or module class, got {len(found)}; write several "
+            "functions in a class under @I.ir_module",
             place,
         )
     place = found[0][3][1]
@@ -127,7 +126,7 @@ def _read(
 
 
 def _prepare(tree: Tree, evaluate: Evaluator) -> None:
-    """Take what stands beside the definition: imports, macros, sizes, texts."""
+    """Read a statement next to the definition: an import, a macro, sizes, metadata."""
     define = evaluate.scope.define
     if tree[0] == "import":
         for name, alias in tree[2]:
@@ -148,7 +147,7 @@ def _prepare(tree: Tree, evaluate: Evaluator) -> None:
 
 @any_depth
 def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:
-    """Return the expression that a line of script text stands for; `names` may occur in it."""
+    """Return the expression in a line of script text; `names` may occur in it."""
     source = Source(text.strip(), "<expression>")
     tree = parse_expression(source)
     evaluate = Evaluator(source, Scope({**_DIALECT, **(names or {})}, trusted=False))
@@ -156,10 +155,10 @@ def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:
 
 
 def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexMap:
-    """Return the index map that `lambda i, j: (j, i)` stands for; nothing is executed.
+    """Return the index map of a text such as `lambda i, j: (j, i)`; nothing is executed.
 
-    A map that carries its inverse reads `IndexMap.from_func(<lambda>, inverse_index_map=<lambda>)`,
-    or with `tvm.tir.` in front.
+    A map with its inverse is `IndexMap.from_func(<lambda>, inverse_index_map=<lambda>)`, or the
+    same with `tvm.tir.` in front.
     """
     carried = _WITH_INVERSE.fullmatch(text.strip())
     if carried is not None:
@@ -175,7 +174,7 @@ def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexM
     parameters = [name for _, name in tree[2]]
     index_map: IndexMap = evaluate.guarded(tree[1], _evaluated, function, parameters, "int32")
     if any(f.dtype is INT64 for f in index_map.final_indices):
-        # A constant of 64 bits says that the indices have as many.
+        # With a constant of 64 bits in it, the map is of indices of 64 bits.
         return evaluate.guarded(tree[1], _evaluated, function, parameters, "int64")  # type: ignore[no-any-return]
     return index_map
 

@@ -1,4 +1,4 @@
-"""A function and its blocks while their suites are being read, and what their scripts leave out."""
+"""Blocks while they are being read, and the parts of programs that scripts may leave out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.memory.access import get_block_access_region, require_no_opaque
-from tensorir.nodes import expr as e
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, MatchBufferRegion, Range
 from tensorir.nodes.dtype import DataType
@@ -25,16 +24,16 @@ _DUPLICATE: Final = {
 
 
 class BlockParts:
-    """The parts of a block, collected until the end of its suite."""
+    """The parts of a block, collected until the end of its body."""
 
     def __init__(self, frame: BlockFrame, depth: int) -> None:
         self.frame = frame
         self.depth = depth
-        """The number of statements around those that stand directly in its suite."""
+        """The number of statements around the statements of its body."""
         self.axes: list[IterVar] = []
         self.bindings: list[PrimExpr] = []
         self.declared: dict[str, Any] = {}
-        """What statements say of the block: its `reads`, its `writes`, `where` and `block_attr`."""
+        """The values of `reads`, `writes`, `where` and `block_attr`, as far as declared."""
         self.init: Stmt | None = None
         self.alloc_buffers: list[Buffer] = []
         self.match_buffers: list[MatchBufferRegion] = []
@@ -45,7 +44,7 @@ class BlockParts:
         return "reads" not in self.declared, "writes" not in self.declared
 
     def declare(self, record: BlockRecord) -> None:
-        """Take what a statement says of the block; IRValueError if that has been said already."""
+        """Add a declaration; IRValueError if the block has one of the kind."""
         if record.what in self.declared:
             raise IRValueError(_DUPLICATE[record.what])
         self.declared[record.what] = record.value
@@ -80,69 +79,19 @@ class BlockParts:
         )
 
     def realize(self, block: s.Block) -> Stmt:
-        """Return the block as it stands among statements."""
+        """Return the block as a statement."""
         if not self.frame.realize:
             return block
         return s.BlockRealize(self.bindings, self.declared.get("where", TRUE), block)
 
 
-class FunctionParts:
-    """The parts of a function, collected until the end of its suite."""
-
-    def __init__(self, private: bool) -> None:
-        self.private = private
-        self.params: list[Var] = []
-        self.buffer_map: dict[Var, Buffer] = {}
-        self.attrs: dict[str, Any] = {}
-        self.alloc_buffers: list[Buffer] = []
-        self.returned: PrimExpr | None = None
-        """A value that the function returns."""
-
-    def add_attrs(self, attrs: Mapping[str, Any]) -> None:
-        """Take attributes; IRValueError for one that is there already.
-
-        Names that newer releases write as `tirx.noalias` are those of `tir.noalias`.
-        """
-        for written, value in attrs.items():
-            key = written.replace("tirx.", "tir.", 1) if written.startswith("tirx.") else written
-            if key in self.attrs:
-                raise IRValueError(f"Duplicate prim func annotation for key {key!r}")
-            self.attrs[key] = value
-
-    def named_attrs(self, name: str) -> dict[str, Any]:
-        """Return the attributes, the symbol of a public function among them."""
-        if not self.private:
-            return {"global_symbol": name, **self.attrs}
-        if "global_symbol" in self.attrs:
-            raise IRValueError("a private function must not have a global_symbol")
-        return self.attrs
-
-    def bind_buffer(self, param: Var, buffer: Buffer) -> None:
-        """Say that a parameter is a buffer; IRValueError if it is no parameter."""
-        if param not in self.params:
-            raise IRValueError("Can not bind non-input param to buffer.")
-        self.buffer_map[param] = buffer
-
-    def add_return(self, value: PrimExpr) -> None:
-        """Take a value that is returned; IRTypeError if another has another type."""
-        if self.returned is not None and self.returned.dtype is not value.dtype:
-            raise IRTypeError(
-                f"the function returns {self.returned.dtype} and {value.dtype}; cast one of them"
-            )
-        self.returned = value
-
-    def result_type(self) -> e.Type:
-        """Return the type of what is returned, void if nothing is."""
-        return e.TupleType() if self.returned is None else e.PrimType(self.returned.dtype)
-
-
 def complete_block(
     block: s.Block, missing: tuple[bool, bool], visible: Mapping[Var, Buffer]
 ) -> s.Block:
-    """Return a block with the regions filled in that the script does not declare.
+    """Return a block whose undeclared regions are computed from its body.
 
-    `missing` says whether reads and writes are absent, `visible` gives the buffers that are known
-    outside the block. Raises IRValueError if a pointer is used in a way that hides what is touched.
+    `missing` has two flags, for reads and for writes; `visible` maps pointers to the buffers that
+    are declared outside the block. Raises IRValueError if the regions behind a pointer are unknown.
     """
     if not any(missing):
         return block
@@ -159,10 +108,10 @@ def with_root_block(
     alloc_buffers: Sequence[Buffer],
     filled: Mapping[s.Block, tuple[bool, bool]] | None = None,
 ) -> Stmt:
-    """Return a function's body, inside a root block where there is anything to schedule.
+    """Return a function's body, inside a root block if it has blocks or allocations.
 
-    `filled` says of which blocks the reads and writes are not from the script: a block that turns
-    out to be the root keeps these lists empty.
+    `filled` has the blocks whose reads or writes were computed: if one of them is the root, these
+    lists are empty again.
     """
     if isinstance(body, s.BlockRealize) and not body.block.iter_vars and not alloc_buffers:
         reads, writes = (filled or {}).get(body.block, (False, False))

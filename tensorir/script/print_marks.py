@@ -1,4 +1,4 @@
-"""Carets under marked nodes in a printed program, and comments beside them."""
+"""Carets under nodes of a printed program, and comments next to them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any, Final
 
 from tensorir.function import BaseFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import IterVar
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range
+from tensorir.nodes.expr import IterVar, Var
 from tensorir.nodes.node import Node
 from tensorir.relax.expr import BindingBlock, MatchCast, VarBinding
-from tensorir.script.print_expr import ExprPrinter
 from tensorir.script.print_names import Names
-from tensorir.script.print_options import PrintOptions
-from tensorir.script.printer import Printer
+from tensorir.script.printer import Printer, PrintOptions
 
 # Text between these is underlined; `quote` escapes them where a program has them.
 _BEGIN: Final = "\x02"
@@ -27,14 +26,14 @@ class Marks:
     """The nodes that are underlined or commented on, by identity."""
 
     nodes: frozenset[int]
-    """Nodes wherever they occur."""
+    """Nodes to mark at every occurrence."""
     places: frozenset[tuple[int, int]]
-    """Nodes as children of particular nodes: a constant is one object wherever it occurs."""
+    """Pairs of parent and child: a constant may be the child of several nodes."""
     notes: Mapping[int, str]
 
     @staticmethod
     def of_nodes(nodes: Iterable[Node], notes: Mapping[Node, str]) -> Marks:
-        """Return the marks of nodes and the comments on others."""
+        """Return marks on nodes, and comments on others."""
         comments = {id(node): text for node, text in notes.items()}
         return Marks(frozenset(id(node) for node in nodes), frozenset(), comments)
 
@@ -45,58 +44,58 @@ class Marks:
         return replace(self, places=self.places | {(id(parent), id(child))})
 
     def has(self, parent: Node | None, node: Node) -> bool:
-        """Say whether `node` is marked where it is a child of `parent`."""
+        """Return True if `node` is marked as a child of `parent`."""
         return id(node) in self.nodes or (id(parent), id(node)) in self.places
 
 
-def _marked(method: Callable[..., str]) -> Any:
-    """Return a method that gives the text of a node, with what underlines it."""
-
-    def text(self: MarkingPrinter, node: Node) -> str:
-        return self.marked(node, method(self, node))
-
-    return text
-
-
-def _inside(method: Callable[..., Any]) -> Any:
-    """Return a method that prints the parts of a node."""
-
-    def printed(self: MarkingPrinter, node: Node, *args: Any) -> Any:
-        return self.inside(node, method, self, node, *args)
-
-    return printed
-
-
-def _marked_inside(method: Callable[..., str]) -> Any:
-    """Return a method of an expression printer that gives the text of a node and its parts."""
-
-    def text(self: _MarkingExprPrinter, node: Node, *args: Any) -> str:
-        printer = self._printer
-        return printer.marked(node, printer.inside(node, method, self, node, *args))
-
-    return text
-
-
 class MarkingPrinter(Printer):
-    """A printer that points things out."""
+    """A printer that marks nodes in their text, and prints comments and carets."""
 
     def __init__(self, options: PrintOptions, names: Names, marks: Marks) -> None:
         super().__init__(options, names)
-        self.expr = _MarkingExprPrinter(self)
         self.marks = marks
         self.parent: Node | None = None
         """The node whose parts are being printed."""
 
     def inside(self, node: Node, printed: Callable[..., Any], *args: Any) -> Any:
-        """Return the result of a method that prints the parts of `node`."""
+        """Return `printed(*args)`, which prints parts of `node`."""
         before, self.parent = self.parent, node
         result = printed(*args)
         self.parent = before
         return result
 
     def marked(self, node: Node, text: str) -> str:
-        """Return the text of a node, with what underlines it if that is wanted here."""
+        """Return the text of a node, between marks if the node is to be underlined here."""
         return f"{_BEGIN}{text}{_END}" if self.marks.has(self.parent, node) else text
+
+    def var(self, var: Var) -> str:
+        """Return the marked name of a variable."""
+        return self.marked(var, super().var(var))
+
+    def buffer(self, buffer: Buffer) -> str:
+        """Return the marked name of a buffer."""
+        return self.marked(buffer, super().buffer(buffer))
+
+    def declaration(self, buffer: Buffer, constructor: str, source: str = "") -> str:
+        """Return the call that makes a buffer, with its parts marked."""
+        text = self.inside(buffer, super().declaration, buffer, constructor, source)
+        return str(text)
+
+    def stmt(self, node: s.Stmt, last: bool = False) -> None:
+        """Print a statement with its parts marked."""
+        self.inside(node, super().stmt, node, last)
+
+    def __call__(self, node: Any, loosest: int = 0) -> str:
+        """Return the marked text of an expression."""
+        return self.marked(node, self.inside(node, super().__call__, node, loosest))
+
+    def region(self, region: BufferRegion) -> str:
+        """Return the marked text of a region."""
+        return self.marked(region, self.inside(region, super().region, region))
+
+    def range(self, values: Range) -> str:
+        """Return the marked text of a dimension of a region."""
+        return self.marked(values, self.inside(values, super().range, values))
 
     def line(self, text: str, *nodes: Node) -> None:
         """Add a line, and a line of carets and comments where nodes or parts are marked."""
@@ -116,34 +115,13 @@ class MarkingPrinter(Printer):
         if carets:
             super().line(carets)
 
-    var = _marked(Printer.var)
-    buffer = _marked(Printer.buffer)
-    loop_name = _marked(Printer.loop_name)
-    axis_name = _marked(Printer.axis_name)
-    buffer_type = _inside(Printer.buffer_type)
-    stmt = _inside(Printer.stmt)
-    binding = _inside(Printer.binding)
-    part = _inside(Printer.part)
-    function = _inside(Printer.function)
-    signature = _inside(Printer.signature)
-    declaration = _inside(Printer.declaration)
-
-
-class _MarkingExprPrinter(ExprPrinter):
-    """An expression printer that points things out."""
-
-    _printer: MarkingPrinter
-    __call__ = _marked_inside(ExprPrinter.__call__)
-    region = _marked_inside(ExprPrinter.region)
-    range = _marked_inside(ExprPrinter.range)
-
 
 def _is_nest(nodes: tuple[Node, ...]) -> bool:
     return len(nodes) > 1 and isinstance(nodes[0], s.For)
 
 
 def _carets(text: str) -> tuple[str, str]:
-    """Return a text without the marks in it, and the carets that belong under it."""
+    """Return a text without its marks, and the carets to print under it."""
     if _BEGIN not in text:
         return text, ""
     plain: list[str] = []

@@ -1,4 +1,4 @@
-"""The names of variables and buffers in a printed program, and how far they reach."""
+"""The names of variables and buffers in a printed program, and their scopes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Named: TypeAlias = Var | Buffer | GraphVar
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """A part of the text in which names hold; `number` counts scopes in the order of the text."""
+    """A part of the text with names; `number` counts scopes in the order of the text."""
 
     number: int
     parent: Scope | None
@@ -26,10 +26,10 @@ class Scope:
 class Names:
     """The names in scope.
 
-    What no statement defines is defined where it is used first, and that definition has to reach
-    the other uses. A printer that goes through a program once does not know them, so `strays`
-    collects what was defined in a scope that does not reach all uses, with the number of the
-    innermost scope that does; printing again with these as `homes` puts them there.
+    A free variable, which no statement defines, is defined at its first use; but the definition
+    must be in a scope that contains all uses. Printing a program once finds these scopes: `strays`
+    maps each variable whose definition was too deep to the number of the scope that it needs.
+    Printing again with them as `homes` puts the definitions there.
     """
 
     def __init__(self, show_address: bool, homes: Mapping[Named, int]) -> None:
@@ -45,11 +45,11 @@ class Names:
         self._count = 1
 
     def reserve(self, name: str) -> None:
-        """Keep a name from being given away."""
+        """Reserve a name."""
         self._taken.add(name)
 
     def define(self, thing: Named, hint: str | None = None) -> str:
-        """Give a variable or buffer a name that nothing in scope has, for the current scope."""
+        """Give a variable or buffer a name that is unused in this scope and those around it."""
         base = identifier(thing.name if hint is None else hint)
         if not base:
             base = "buffer" if isinstance(thing, Buffer) else "v"
@@ -69,7 +69,7 @@ class Names:
         return name
 
     def note_free(self, thing: Named) -> None:
-        """Take note that the current scope defines what no statement defines."""
+        """Record that a free variable or buffer is defined in the current scope."""
         first = self._first_defined.setdefault(thing, self._scope)
         if first is not self._scope:
             home = _innermost_around(first, self._scope)
@@ -77,7 +77,7 @@ class Names:
             self.strays[thing] = home.number
 
     def alias(self, thing: Named, text: str) -> None:
-        """Let `text` stand for a thing in the current scope, such as `A.data` for a pointer."""
+        """Use `text` as the name of a thing in the current scope, such as `A.data` of a pointer."""
         self.texts[thing] = text
         self._scope.things.append(thing)
 
@@ -87,7 +87,7 @@ class Names:
         self._count += 1
 
     def close(self, kept: str = "") -> None:
-        """End the current scope: what it named, apart from `kept`, is free again."""
+        """End the current scope, and free its names apart from `kept`."""
         scope = self._scope
         for thing in scope.things:
             name = self.texts.pop(thing, None)
@@ -97,12 +97,12 @@ class Names:
         self._scope = scope.parent
 
     def end_function(self) -> None:
-        """Close a function's scope; what another one uses without definition it defines anew."""
+        """Close the scope of a function; another function defines its own free variables."""
         self.close()
         self._first_defined.clear()
 
     def at_home(self) -> list[Named]:
-        """Return the definitions that scopes inside need in the current scope."""
+        """Return the free variables and buffers to define in the current scope."""
         if not self._at_home:
             return []
         return [t for t in self._at_home.get(self._scope.number, ()) if t not in self.texts]

@@ -1,37 +1,98 @@
-"""Modules and tensor functions as script text."""
+"""Modules and tensor functions as script text, and the dispatch on what is printed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+from collections.abc import Iterable, Sequence
 
-from tensorir.function import IRModule, PrimFunc
+from tensorir.errors import IRValueError
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import TupleType, Var
+from tensorir.nodes.buffer import Buffer, MatchBufferRegion
+from tensorir.nodes.expr import TupleType, Type, Var
+from tensorir.nodes.node import Node
 from tensorir.nodes.ops import is_const_int
+from tensorir.quoting import is_name, quote
+from tensorir.relax.expr import Constant
+from tensorir.relax.function import Function
 from tensorir.rewriting.visit import collect_vars, walk
-from tensorir.script.print_buffer import is_simple
+from tensorir.script import print_expr, print_graph, print_stmt
+from tensorir.script.constants import KEY, LEFT_OUT
+from tensorir.script.printer import EXPRESSIONS, STATEMENTS, Printer, PrintOptions, is_simple
 
-if TYPE_CHECKING:
-    from tensorir.script.printer import Printer
+EXPRESSIONS.update({**print_expr.FORMS, **print_graph.FORMS})
+STATEMENTS.update(print_stmt.FORMS)
 
 
-def module(printer: Printer, mod: IRModule) -> None:
+def print_node(p: Printer, node: Node) -> str:
+    """Return a program, statement, expression, buffer or type as text."""
+    if isinstance(node, IRModule):
+        _module(p, node)
+        _add_front(p, node.functions.values(), True)
+    elif isinstance(node, BaseFunc):
+        symbol = node.attrs.get("global_symbol")
+        if not isinstance(symbol, str) or not is_name(symbol):
+            symbol = "main"
+        _function(p, node, p.options.name or symbol)
+        _add_front(p, [node], False)
+    elif isinstance(node, s.Stmt):
+        p.begin_body()
+        p.stmt(node, True)
+    elif isinstance(node, print_graph.PARTS):
+        print_graph.part(p, node)
+    elif isinstance(node, Buffer):
+        p.declare("Buffer", node)
+    elif isinstance(node, MatchBufferRegion):
+        p.declare("match_buffer", node.buffer, p.region(node.source))
+    else:
+        text = p.type(node) if isinstance(node, Type) else p(node)
+        if not p.options.verbose_expr:
+            p.lines.clear()
+        p.line(text)
+    return "\n".join(line.rstrip() for line in p.lines)
+
+
+def _add_front(p: Printer, functions: Iterable[BaseFunc], is_module: bool) -> None:
+    """Put the imports and the arrays of a program in front of its lines."""
+    options = p.options
+    graphs = [func for func in functions if isinstance(func, Function)]
+    names = [("tir", "T", options.tir_prefix)]
+    if graphs:
+        names.insert(0, ("relax", "R", options.relax_prefix))
+    if is_module or any(map(print_graph.calls_by_name, graphs)):
+        names.insert(0, ("ir", "I", options.ir_prefix))
+    if options.dialect == "tensorir":
+        imported = (ours if ours == used else f"{ours} as {used}" for _, ours, used in names)
+        front = [f"from tensorir import {', '.join(imported)}", ""]
+    else:
+        front = [*(f"# from tvm.script import {theirs} as {used}" for theirs, _, used in names), ""]
+    if p.constants and options.show_meta:
+        front += _metadata_lines(p.constants, options)
+    elif p.constants:
+        p.lines += ["", LEFT_OUT]
+    p.lines[:0] = front
+
+
+def _function(p: Printer, func: BaseFunc, name: str) -> None:
+    printed = print_graph.function if isinstance(func, Function) else _tensor_function
+    p.inside(func, printed, p, func, name)
+
+
+def _module(p: Printer, mod: IRModule) -> None:
     """Print a module."""
-    options = printer.options
-    printer.module_name = options.name or "Module"
-    printer.name_functions(mod.functions)
-    printer.names.reserve(printer.module_name)
+    options = p.options
+    p.module_name = options.name or "Module"
+    p.name_functions(mod.functions)
+    p.names.reserve(p.module_name)
     if options.is_oldest:
-        # There, functions are called by their names alone.
+        # In that dialect, functions are called by their names alone.
         for name in mod.functions:
-            printer.names.reserve(printer.symbol(name))
-    printer.line(
-        "@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module"
-    )
-    printer.line(f"class {printer.module_name}:")
-    printer.depth += 1
+            p.names.reserve(p.symbol(name))
+    p.line("@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module")
+    p.line(f"class {p.module_name}:")
+    p.depth += 1
     if mod.attrs:
-        printer.line(f"{options.ir_prefix}.module_attrs({printer.expr.mapping(mod.attrs)})")
+        p.line(f"{options.ir_prefix}.module_attrs({p.mapping(mod.attrs)})")
     graphs = mod.graph_funcs()
     # The oldest form has graph functions first.
     names = sorted(
@@ -39,78 +100,87 @@ def module(printer: Printer, mod: IRModule) -> None:
     )
     for k, name in enumerate(names):
         if k:
-            printer.lines.append("")
-        printer.function(mod.functions[name], name)
+            p.lines.append("")
+        _function(p, mod.functions[name], name)
     if not names:
-        printer.line("pass")
-    printer.depth -= 1
+        p.line("pass")
+    p.depth -= 1
 
 
-def tensor_function(printer: Printer, func: PrimFunc, name: str) -> None:
+def _tensor_function(p: Printer, func: PrimFunc, name: str) -> None:
     """Print a tensor function."""
-    printer.decorator(f"{printer.options.tir_prefix}.prim_func", func, name)
-    printer.names.open()
-    used = set(collect_vars(func.body)) if printer.sugar else set()
-    inline = {p for p in func.params if printer.sugar and _prints_inline(func, p, used)}
-    params = [_parameter(printer, func, p, p in inline) for p in func.params]
-    printer.line(f"def {printer.symbol(name)}({', '.join(params)}){_result(printer, func)}:", func)
-    printer.depth += 1
-    _func_attrs(printer, func, name)
+    p.decorator(f"{p.t}.prim_func", func, name)
+    p.names.open()
+    used = set(collect_vars(func.body)) if p.sugar else set()
+    inline = {v for v in func.params if p.sugar and _prints_inline(func, v, used)}
+    params = [_parameter(p, func, v, v in inline) for v in func.params]
+    p.line(f"def {p.symbol(name)}({', '.join(params)}){_result(p, func)}:", func)
+    p.depth += 1
+    _func_attrs(p, func, name)
     for param in func.params:
         buffer = func.buffer_map.get(param)
         if buffer is not None and param not in inline:
-            printer.declare("match_buffer", buffer, printer.var(param))
-    _body(printer, func.body)
-    printer.depth -= 1
-    printer.names.end_function()
+            p.declare("match_buffer", buffer, p.var(param))
+    _body(p, func.body)
+    p.depth -= 1
+    p.names.end_function()
 
 
-def _func_attrs(printer: Printer, func: PrimFunc, name: str) -> None:
-    oldest = printer.options.is_oldest
+def _func_attrs(p: Printer, func: PrimFunc, name: str) -> None:
+    oldest = p.options.is_oldest
     attrs = dict(func.attrs)
     if not oldest and attrs.get("global_symbol") == name:
         del attrs["global_symbol"]
     if oldest:
-        printer.line("# function attr dict")
+        p.line("# function attr dict")
     if attrs:
-        printer.line(f"{printer.options.tir_prefix}.func_attr({printer.expr.mapping(attrs)})")
+        p.line(f"{p.t}.func_attr({p.mapping(attrs)})")
     if oldest:
-        printer.line("# body")
+        p.line("# body")
 
 
-def _result(printer: Printer, func: PrimFunc) -> str:
+def _result(p: Printer, func: PrimFunc) -> str:
     if isinstance(func.ret_type, TupleType) and not func.ret_type.elements:
-        return " -> None" if printer.options.is_oldest else ""
-    return f" -> {printer.type(func.ret_type)}"
+        return " -> None" if p.options.is_oldest else ""
+    return f" -> {p.type(func.ret_type)}"
 
 
-def _parameter(printer: Printer, func: PrimFunc, param: Var, inline: bool) -> str:
+def _parameter(p: Printer, func: PrimFunc, param: Var, inline: bool) -> str:
     if not inline:
-        printer.names.define(param)
-        return f"{printer.var(param)}: {printer.var_type(param)}"
+        p.names.define(param)
+        return f"{p.var(param)}: {p.var_type(param)}"
     buffer = func.buffer_map[param]
-    printer.names.alias(buffer.data, f"{printer.names.define(buffer)}.data")
-    return f"{printer.buffer(buffer)}: {printer.buffer_type(buffer)}"
+    p.names.alias(buffer.data, f"{p.names.define(buffer)}.data")
+    return f"{p.buffer(buffer)}: {p.inside(buffer, _buffer_type, p, buffer)}"
 
 
-def _body(printer: Printer, body: s.Stmt) -> None:
-    """Print a function's body; a root block without content of its own is left out."""
-    printer.begin_suite()
-    if not (printer.sugar and isinstance(body, s.BlockRealize) and _is_plain_root(body)):
-        printer.stmt(body, True)
+def _buffer_type(p: Printer, buffer: Buffer) -> str:
+    """Return the annotation of a parameter that is a buffer."""
+    dims, dtype = p.tuple_of(buffer.shape), quote(buffer.dtype)
+    if not p.options.is_oldest:
+        return f"{p.t}.Buffer({dims}, {dtype})"
+    dims = p(buffer.shape[0]) if len(buffer.shape) == 1 else dims
+    return f"{p.t}.Buffer[{dims}, {dtype}]"
+
+
+def _body(p: Printer, body: s.Stmt) -> None:
+    """Print the body of a function, without the root block if it only has allocations."""
+    p.begin_body()
+    if not (p.sugar and isinstance(body, s.BlockRealize) and _is_plain_root(body)):
+        p.stmt(body, True)
         return
     block = body.block
-    printer.line(f'# with {printer.options.tir_prefix}.block("root"):', body, block)
-    printer.names.open()
+    p.line(f'# with {p.t}.block("root"):', body, block)
+    p.names.open()
     for buffer in block.alloc_buffers:
-        printer.declare("alloc_buffer", buffer)
-    printer.begin_suite()
-    printer.stmt(block.body, True)
-    printer.names.close()
+        p.declare("alloc_buffer", buffer)
+    p.begin_body()
+    p.stmt(block.body, True)
+    p.names.close()
 
 
 def _prints_inline(func: PrimFunc, param: Var, used: set[Var]) -> bool:
-    """Say whether a parameter is printed as the buffer that it is bound to."""
+    """Return True if a parameter is printed as the buffer that it is bound to."""
     buffer = func.buffer_map.get(param)
     if buffer is None or not is_simple(buffer):
         return False
@@ -136,3 +206,22 @@ def _is_plain_root(realize: s.BlockRealize) -> bool:
     if isinstance(block.body, s.BlockRealize):
         return bool(block.body.block.iter_vars)
     return any(isinstance(n, s.BlockRealize) for n in walk(block.body))
+
+
+def _metadata_lines(constants: Sequence[Constant], options: PrintOptions) -> list[str]:
+    """Return the statement that defines `metadata`, the arrays of a program.
+
+    Raises IRValueError for a dialect of TVM, because its format of arrays is not supported.
+    """
+    if options.dialect != "tensorir":
+        raise IRValueError(
+            f"arrays cannot be printed in the dialect {options.dialect!r}; use show_meta=False, or "
+            "the dialect 'tensorir'"
+        )
+    lines = ["metadata = {", f'    "{KEY}": [']
+    for constant in constants:
+        dtype = constant.struct_info.dtype  # type: ignore[attr-defined]
+        array = constant.data
+        data = base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
+        lines.append(f'        {options.relax_prefix}.array("{dtype}", {array.shape}, "{data}"),')
+    return [*lines, "    ],", "}", ""]

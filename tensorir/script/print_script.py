@@ -1,4 +1,4 @@
-"""`print_script`: from programs to text, with places pointed out."""
+"""`print_script`: programs as text, with underlined nodes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tensorir.nodes.node import Node
 from tensorir.recursion import any_depth
 from tensorir.script.print_marks import MarkingPrinter, Marks
 from tensorir.script.print_names import Named, Names
-from tensorir.script.print_options import PrintOptions
-from tensorir.script.printer import Printer
+from tensorir.script.print_program import print_node
+from tensorir.script.printer import Printer, PrintOptions
 
 
 @any_depth
@@ -42,21 +42,21 @@ def print_script(
     - `dialect`: `"tensorir"` begins programs with the import that lets them run in this project;
       `"tvm"` prints the form of TVM, `"tvm-0.10"` that of TVM before release 0.11.
     - `ir_prefix`, `tir_prefix`, `relax_prefix`: what `I`, `T` and `R` are called.
-    - `buffer_dtype`, `int_dtype`, `float_dtype`: the types that go without saying.
+    - `buffer_dtype`, `int_dtype`, `float_dtype`: the default dtypes, which are not printed.
     - `syntax_sugar`: whether nests, axes and root blocks are written in their short forms.
     - `verbose_expr`: whether a lone expression comes with the definitions of what occurs in it.
     - `show_object_address`: whether names of variables and buffers end in their addresses.
-    - `show_meta`: whether arrays that are too long to be written out stand in front, so that the
-      text reads back; without it, the text says that they are left out.
-    - `obj_to_underline`: statements, bindings, expressions, variables and buffers, found by
-      identity; carets stand under the first line of a statement, and under every occurrence of the
-      others. Of several loops on one line, it is the variable that is underlined.
-    - `path_to_underline`: places, as `get_first_structural_mismatch` reports them; carets stand
-      under the innermost thing on the path that the text shows.
-    - `obj_to_annotate`: statements to comments, which stand above a statement of several lines
-      and beside others.
+    - `show_meta`: whether to print long arrays in front of the program, so that the text reads
+      back; otherwise the last line is a note that they are omitted.
+    - `obj_to_underline`: statements, bindings, expressions, variables and buffers, compared by
+      identity. Carets are printed under the first line of a statement, and under every occurrence
+      of the others. For one of several loops on a line, its variable is underlined.
+    - `path_to_underline`: paths as in the results of `get_first_structural_mismatch`; carets are
+      printed under the innermost node of the path that is visible in the text.
+    - `obj_to_annotate`: comments by statement; above a statement of several lines, otherwise at the
+      end of its line.
 
-    Raises IRValueError for an option that is out of range, or a path that leads nowhere.
+    Raises IRValueError for an invalid option or path.
     """
     options = PrintOptions(
         name, dialect, ir_prefix, tir_prefix, relax_prefix, buffer_dtype, int_dtype, float_dtype,
@@ -77,14 +77,14 @@ def _print(node: Node, options: PrintOptions, marks: Marks | None) -> str:
         printer = (
             Printer(options, names) if marks is None else MarkingPrinter(options, names, marks)
         )
-        text = printer.print(node)
+        text = print_node(printer, node)
         if names.strays.items() <= homes.items():
             return text
         homes.update(names.strays)
 
 
 def _with_path(node: Node, options: PrintOptions, marks: Marks, path: str) -> Marks:
-    """Return `marks` with one on the innermost node of a path that the text shows."""
+    """Return `marks` with a mark on the innermost node of a path that is visible in the text."""
     nodes = nodes_along(node, path)
     plain = _print(node, options, marks)
     for parent, child in reversed(list(pairwise(nodes))):

@@ -1,103 +1,135 @@
-"""Programs as script text that parses back to the same program."""
+"""The printer of programs: its options, names in scope, lines so far, and dispatch on nodes.
+
+`print_expr`, `print_stmt` and `print_graph` have a function for each class of nodes, and
+`print_program` adds them to the tables `EXPRESSIONS` and `STATEMENTS`.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeAlias
 
-from tensorir.comparison.equal import expr_deep_equal
-from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.dialect import Dialect, checked_dialect
+from tensorir.errors import IRValueError
+from tensorir.function import BaseFunc
+from tensorir.indices.index_map import IndexMap
 from tensorir.nodes import expr as e
+from tensorir.nodes import ops
 from tensorir.nodes import stmt as s
-from tensorir.nodes.buffer import Buffer, MatchBufferRegion
-from tensorir.nodes.expr import IterVar, PointerType, PrimExpr, PrimType, TupleType, Type, Var
-from tensorir.nodes.node import Node
-from tensorir.nodes.ops import add, is_const_int
-from tensorir.nodes.stmt import ForKind
+from tensorir.nodes.buffer import Buffer, BufferRegion, Range, wide_index
+from tensorir.nodes.dtype import INT64, DataType
+from tensorir.nodes.expr import IntImm, PointerType, PrimExpr, PrimType, TupleType, Type, Var
+from tensorir.nodes.node import BUILT_BY, Node
+from tensorir.nodes.ops import is_const_int
 from tensorir.quoting import identifier, is_name, quote
-from tensorir.relax.expr import Binding, Constant
-from tensorir.relax.function import Function
+from tensorir.relax.expr import Constant
 from tensorir.rewriting.visit import collect_vars
-from tensorir.script import print_graph, print_program, print_scoped
-from tensorir.script.constants import LEFT_OUT, metadata_lines
-from tensorir.script.print_buffer import buffer_call, shape
-from tensorir.script.print_expr import ExprPrinter
 from tensorir.script.print_names import Names
-from tensorir.script.print_options import PrintOptions
 
-_LOOP_CALL: Final = {
-    ForKind.PARALLEL: "parallel",
-    ForKind.VECTORIZED: "vectorized",
-    ForKind.UNROLLED: "unroll",
-    ForKind.THREAD_BINDING: "thread_binding",
-}
+Text: TypeAlias = tuple[str, int]
+"""The text of an expression and the precedence of its outermost operator."""
+
+ATOM: Final = 20
+"""The precedence of an expression that never needs parentheses."""
+
+
+@dataclass(slots=True)
+class PrintOptions:
+    """The options of `print_script`, apart from underlines and comments."""
+
+    name: str | None = None
+    dialect: Dialect = "tensorir"
+    ir_prefix: str = "I"
+    tir_prefix: str = "T"
+    relax_prefix: str = "R"
+    buffer_dtype: str = "float32"
+    int_dtype: str = "int32"
+    float_dtype: str = "void"
+    indent_spaces: int = 4
+    syntax_sugar: bool = True
+    verbose_expr: bool = False
+    show_object_address: bool = False
+    show_meta: bool = False
+
+    def __post_init__(self) -> None:
+        checked_dialect(self.dialect)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            named = field.name in ("ir_prefix", "tir_prefix", "relax_prefix", "name")
+            if named and value is not None and not is_name(value):
+                raise IRValueError(f"script: {field.name} must be an identifier, got {value!r}")
+
+    @property
+    def is_oldest(self) -> bool:
+        """True if buffers, loops and the module are spelled as before release 0.11."""
+        return self.dialect == "tvm-0.10"
 
 
 class Printer:
-    """One printing of one program: names in scope, and the lines so far."""
+    """One printing of one program; called with an expression, it returns its text."""
 
     def __init__(self, options: PrintOptions, names: Names) -> None:
         self.options = options
         self.names = names
         self.sugar = options.syntax_sugar
+        self.t = options.tir_prefix
+        self.r = options.relax_prefix
+        self.int_dtype = options.int_dtype
+        """The dtype of integers that are printed without one."""
+        self.quotes_sizes = False
+        """True if symbolic sizes are printed in quotes, as in signatures."""
         self.lines: list[str] = []
         self.depth = 0
         self.module_name = ""
-        self._symbols: dict[str, str] = {}
         self.constants: list[Constant] = []
         """Arrays that are too long to be written out, in the order of their first use."""
-        self.expr = ExprPrinter(self)
-        self._t = options.tir_prefix
+        self.loops: dict[Var, s.For] = {}
+        """The loops around the statement that is being printed."""
+        self._symbols: dict[str, str] = {}
         self._texts = names.texts
-        self._loops: dict[Var, s.For] = {}
 
-    def print(self, node: Node) -> str:
-        """Return a program, statement, expression, buffer or type as text."""
-        if isinstance(node, IRModule):
-            self._program(lambda: print_program.module(self, node), node)
-        elif isinstance(node, BaseFunc):
-            symbol = node.attrs.get("global_symbol")
-            if not isinstance(symbol, str) or not is_name(symbol):
-                symbol = "main"
-            name = self.options.name or symbol
-            self._program(lambda: self.function(node, name), node)
-        elif isinstance(node, s.Stmt):
-            self.begin_suite()
-            self.stmt(node, True)
-        elif isinstance(node, print_graph.PARTS):
-            print_graph.part(self, node)
-        elif isinstance(node, Buffer):
-            self.declare("Buffer", node)
-        elif isinstance(node, MatchBufferRegion):
-            self.view(node)
-        else:
-            text = self.type(node) if isinstance(node, Type) else self.expr(node)
-            if not self.options.verbose_expr:
-                self.lines.clear()
-            self.line(text)
-        return "\n".join(line.rstrip() for line in self.lines)
+    def marked(self, node: Node, text: str) -> str:
+        """Return the text of a node; `MarkingPrinter` marks it."""
+        del node
+        return text
 
-    def _program(self, print_it: Callable[[], None], node: BaseFunc | IRModule) -> None:
-        """Print a program with what has to stand in front of it."""
-        print_it()
-        functions = node.functions.values() if isinstance(node, IRModule) else [node]
-        graphs = [func for func in functions if isinstance(func, Function)]
-        ir = isinstance(node, IRModule) or any(map(print_graph.calls_by_name, graphs))
-        front = self.options.header(ir=ir, relax=bool(graphs))
-        if self.constants:
-            if self.options.show_meta:
-                front += metadata_lines(self.constants, self.options)
-            else:
-                self.lines += ["", LEFT_OUT]
-        self.lines[:0] = front
+    def inside(self, node: Node, printed: Callable[..., Any], *args: Any) -> Any:
+        """Return `printed(*args)`, which prints parts of `node`; for `MarkingPrinter`."""
+        del node
+        return printed(*args)
 
-    def constant_index(self, constant: Constant) -> int:
-        """Return the position of an array among those of the metadata."""
-        known = next((k for k, c in enumerate(self.constants) if c is constant), None)
-        if known is None:
-            known = len(self.constants)
-            self.constants.append(constant)
-        return known
+    # ---------------------------------------------------------------------------------------- lines
+
+    def line(self, text: str, *nodes: Node) -> None:
+        """Add a line; `nodes` are the statements whose first line it is."""
+        self.lines.append(" " * (self.depth * self.options.indent_spaces) + text)
+
+    def body(self, stmt: s.Stmt) -> None:
+        """Print the body of a statement in a new scope."""
+        self.names.open()
+        self.indented(stmt)
+        self.names.close()
+
+    def indented(self, stmt: s.Stmt) -> None:
+        """Print the body of a statement in the current scope."""
+        self.depth += 1
+        count = len(self.lines)
+        self.begin_body()
+        self.stmt(stmt, True)
+        if len(self.lines) == count:
+            self.line("pass")
+        self.depth -= 1
+
+    def begin_body(self) -> None:
+        """Print the definitions of free variables that belong to the current scope."""
+        for thing in self.names.at_home():
+            self.buffer(thing) if isinstance(thing, Buffer) else self(thing)
+
+    def stmt(self, node: s.Stmt, last: bool = False) -> None:
+        """Print a statement; `last` is True if it may enclose the rest of its body."""
+        STATEMENTS.get(type(node), _own_statement)(self, node, last)
 
     # --------------------------------------------------------------------------------------- naming
 
@@ -129,17 +161,19 @@ class Printer:
         self.line(f"@{kind}" + (f"({', '.join(chosen)})" if chosen else ""))
 
     def var(self, var: Var) -> str:
-        """Return the name of a variable; one that is defined nowhere is defined here."""
+        """Return the name of a variable; without a definition, it is defined here."""
         name = self._texts.get(var)
-        return name if name is not None else self.free_var(var)
-
-    def free_var(self, var: Var) -> str:
-        """Define a variable that no statement defines."""
-        self.names.note_free(var)
-        self.names.define(var)
-        name = self.var(var)
-        self.line(f"{name} = {self.fresh_var(var)}")
+        if name is None:
+            self.names.note_free(var)
+            self.names.define(var)
+            name = self.var(var)
+            self.line(f"{name} = {self.fresh_var(var)}")
         return name
+
+    def defined(self, var: Var) -> str:
+        """Define a variable, and return its name."""
+        self.names.define(var)
+        return self.var(var)
 
     def fresh_var(self, var: Var) -> str:
         """Return the call that makes a variable."""
@@ -152,23 +186,25 @@ class Printer:
         kind = var.type_annotation
         if isinstance(kind, PointerType) and isinstance(kind.element_type, PrimType):
             return self.type(kind)
-        return f"{self._t}.{var.dtype}"
+        return f"{self.t}.{var.dtype}"
 
     def type(self, node: Type) -> str:
         """Return a type."""
         if isinstance(node, PrimType):
-            return f"{self._t}.{node.dtype}"
+            return f"{self.t}.{node.dtype}"
         if isinstance(node, PointerType):
             assert isinstance(node.element_type, PrimType)
             scope = quote(node.storage_scope or "global")
-            return f"{self._t}.handle({quote(node.element_type.dtype)}, {scope})"
+            return f"{self.t}.handle({quote(node.element_type.dtype)}, {scope})"
         assert isinstance(node, TupleType)
         if not node.elements:
             return "None"
-        return f"{self._t}.Tuple({', '.join(map(self.type, node.elements))})"
+        return f"{self.t}.Tuple({', '.join(map(self.type, node.elements))})"
+
+    # -------------------------------------------------------------------------------------- buffers
 
     def buffer(self, buffer: Buffer) -> str:
-        """Return the name of a buffer; one that is declared nowhere is declared here."""
+        """Return the name of a buffer; without a declaration, it is declared here."""
         name = self._texts.get(buffer)
         if name is not None:
             return name
@@ -182,279 +218,202 @@ class Printer:
         self.line(f"{self.buffer(buffer)} = {call}")
 
     def declaration(self, buffer: Buffer, constructor: str, source: str = "") -> str:
-        """Return the call that makes a buffer, and name the buffer."""
-        return buffer_call(self, constructor, buffer, source)
+        """Return the call that makes a buffer, and name the buffer and the variables in it.
 
-    def view(self, node: MatchBufferRegion) -> None:
-        """Print the declaration of a buffer that is a region of another."""
-        self.declare("match_buffer", node.buffer, self.expr.region(node.source))
-
-    # ---------------------------------------------------------------------------------------- lines
-
-    def line(self, text: str, *nodes: Node) -> None:
-        """Add a line; `nodes` are the statements whose first line it is."""
-        self.lines.append(" " * (self.depth * self.options.indent_spaces) + text)
-
-    def suite(self, stmt: s.Stmt) -> None:
-        """Print the lines of a suite, which is a scope."""
-        self.names.open()
-        self.indented(stmt)
-        self.names.close()
-
-    def indented(self, stmt: s.Stmt) -> None:
-        """Print the lines of a suite in the current scope."""
-        self.depth += 1
-        count = len(self.lines)
-        self.begin_suite()
-        self.stmt(stmt, True)
-        if len(self.lines) == count:
-            self.line("pass")
-        self.depth -= 1
-
-    def begin_suite(self) -> None:
-        """Print the definitions that the scopes inside the current one share."""
-        for thing in self.names.at_home():
-            self.buffer(thing) if isinstance(thing, Buffer) else self.expr(thing)
-
-    def stmt(self, node: s.Stmt, last: bool = False) -> None:
-        """Print a statement; `last` says that it may enclose the rest of its suite."""
-        _STATEMENTS.get(type(node), Printer.form)(self, node, last)
-
-    def form(self, node: s.Stmt, last: bool) -> None:
-        """Print a statement that the dialect does not have: its class, its fields, its bodies."""
-        self.names.open()
-        for f in node.roles:
-            if f.rewritten == "define":
-                self.names.define(getattr(node, f))
-        fields = [(f, getattr(node, f)) for f in node.roles]
-        bodies = [value for f, value in fields if f.is_body and value is not None]
-        args = ", ".join(self.expr.value(value) for f, value in fields if not f.is_body)
-        text = f"{self._t}.{type(node).__name__}({args})"
-        self.line(f"with {text}:" if bodies else text, node)
-        for body in bodies:
-            self.suite(body)
-        self.names.close()
-
-    # ------------------------------------------------------------------------------------- programs
-
-    def function(self, func: BaseFunc, name: str) -> None:
-        """Print a function."""
-        if isinstance(func, Function):
-            print_graph.function(self, func, name)
+        Memory, strides and offset without a name are called by the buffer's name from here on:
+        `A.data`, `A.strides[0]`, `A.elem_offset`.
+        """
+        names = self.names
+        fresh = list(buffer.shape) if constructor == "match_buffer" else []
+        offset, usual = buffer.elem_offset, _usual_offset(buffer)
+        numbers = (*buffer.strides, offset)
+        fresh += [v for v in numbers if v.dtype is not usual or type(v) is e.SizeVar]
+        if buffer.strides:
+            used = Counter(v for field in numbers for v in collect_vars(field))
+            fresh += [v for v, count in used.items() if count > 1]
+        self._define_before(fresh)
+        name = names.define(buffer)
+        args = [source] if source else []
+        oldest = self.options.is_oldest and constructor == "alloc_buffer"
+        args.append(f"[{self.items(buffer.shape)}]" if oldest else self.tuple_of(buffer.shape))
+        if oldest:
+            args.append(f"dtype={quote(buffer.dtype)}")
+        elif buffer.dtype != self.options.buffer_dtype:
+            args.append(quote(buffer.dtype))
+        shares = buffer.data in names.texts
+        if shares:
+            args.append(f"data={self.var(buffer.data)}")
         else:
-            assert isinstance(func, PrimFunc)
-            print_program.tensor_function(self, func, name)
+            names.alias(buffer.data, f"{name}.data")
+        if buffer.strides:
+            args.append(f"strides={self._strides(buffer, name)}")
+        fresh_offset = isinstance(offset, Var) and offset not in names.texts
+        if fresh_offset and isinstance(offset, Var):
+            names.alias(offset, f"{name}.elem_offset")
+        elif is_const_int(offset, 0) and offset.dtype is not usual:
+            args.append(f"elem_offset={self.typed(offset)}")
+        elif not is_const_int(offset, 0):
+            args.append(f"elem_offset={self(offset)}")
+        if buffer.scope() != "global" and not shares:
+            args.append(f"scope={quote(buffer.scope())}")
+        if buffer.data_alignment != 64:
+            args.append(f"align={buffer.data_alignment}")
+        if buffer.offset_factor != 1 or fresh_offset:
+            args.append(f"offset_factor={buffer.offset_factor}")
+        if buffer.buffer_type:
+            args.append(f"buffer_type={quote(buffer.buffer_type)}")
+        if buffer.axis_separators:
+            args.append(f"axis_separators={list(buffer.axis_separators)}")
+        return f"{self.t}.{constructor}({', '.join(args)})"
 
-    def binding(self, node: Binding, suite: print_graph.Suite) -> None:
-        """Print a binding of a graph function."""
-        suite.print(node)
+    def _define_before(self, values: Sequence[PrimExpr]) -> None:
+        """Print the definition of the variables among `values` that have none."""
+        fresh = [v for v in dict.fromkeys(values) if isinstance(v, Var) and v not in self._texts]
+        if fresh:
+            names = ", ".join([self.defined(v) for v in fresh])
+            self.line(f"{names} = {', '.join(self.fresh_var(v) for v in fresh)}")
 
-    def part(self, parent: Node, node: Node) -> str:
-        """Return an expression as a part of something that is no expression in the text."""
-        del parent
-        return self.expr(node)
-
-    def buffer_type(self, buffer: Buffer) -> str:
-        """Return the annotation of a parameter that is a buffer."""
-        dims, dtype = shape(self, buffer.shape), quote(buffer.dtype)
-        if not self.options.is_oldest:
-            return f"{self._t}.Buffer({dims}, {dtype})"
-        dims = self.expr(buffer.shape[0]) if len(buffer.shape) == 1 else dims
-        return f"{self._t}.Buffer[{dims}, {dtype}]"
-
-    # --------------------------------------------------------------------------------------- blocks
-
-    def block(self, block: s.Block, realize: s.BlockRealize | None = None) -> None:
-        """Print a block, with what its axes are bound to where it is realized."""
-        bare = "" if realize is not None else ", no_realize=True"
-        shown = (block,) if realize is None else (realize, block)
-        self.line(f"with {self._t}.block({quote(block.name_hint)}{bare}):", *shown)
-        self.names.open()
-        self.depth += 1
-        self._axes(block, realize)
-        if realize is not None and not is_const_int(realize.predicate, 1):
-            self.line(f"{self._t}.where({self.expr(realize.predicate)})")
-        self.signature(block)
-        for buffer in block.alloc_buffers:
-            self.declare("alloc_buffer", buffer)
-        for view in block.match_buffers:
-            self.view(view)
-        self.begin_suite()
-        if block.init is not None:
-            self.line(f"with {self._t}.init():")
-            self.suite(block.init)
-        self.stmt(block.body, True)
-        self.depth -= 1
-        self.names.close()
-
-    def signature(self, block: s.Block) -> None:
-        """Print what a block touches, and its annotations."""
-        t, expr = self._t, self.expr
-        self.line(f"{t}.reads({', '.join(expr.region(r) for r in block.reads)})")
-        self.line(f"{t}.writes({', '.join(expr.region(r) for r in block.writes)})")
-        if block.annotations:
-            self.line(f"{t}.block_attr({expr.mapping(block.annotations)})")
-
-    def _axes(self, block: s.Block, realize: s.BlockRealize | None) -> None:
-        values: Sequence[PrimExpr | None] = (
-            realize.iter_values if realize is not None else [None] * len(block.iter_vars)
-        )
-        run: list[tuple[IterVar, PrimExpr]] = []
-        bound = [None if v is None else self.expr(v) for v in values]
-        for axis, value, text in zip(block.iter_vars, values, bound, strict=True):
-            if value is not None and self._is_remappable(axis, value):
-                run.append((axis, value))
-                continue
-            self._remapped(run)
-            run = []
-            self._axis(axis, text)
-        self._remapped(run)
-
-    def _is_remappable(self, axis: IterVar, value: PrimExpr) -> bool:
-        if not self.sugar or axis.iter_type not in (IterVar.DATA_PAR, IterVar.COMM_REDUCE):
-            return False
-        loop = self._loops.get(value) if isinstance(value, Var) else None
-        if loop is None or axis.dom is None or axis.var.dtype is not loop.loop_var.dtype:
-            return False
-        return expr_deep_equal(loop.min, axis.dom.min) and expr_deep_equal(
-            loop.extent, axis.dom.extent
-        )
-
-    def _remapped(self, run: list[tuple[IterVar, PrimExpr]]) -> None:
-        if len(run) == 1:
-            self._axis(run[0][0], self.expr(run[0][1]))
-        elif run:
-            kinds = "".join("S" if a.iter_type == IterVar.DATA_PAR else "R" for a, _ in run)
-            values = ", ".join(self.expr(v) for _, v in run)
-            for axis, _ in run:
-                self.names.define(axis.var)
-            names = ", ".join([self.axis_name(a) for a, _ in run])
-            self.line(f'{names} = {self._t}.axis.remap("{kinds}", [{values}])')
-
-    def _axis(self, axis: IterVar, value: str | None) -> None:
-        kind = {0: "spatial", 2: "reduce", 3: "scan", 4: "opaque"}[axis.iter_type]
-        assert axis.dom is not None
-        dom = self.expr(axis.dom.extent)
-        if not is_const_int(axis.dom.min, 0):
-            dom = f"({self.expr(axis.dom.min)}, {self.expr(add(axis.dom.min, axis.dom.extent))})"
-        dtype = axis.var.dtype
-        args = [dom] if value is None else [dom, value]
-        if dtype.bits != max(32, axis.dom.min.dtype.bits, axis.dom.extent.dtype.bits):
-            args.append(f"dtype={quote(dtype)}")
-        self.names.define(axis.var)
-        self.line(f"{self.axis_name(axis)} = {self._t}.axis.{kind}({', '.join(args)})")
-
-    def axis_name(self, axis: IterVar) -> str:
-        """Return the name of an axis of a block."""
-        return self.var(axis.var)
-
-    # ----------------------------------------------------------------------------------- statements
-
-    def loop(self, node: s.For, last: bool) -> None:
-        """Print a loop, or a nest as `T.grid`."""
-        nest = self._grid(node) if self.sugar else [node]
-        if len(nest) > 1:
-            values = f"{self._t}.grid({self.expr.items([lp.extent for lp in nest])})"
-        else:
-            values = self._loop_call(node)
-        self.names.open()
-        for lp in nest:
-            self._loops[lp.loop_var] = lp
-            self.names.define(lp.loop_var)
-        names = ", ".join([self.loop_name(lp) for lp in nest])
-        self.line(f"for {names} in {values}:", *nest)
-        self.indented(nest[-1].body)
-        for lp in nest:
-            del self._loops[lp.loop_var]
-        self.names.close()
-
-    def loop_name(self, loop: s.For) -> str:
-        """Return the name of a loop's variable."""
-        return self.var(loop.loop_var)
-
-    def _grid(self, node: s.For) -> list[s.For]:
-        nest: list[s.For] = []
-        current: s.Stmt = node
-        own: set[Var] = set()
-        while isinstance(current, s.For) and _is_grid_loop(current):
-            if own and any(v in own for v in collect_vars(current.extent)):
-                break
-            nest.append(current)
-            own.add(current.loop_var)
-            current = current.body
-        return nest or [node]
-
-    def _loop_call(self, node: s.For) -> str:
-        args = [self.expr(node.extent)]
-        if not is_const_int(node.min, 0):
-            args = [self.expr(node.min), self.expr(add(node.min, node.extent))]
-        if node.kind is ForKind.SERIAL and not node.annotations:
-            plain = not self.options.is_oldest
-            return f"{'range' if plain else f'{self._t}.serial'}({', '.join(args)})"
-        if node.thread_binding is not None:
-            args.append(f"thread={quote(node.thread_binding.thread_tag)}")
-        if node.annotations:
-            args.append(f"annotations={self.expr.mapping(node.annotations)}")
-        return f"{self._t}.{_LOOP_CALL.get(node.kind, 'serial')}({', '.join(args)})"
-
-    def store(self, node: s.BufferStore, last: bool) -> None:
-        """Print a store."""
-        value = self.expr(node.value)
-        buffer = self.buffer(node.buffer)
-        if node.predicate is not None:
-            indices = f"[{self.expr.items(node.indices)}]"
-            predicate = self.expr(node.predicate)
-            self.line(f"{buffer}.vstore({indices}, {value}, predicate={predicate})", node)
-            return
-        self.line(f"{buffer}[{self.expr.indices(node.indices)}] = {value}", node)
-
-    def sequence(self, node: s.SeqStmt, last: bool) -> None:
-        """Print statements in order."""
-        for k, child in enumerate(node.seq):
-            self.stmt(child, last and k == len(node.seq) - 1)
-
-    def branch(self, node: s.IfThenElse, last: bool) -> None:
-        """Print an if."""
-        self.line(f"if {self.expr(node.condition)}:", node)
-        self.suite(node.then_case)
-        if node.else_case is not None:
-            self.line("else:")
-            self.suite(node.else_case)
-
-    def loop_while(self, node: s.While, last: bool) -> None:
-        """Print a while loop."""
-        self.line(f"while {self.expr(node.condition)}:", node)
-        self.suite(node.body)
-
-    def evaluate(self, node: s.Evaluate, last: bool) -> None:
-        """Print an expression that is evaluated for its effect."""
-        value = node.value
-        if isinstance(value, e.Call):
-            if isinstance(value.op, e.GlobalVar) or value.op.short_name != "ret":
-                self.line(self.expr(value), node)
+    def _strides(self, buffer: Buffer, name: str) -> str:
+        parts = []
+        for k, stride in enumerate(buffer.strides):
+            if isinstance(stride, Var) and stride not in self._texts:
+                self.names.alias(stride, f"{name}.strides[{k}]")
+                parts.append(quote(identifier(stride.name)))
             else:
-                self.line(f"return {self.expr(value.args[0])}", node)
-        else:
-            self.line(f"{self._t}.evaluate({self.expr(value)})", node)
+                parts.append(self(stride))
+        return tuple_text(parts)
+
+    # ---------------------------------------------------------------------------------- expressions
+
+    def __call__(self, node: Any, loosest: int = 0) -> str:
+        """Return an expression as text, in parentheses if its precedence is below `loosest`."""
+        text, precedence = EXPRESSIONS.get(type(node), _own_expression)(self, node)
+        return f"({text})" if precedence < loosest else text
+
+    def typed(self, node: Any) -> str:
+        """Return an expression as text in which every number has its dtype."""
+        before, self.int_dtype = self.int_dtype, ""
+        text = self(node)
+        self.int_dtype = before
+        return text
+
+    def items(self, nodes: Iterable[Any]) -> str:
+        """Return several expressions with commas in between."""
+        return ", ".join([self(n) for n in nodes])
+
+    def tuple_of(self, nodes: Iterable[Any]) -> str:
+        """Return expressions, such as the sizes of a shape, as a tuple."""
+        return tuple_text([self(n) for n in nodes])
+
+    def indices(self, nodes: Sequence[PrimExpr]) -> str:
+        """Return the text between the brackets of an access."""
+        return ", ".join([self._index(n) for n in nodes]) or "()"
+
+    def _index(self, node: PrimExpr) -> str:
+        if type(node) is not e.Ramp:
+            return self(node)
+        base, stride = node.base, node.stride
+        if not isinstance(stride, IntImm) or stride.value == 0:
+            return self(node)
+        length = stride.value * node.lanes
+        end = length + base.value if isinstance(base, IntImm) else length
+        low, high = e.integer_limits(base.dtype)
+        if not low <= min(length, end) <= max(length, end) <= high:
+            # The end of the slice does not fit the dtype of its beginning.
+            return self(node)
+        text = f"{self(base)}:{self(ops.add(base, ops.const(length, base.dtype)))}"
+        return text if stride.value == 1 else f"{text}:{stride.value}"
+
+    def region(self, region: BufferRegion) -> str:
+        """Return a buffer region."""
+        dims = ", ".join([self.range(r) for r in region.region]) or "()"
+        return f"{self.buffer(region.buffer)}[{dims}]"
+
+    def range(self, values: Range) -> str:
+        """Return one dimension of a region."""
+        if isinstance(values.extent, IntImm) and values.extent.value == 1:
+            return self(values.min)
+        return f"{self(values.min)}:{self(ops.add(values.min, values.extent))}"
+
+    def value(self, value: Any) -> str:
+        """Return the value of an annotation or attribute."""
+        if value is None or isinstance(value, (bool, int, float)):
+            return str(value)
+        if isinstance(value, str):
+            return quote(value)
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(self.value(v) for v in value) + "]"
+        if isinstance(value, dict):
+            return self.mapping(value)
+        if isinstance(value, IntImm) and value.dtype.is_bool:
+            return str(bool(value.value))
+        if isinstance(value, Buffer):
+            return self.buffer(value)
+        if isinstance(value, IndexMap):
+            there = str(IndexMap(value.initial_indices, value.final_indices))
+            back = value.inverse_index_map
+            maps = there if back is None else f"{there}, inverse_index_map={back}"
+            return f"{self.t}.index_map({maps})"
+        return self(value)
+
+    def mapping(self, values: dict[str, Any]) -> str:
+        """Return a dict with sorted keys."""
+        pairs = (f"{quote(key)}: {self.value(values[key])}" for key in sorted(values))
+        return "{" + ", ".join(pairs) + "}"
 
 
-def _is_grid_loop(loop: s.For) -> bool:
-    return loop.kind is ForKind.SERIAL and not loop.annotations and is_const_int(loop.min, 0)
+def tuple_text(parts: Sequence[str]) -> str:
+    """Return the text of a tuple."""
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-_STATEMENTS: Final[dict[type, Callable[[Printer, Any, bool], None]]] = {
-    s.BufferStore: Printer.store,
-    s.For: Printer.loop,
-    s.While: Printer.loop_while,
-    s.IfThenElse: Printer.branch,
-    s.SeqStmt: Printer.sequence,
-    s.LetStmt: print_scoped.let,
-    s.AssertStmt: print_scoped.assertion,
-    s.Evaluate: Printer.evaluate,
-    s.Allocate: print_scoped.allocate,
-    s.AllocateConst: print_scoped.allocate_const,
-    s.DeclBuffer: print_scoped.decl_buffer,
-    s.AttrStmt: print_scoped.attr,
-    s.Block: lambda p, n, _: p.block(n),
-    s.BlockRealize: lambda p, n, _: p.block(n.block, n),
-}
+def _usual_offset(buffer: Buffer) -> DataType:
+    """Return the dtype of strides and offsets that is not printed."""
+    return wide_index(buffer.shape[0].dtype) if buffer.shape else INT64
+
+
+def is_simple(buffer: Buffer) -> bool:
+    """Return True if shape and dtype determine the buffer."""
+    return (
+        not buffer.strides
+        and all(isinstance(n, IntImm) for n in buffer.shape)
+        and is_const_int(buffer.elem_offset, 0)
+        and buffer.elem_offset.dtype is _usual_offset(buffer)
+        and buffer.scope() == "global"
+        and buffer.data_alignment == 64
+        and buffer.offset_factor == 1
+        and not buffer.buffer_type
+        and not buffer.axis_separators
+    )
+
+
+EXPRESSIONS: Final[dict[type, Callable[[Printer, Any], Text]]] = {}
+STATEMENTS: Final[dict[type, Callable[[Printer, Any, bool], None]]] = {}
+
+
+def register_text(kind: type, text: Callable[[Printer, Any], Text]) -> None:
+    """Print nodes of another class by a function, where an expression is expected."""
+    EXPRESSIONS[kind] = text
+
+
+def _own_expression(p: Printer, node: Any) -> Text:
+    """Return the default form of an expression: its class, and the arguments that build it."""
+    args = [p.value(getattr(node, name)) for name in BUILT_BY[type(node)][1]]
+    return f"{p.t}.{type(node).__name__}({', '.join(args)})", ATOM
+
+
+def _own_statement(p: Printer, node: s.Stmt, last: bool) -> None:
+    """Print the default form of a statement: its class, its fields, its bodies."""
+    del last
+    p.names.open()
+    for f in node.roles:
+        if f.rewritten == "define":
+            p.names.define(getattr(node, f))
+    parts = [(f, getattr(node, f)) for f in node.roles]
+    bodies = [value for f, value in parts if f.is_body and value is not None]
+    args = ", ".join([p.value(value) for f, value in parts if not f.is_body])
+    text = f"{p.t}.{type(node).__name__}({args})"
+    p.line(f"with {text}:" if bodies else text, node)
+    for body in bodies:
+        p.body(body)
+    p.names.close()

@@ -1,7 +1,7 @@
-"""Records that functions of the `T` namespace return where a statement, not a value, is meant.
+"""Records that functions of the `T` namespace return in place of IR.
 
-Calling `T.grid(4, 4)` or `T.reads(A[0:4])` builds no IR by itself; it returns a record, and the
-statement that the call stands in gives it its meaning.
+A call such as `T.grid(4, 4)` or `T.reads(A[0:4])` returns a record; the statement around the call
+builds the IR.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BlockFrame:
 
 @dataclass(slots=True)
 class InitFrame:
-    """`with T.init()`."""
+    """`with T.init()`: the initialisation of a reduction block."""
 
 
 @dataclass(slots=True)
@@ -91,9 +91,9 @@ class BufferRecord:
 def make_buffer(
     name: str, *, shape: Any, strides: Any = None, elem_offset: Any = None, **options: Any
 ) -> Buffer:
-    """Return a buffer; strides given as strings are fresh variables of that name.
+    """Return a buffer; strides given as strings are new variables of that name.
 
-    An offset of 0 without a type has the one that it has where it is not written.
+    A Python 0 as offset has the default dtype of offsets.
     """
     dims = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     first = dims[0] if dims else None
@@ -106,7 +106,7 @@ def make_buffer(
 
 @dataclass(slots=True)
 class FreshVar:
-    """`n = T.int32()`: a variable that takes the name it is assigned to."""
+    """`n = T.int32()`: a variable that gets the name it is assigned to."""
 
     annotation: str | Type
     is_size: bool = False
@@ -118,7 +118,7 @@ class FreshVar:
 
 @dataclass(slots=True)
 class FreshThread(FreshVar):
-    """`tx = T.env_thread("threadIdx.x")`: the index of a thread under the name it is given."""
+    """`tx = T.env_thread("threadIdx.x")`: the index of a thread."""
 
     tag: str = ""
 
@@ -129,7 +129,7 @@ class FreshThread(FreshVar):
 
 @dataclass(slots=True)
 class LetType:
-    """`T.let[...]` as an annotation: the type of a variable that keeps its value."""
+    """`T.let[...]` as an annotation: the type of a variable with a constant value."""
 
     annotation: Any = None
 
@@ -150,7 +150,7 @@ class ArmFrame:
 
 @dataclass(slots=True)
 class ScopeFrame:
-    """A statement that encloses what follows: let, attr, assert, allocate, while, if."""
+    """A statement that encloses those after it: let, attr, assert, allocate, while, if."""
 
     make: Callable[..., Any]
     """Builds the statement from what the frame defines and its body."""
@@ -159,7 +159,7 @@ class ScopeFrame:
 
 
 class Alias:
-    """A definition of a name that is read as something else, such as a scalar in a buffer."""
+    """The value of a name that is read by a method, such as a scalar in a buffer."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ class Alias:
         raise NotImplementedError
 
     def as_expr(self) -> PrimExpr:
-        """Return it as an expression; IRTypeError if it is none."""
+        """Return the value as an expression; IRTypeError for another value."""
         return as_expr(self.read())
 
 
@@ -185,7 +185,7 @@ class MetaVar(Alias):
 
 @dataclass(slots=True)
 class Scalar(Alias):
-    """`x: T.int32`: memory for one value, which assignments store to."""
+    """`x: T.int32`: memory for one value; an assignment is a store."""
 
     buffer: Buffer
 
@@ -195,7 +195,7 @@ class Scalar(Alias):
 
 
 def attributes(attrs: Any) -> dict[str, Any]:
-    """Return attributes, none for None; IRTypeError for a type, a function and the like."""
+    """Return attributes, {} for None; IRTypeError for values such as types and functions."""
     if attrs is None:
         return {}
     if not isinstance(attrs, dict) or not all(isinstance(key, str) for key in attrs):

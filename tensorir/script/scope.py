@@ -1,4 +1,4 @@
-"""The names that an expression of a script sees."""
+"""The names in a script."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BUILTINS: Final[dict[str, Any]] = {
 
 
 class Scope:
-    """Names by level; a level is discarded at its end."""
+    """Names and their values by level, the innermost last."""
 
     def __init__(self, outer: Mapping[str, Any], *, trusted: bool) -> None:
         self.outer = outer
         self.trusted = trusted
-        """True if outer names are the user's own Python, which may be called."""
+        """True if the outer names are those of a Python program, whose functions may be called."""
         self.levels: list[dict[str, Any]] = [{}]
 
     def push(self) -> None:
@@ -36,7 +36,7 @@ class Scope:
         self.levels.pop()
 
     def define(self, name: str, value: Any) -> None:
-        """Give `name` a value; IRValueError if the level has another one under that name."""
+        """Define `name` in the innermost level; IRValueError if it has another value there."""
         level = self.levels[-1]
         if name in level and not _same(level[name], value):
             raise IRValueError(
@@ -46,11 +46,11 @@ class Scope:
         level[name] = value
 
     def rebind(self, name: str, value: Any) -> None:
-        """Give `name` a value from here on, whatever it had in this level."""
+        """Define `name` in the innermost level, in place of an earlier value."""
         self.levels[-1][name] = value
 
     def lookup(self, name: str) -> Any:
-        """Return the value of `name`; KeyError if it has none."""
+        """Return the value of `name`; KeyError for an undefined name."""
         for level in reversed(self.levels):
             if name in level:
                 return level[name]
@@ -59,17 +59,17 @@ class Scope:
         return _BUILTINS[name]
 
     def near(self, name: str) -> str | None:
-        """Return the name in the script that is most like a name without value, if one is."""
+        """Return the defined name that is most similar to an undefined one, if any."""
         known = {key: None for level in reversed(self.levels) for key in level}
         found = difflib.get_close_matches(name, known, 1, cutoff=0.7)
         return found[0] if found and len(name) > 1 else None
 
     def knows(self, name: str) -> bool:
-        """Say whether `name` has a value."""
+        """Return True if `name` is defined."""
         return any(name in names for names in (*self.levels, self.outer, _BUILTINS))
 
     def visible(self) -> dict[str, Any]:
-        """Return every name that is defined, with its value."""
+        """Return all defined names with their values."""
         names = dict(self.outer)
         for level in self.levels:
             names.update(level)

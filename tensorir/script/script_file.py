@@ -1,4 +1,4 @@
-"""Programs in files of Python: their decorated definitions are read, nothing else, nothing runs."""
+"""Programs in Python files: decorated definitions are read, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ _DIALECT_CALLS: Final = ("TypeVar", "load_json")
 def read_script_file(
     path: str | os.PathLike[str], name: str | None = None
 ) -> PrimFunc | Function | IRModule:
-    """Return the function or module class that a file defines, the one called `name` of several.
+    """Return the function or module class that a file defines; `name` selects one of several.
 
-    The file may hold a program as it is printed, or be a Python file with other things beside the
-    programs. Of it are read: definitions under `I.ir_module`, `T.prim_func` and `R.function`,
-    macros, imports of the names of the dialect, and names that are given a literal (`N = 128`), by
-    which definitions may say their sizes. Nothing in it is executed.
+    The file is a printed program, or a Python file with other statements as well. The reader uses
+    definitions under `I.ir_module`, `T.prim_func` and `R.function`, macros, imports of the names of
+    the dialect, and assignments of literals (`N = 128`), which definitions may use as sizes.
+    Nothing in the file is executed.
 
-    OSError for a file that cannot be read. DiagnosticError with file, line and column for text that
-    is no script, for programs that are not well-formed, for no definition, for several where none
-    is named and for a name that none has.
+    Raises OSError if the file cannot be read. Raises DiagnosticError with file, line and column for
+    invalid text, for programs that are not well-formed, and if the program is missing or ambiguous.
     """
     place = os.fspath(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DiagnosticError(
-            f"{place} is no text in UTF-8 (byte {error.start}), so no script of a program"
+            f"{place} is not UTF-8 text (byte {error.start}); a script is a text file in UTF-8"
         ) from error
     try:
         statements = syntax_tree(text, place).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return parse(text, filename=place)  # which says what is wrong, and where
+        return parse(text, filename=place)  # raises an error with the place
     programs = [one for one in statements if _is_decorated(one, _DEFINING)]
     chosen = _chosen(programs, name, place)
     kept = [chosen, *(one for one in statements if _is_context(one))]
@@ -56,25 +55,27 @@ def _chosen(programs: Sequence[ast.stmt], name: str | None, place: str) -> ast.s
     known = ", ".join(dict.fromkeys(names))
     if not programs:
         raise DiagnosticError(
-            f"{place} defines no program: there is nothing under @I.ir_module, @T.prim_func or "
-            "@R.function at its top level"
+            f"{place} does not define a program; decorate a function by @T.prim_func or "
+            "@R.function, or a class by @I.ir_module, at the top level"
         )
     if name is None:
         if len(programs) > 1:
             raise DiagnosticError(
-                f"{place} has {len(programs)} programs: name one of them, as in "
-                f"{place}:{names[0]}; there are {known}"
+                f"{place} defines {len(programs)} programs: {known}; select one, as in "
+                f"{place}:{names[0]}"
             )
         return programs[0]
     if name not in names:
         close = get_close_matches(name, names, 1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise DiagnosticError(f"{place} has no program {name!r}; there are {known}{hint}")
-    return programs[len(names) - 1 - names[::-1].index(name)]  # as in Python the last one counts
+        raise DiagnosticError(f"{place} does not define {name!r}; it defines {known}{hint}")
+    return programs[
+        len(names) - 1 - names[::-1].index(name)
+    ]  # as in Python, the last definition counts
 
 
 def _is_decorated(statement: ast.stmt, kinds: Sequence[str]) -> bool:
-    """Say whether a definition has a decorator of one of these names, however it is imported."""
+    """Return True if a definition has a decorator whose last name is one of `kinds`."""
     if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return False
     return any(_last_name(decorator) in kinds for decorator in statement.decorator_list)
@@ -89,7 +90,7 @@ def _last_name(expression: ast.expr) -> str | None:
 
 
 def _is_context(statement: ast.stmt) -> bool:
-    """Say whether the parser takes a statement beside a definition, and what it defines."""
+    """Return True for statements that a definition may need: macros, imports, sizes, metadata."""
     if isinstance(statement, ast.Assign):
         return isinstance(statement.value, ast.Call) and _last_name(statement.value) in (
             _DIALECT_CALLS
@@ -99,7 +100,7 @@ def _is_context(statement: ast.stmt) -> bool:
 
 
 def _literals(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, Any]]:
-    """Yield the names that are given a literal, with its value."""
+    """Yield the names that are assigned a literal, and the values."""
     for one in statements:
         match one:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -111,11 +112,11 @@ def _literals(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, Any]]:
         try:
             yield name, ast.literal_eval(value)
         except (ValueError, TypeError, RecursionError):
-            continue  # a definition that needs it says that it is not known
+            continue  # a definition that uses the name raises an error
 
 
 def _only(text: str, kept: Sequence[ast.stmt]) -> str:
-    """Return a text with empty lines in place of other statements, so that places stay."""
+    """Return the text with other statements replaced by empty lines, so that places stay valid."""
     lines = text.split("\n")
     wanted: set[int] = set()
     for one in kept:

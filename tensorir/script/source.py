@@ -1,11 +1,14 @@
-"""The text that is being read, and the places in it that errors point at."""
+"""The text that is read, and the errors that point at places in it."""
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorir.errors import DiagnosticError, IRTypeError
 from tensorir.nodes.node import Node
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, UnexpectedToken
 
 Place: TypeAlias = tuple[int, int, int, int]
 """Line, column, end line, end column, from 1."""
@@ -13,8 +16,8 @@ Place: TypeAlias = tuple[int, int, int, int]
 BEGINNING: Final[Place] = (1, 1, 1, 2)
 
 
-class Misread(Exception):  # noqa: N818  it becomes an error when the text is known
-    """A place that cannot be read, before it is known whose text it is in."""
+class Misread(Exception):  # noqa: N818  it becomes a DiagnosticError with the text
+    """A text that cannot be read: the message and the place."""
 
     def __init__(self, message: str, place: Place) -> None:
         super().__init__(message)
@@ -49,3 +52,77 @@ class Source:
             end_column=end_column if end_line == line else len(shown) + 1,
             source_line=shown,
         )
+
+
+def place_of(token: Token) -> Place:
+    """Return the place of a token, which is at least one column wide."""
+    places: Any = (token.line, token.column, token.end_line, token.end_column)
+    line, column, end_line, end_column = places
+    return line, column, end_line, max(end_column, column + (end_line == line))
+
+
+# ------------------------------------------------------------------- tokens in unexpected places
+
+_READABLE: Final = {
+    "_NEWLINE": "the end of the line",
+    "_INDENT": "an indented block",
+    "_DEDENT": "the end of the block",
+    "NAME": "a name",
+    "DOTTED": "a name with dots",
+    "NUMBER": "a number",
+    "STRING": "a string",
+    "CONSTANT": "True, False or None",
+    "OPERATOR": "an operator",
+    "PREFIX": "'not'",
+    "AUGMENTED": "an augmented assignment",
+    "$END": "the end of the text",
+}
+"""Types of tokens in words; those of one spelling are quoted instead."""
+_OPERAND_START: Final = frozenset(
+    {"NAME", "DOTTED", "NUMBER", "STRING", "CONSTANT", "LPAR", "LSQB", "LBRACE"}
+)
+_AFTER_OPERAND: Final = frozenset(
+    {"OPERATOR", "MINUS", "STAR", "POWER", "DOT", "LPAR", "LSQB", "IF", "ELSE"}
+)
+_REMEDIES: Final = {
+    "FOR": "comprehensions are not supported; write the items out, or make the list before the "
+    "function and use its name",
+    "IN": "`in` is not supported outside the head of a for loop",
+    "DEF": "a function in a script is decorated: @T.prim_func, @R.function or @T.macro",
+    "CLASS": "a class in a script is decorated: @I.ir_module",
+    "ELIF": "`elif` must follow right after the body of an `if`, indented like it",
+    "ELSE": "`else` must follow right after the body of an `if`, or in `a if c else b`",
+    "AT": "`@` is not supported between values; write the loops of the product",
+}
+"""By the type of the unexpected token, what to write instead."""
+
+
+def misread(error: UnexpectedToken, parser: Lark) -> Misread:
+    """Return the message about a token that the grammar does not allow in its place."""
+    token = error.token
+    place = place_of(token)
+    if token.type in _REMEDIES:
+        return Misread(_REMEDIES[token.type], place)
+    got = f"`{token}`" if token.strip() else _READABLE[token.type].removeprefix("the ")
+    expected = _alternatives(error.accepts, parser)
+    return Misread(f"unexpected {got}" + (f"; expected {expected}" if expected else " here"), place)
+
+
+def _alternatives(accepted: set[str], parser: Lark) -> str:
+    """Return the tokens that the grammar allows, in words; empty where it allows nearly all."""
+    words: list[str] = []
+    if accepted >= _OPERAND_START:
+        words.append("an expression")
+        accepted = accepted - _OPERAND_START - {"PREFIX", "MINUS", "STAR", "LAMBDA"}
+    if "OPERATOR" in accepted and "DOT" in accepted:
+        words.append("an operator")
+        accepted = accepted - _AFTER_OPERAND
+    words.extend(
+        sorted(
+            _READABLE.get(kind) or f"'{parser.get_terminal(kind).pattern.value}'"
+            for kind in accepted - {"SEMICOLON"}
+        )
+    )
+    if len(words) > 6:
+        return ""
+    return " or ".join(words) if len(words) < 3 else ", ".join(words[:-1]) + " or " + words[-1]

@@ -1,4 +1,4 @@
-"""What reading tensor functions and graph functions has in common: statements one by one."""
+"""The base of the readers of tensor functions and graph functions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from tensorir.errors import DiagnosticError, IRValueError
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import Var
 from tensorir.script.evaluate import Evaluator
-from tensorir.script.parts import FunctionParts
 from tensorir.script.scope import Scope
 from tensorir.script.source import Place, Source
 from tensorir.script.syntax import Tree, names_in, parse_expression
 
 
 class StatementReader:
-    """Reads the statements of a function: those of a kind by the method `read_<kind>`."""
+    """Reads the statements of a function: a statement of a kind by the method `read_<kind>`."""
 
     refused: ClassVar[Mapping[str, str]]
-    """Kinds of statements that have no meaning in the function, and what to do instead."""
+    """Kinds of statements that are errors in the function, and what to do instead."""
 
     def __init__(self, evaluate: Evaluator, private: bool) -> None:
         self._evaluate = evaluate
-        self._function = FunctionParts(private)
+        self._private = private
+        self._attrs: dict[str, Any] = {}
 
     @property
     def _scope(self) -> Scope:
@@ -33,7 +33,7 @@ class StatementReader:
         return self._evaluate.fail(message, place)
 
     def _statement(self, tree: Tree) -> Any:
-        """Read a statement; an error that shows no other place shows its."""
+        """Read a statement; an error without a place of its own points at the statement."""
         kind, place = tree[:2]
         if kind in self.refused:
             raise self._fail(self.refused[kind], place)
@@ -43,10 +43,29 @@ class StatementReader:
         """Read pass."""
 
     def read_import(self, _: Tree) -> None:
-        """Read an import: what it names is known already."""
+        """Read an import: the names of the dialect are known without it."""
+
+    def _add_attrs(self, attrs: Mapping[str, Any]) -> None:
+        """Add attributes of the function; IRValueError for a duplicate.
+
+        The names `tirx.*` of newer releases are those of `tir.*`.
+        """
+        for written, value in attrs.items():
+            key = written.replace("tirx.", "tir.", 1) if written.startswith("tirx.") else written
+            if key in self._attrs:
+                raise IRValueError(f"Duplicate prim func annotation for key {key!r}")
+            self._attrs[key] = value
+
+    def _named_attrs(self, name: str) -> dict[str, Any]:
+        """Return the attributes of the function, with the symbol of a public one."""
+        if not self._private:
+            return {"global_symbol": name, **self._attrs}
+        if "global_symbol" in self._attrs:
+            raise IRValueError("a private function must not have a global_symbol")
+        return self._attrs
 
     def _annotated_name(self, parameter: Tree, missing: str) -> tuple[str, Tree]:
-        """Return the name and the annotation of a parameter; `missing` is said without one."""
+        """Return the name and the annotation of a parameter; `missing` is the error without one."""
         _, place, star, name, annotation, default = parameter
         if star or default is not None:
             raise self._fail("only plain parameters without defaults are supported", place)
@@ -55,7 +74,7 @@ class StatementReader:
         return name, annotation
 
     def _size(self, text: str, dtype: DataType, defines: bool = True) -> Any:
-        """Return the size that a text in quotes stands for; it may define what it first names."""
+        """Return the size that a text in quotes describes; new names in it become variables."""
         source = Source(text.strip(), "<a size in quotes>")
         tree = parse_expression(source)
         for name in names_in(tree):

@@ -1,6 +1,6 @@
 """Operators of other tools are tuned as they are: each gets two trials, and one of them is right.
 
-The programs are those of `tests/vectors/operators.json.gz` (see `test_operators_of_tvm`) and of
+The programs are those of `tests/vectors/operators.json.gz` (see `test_texts_of_tvm`) and of
 `tensorir.workloads`. Left out are those that leave sizes open or call functions that are not here,
 those of 8-bit floats, which no CPU computes with, and some that take seconds to build.
 """

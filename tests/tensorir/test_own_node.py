@@ -26,7 +26,7 @@ from tensorir.nodes.node import Field, Node, body, buffer, definition, label, pa
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import BufferStore, Evaluate, Stmt
 from tensorir.rewriting.visit import children, collect_vars, rewrite, walk
-from tensorir.script import print_expr
+from tensorir.script import printer
 
 
 class Clamp(PrimExpr):
@@ -160,9 +160,9 @@ def test_it_is_printed_in_a_default_form() -> None:
 
 
 def test_it_is_printed_by_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(print_expr, "_PRINT", dict(print_expr._PRINT))
-    print_expr.register_text(
-        Clamp, lambda p, n: (f"{p(n.value, print_expr.ATOM)} up to {p(n.limit)}", 0)
+    monkeypatch.setattr(printer, "EXPRESSIONS", dict(printer.EXPRESSIONS))
+    printer.register_text(
+        Clamp, lambda p, n: (f"{p(n.value, printer.ATOM)} up to {p(n.limit)}", 0)
     )
     assert "B[vi] = (A[vi] + T.float32(3.0)) up to T.float32(5.0)" in clamped().script()
 

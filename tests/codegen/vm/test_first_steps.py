@@ -122,12 +122,12 @@ def test_graph_functions_are_not_built_as_tensor_functions() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("R.adds(x, x)", "nothing called R.adds"),
+        ("R.adds(x, x)", "unknown name R.adds"),
         (
             'R.call_tir(twise, (x,), R.Tensor((2, 3), "float32"))',
             r"Undefined variable: twise; did you mean twice\?",
         ),
-        ("R.qq.relu(x)", "nothing called R.qq; R.call_tir calls"),
+        ("R.qq.relu(x)", "unknown name R.qq; R.call_tir calls"),
         (
             'R.call_dps_packed(cls.add, (x,), R.Tensor((2, 3), "float32"))',
             'called by its name in quotes, got the function "add"',

@@ -155,8 +155,8 @@ def test_the_functions_of_a_script_are_tuned_together_into_a_file_of_records(
     [
         (2, ["run", "none.onnx"], "there is no file none.onnx"),
         (2, ["run", "{folder}"], "is a directory, not a program or a model"),
-        (1, ["run", "{folder}/model.txt"], "model.txt defines no program"),
-        (1, ["run", "{folder}/x.npy"], "x.npy is no text in UTF-8"),
+        (1, ["run", "{folder}/model.txt"], "model.txt does not define a program"),
+        (1, ["run", "{folder}/x.npy"], "x.npy is not UTF-8 text"),
         (
             2,
             ["run", "{model}", "--shape", "x:3"],

@@ -85,7 +85,7 @@ def test_names_of_files_may_be_any_bytes(folder: Path, capsys: pytest.CaptureFix
     assert main(["run", name, "--repeat", "0"]) == 0
     assert "\\udcff\\udcfe.py: built" in capsys.readouterr().out
     assert main(["show", f"{name}:One"]) == 1
-    assert "\\udcff\\udcfe.py has no program 'One'" in capsys.readouterr().err
+    assert "\\udcff\\udcfe.py does not define 'One'" in capsys.readouterr().err
 
 
 def test_what_is_said_to_nobody_stays_out_of_the_result(

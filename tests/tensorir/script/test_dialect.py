@@ -83,7 +83,7 @@ def test_conditions_as_frames_are_those_of_python() -> None:
         ("    for i, j in T.grid(4):\n        A[0, i] = 1.0\n", "the loop has 1 variable"),
         ("    for *i, *j in T.grid(4, 4):\n        A[0, 0] = 1.0\n", "the loop has 2 variable"),
         ("    for i, i in T.grid(4, 4):\n        A[0, i] = 1.0\n", "Duplicate vars assigned"),
-        ("    with T.Then():\n        A[0, 0] = 1.0\n", "stands in the suite of T.If"),
+        ("    with T.Then():\n        A[0, 0] = 1.0\n", "must be inside the body of T.If"),
         ("    with T.If(n < 3):\n        A[0, 0] = 1.0\n", "needs a T.Then"),
         ("    __import__('os').system('true')\n", "Undefined variable: __import__"),
         ("    A[0, n.__class__] = 1.0\n", "private"),
@@ -227,7 +227,10 @@ def main(A: T.Buffer((8, 16), "float32")):
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [("fill(A)", "missing the argument 'v'"), ("fill(A, 1.0, 2.0)", "too many arguments")],
+    [
+        ("fill(A)", "missing a required argument: 'v'"),
+        ("fill(A, 1.0, 2.0)", "too many positional arguments"),
+    ],
 )
 def test_arguments_of_macros_are_checked(call: str, message: str) -> None:
     with pytest.raises(DiagnosticError, match=message):

@@ -1,4 +1,4 @@
-"""What is wrong in a graph function is said where it stands, with what to write instead."""
+"""Errors in graph functions point at the place and say what to write instead."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ CALLS = {
         "R.call_packed(relu, x)",
         'a library function is called by its name in quotes, "relu"',
     ),
-    "an operator that there is not": (
+    "an unknown operator": (
         "y = R.call_tri(x)\nreturn y",
         "R.call_tri",
-        "there is nothing called R.call_tri; did you mean R.call_tir?",
+        "unknown name R.call_tri; did you mean R.call_tir?",
     ),
-    "a value that is no function": ("y = x(x)\nreturn y", "x(x)", "not a function"),
+    "a value instead of a function": ("y = x(x)\nreturn y", "x(x)", "not a function"),
     "an integer that the type has not": (
         'y = R.const(300, "int8")\nreturn y',
         'R.const(300, "int8")',
@@ -148,19 +148,19 @@ STATEMENTS = {
     "a return in an if": (
         "if c:\n    return x\nelse:\n    return x",
         "return x",
-        "let both suites bind one name",
+        "bind one name in both branches",
     ),
     "an if without else": ("if c:\n    y = x\nreturn x", "c", "must have an else as well"),
     "an if that binds two names": (
         "if c:\n    y = x\nelse:\n    z = x\nreturn x",
         "c",
-        "both suites of an if must end by binding the same name for its value; these end "
+        "both branches of an if must end by binding the same name for its value; these end "
         "in y and z",
     ),
     "an if that binds nothing": (
         "if c:\n    y = x\nelse:\n    pass\nreturn x",
         "pass",
-        "each suite of an if must end by binding a name",
+        "each branch of an if must end by binding a name",
     ),
     "an if in a dataflow block": (
         "with R.dataflow():\n    if c:\n        y = x\n    else:\n        y = x\n    R.output(y)\n"
@@ -171,7 +171,7 @@ STATEMENTS = {
     "a name of one side of an if": (
         "if c:\n    z = x\n    y = z\nelse:\n    y = x\nreturn z",
         "z",
-        "z belongs to a suite of an if",
+        "z is bound in a branch of an if",
     ),
     "a dataflow block without its output": (
         "with R.dataflow():\n    y = x\nreturn y",
@@ -183,10 +183,10 @@ STATEMENTS = {
         "x",
         "R.output takes names that the block binds",
     ),
-    "a name that is no output": (
+    "a name outside of the outputs": (
         "with R.dataflow():\n    z = x\n    y = z\n    R.output(y)\nreturn z",
         "z",
-        "z belongs to the dataflow block that binds it; R.output(z) makes it known after it",
+        "z is bound in a dataflow block; use R.output(z) to read it after the block",
     ),
     "an output without its block": ("R.output(x)\nreturn x", "R.output(x)", "last statement"),
     "a block of a tensor function": (
@@ -194,17 +194,21 @@ STATEMENTS = {
         'T.block("Y")',
         "a graph function has `with R.dataflow():` only",
     ),
-    "a loop": ("for i in range(4):\n    y = x\nreturn x", "i in range(4)", "has no loops"),
-    "an assert": ('assert c, "text"\nreturn x', "c", "R.match_cast checks shapes"),
+    "a loop": (
+        "for i in range(4):\n    y = x\nreturn x",
+        "i in range(4)",
+        "loops are not supported",
+    ),
+    "an assert": ('assert c, "text"\nreturn x', "c", "check shapes by R.match_cast"),
     "a function inside": (
         "@R.function\ndef f(y: R.Tensor):\n    return y\nreturn x",
         "R.function",
-        "functions are defined beside one another in a class",
+        "a function cannot be inside another one; define both in a class",
     ),
     "a value without a use": (
         "x\nreturn x",
         "x",
-        "this expression has no effect; give its value a name",
+        "the value of this expression is unused; give it a name",
     ),
     "an annotation that does not fit": (
         'y: R.Tensor((2, 4), "float32") = x\nreturn y',
@@ -220,7 +224,7 @@ STATEMENTS = {
     "a size in quotes in a call": (
         'y = R.call_packed("f", sinfo_args=R.Tensor(("n",)))\nreturn y',
         'y = R.call_packed("f", sinfo_args=R.Tensor(("n",)))',
-        'sizes in quotes stand in annotations; write n instead of "n"',
+        'sizes in quotes are only allowed in annotations; write n instead of "n"',
     ),
     "a size as a value": (
         "n = T.int64()\nreturn n",
@@ -309,7 +313,7 @@ def test_a_captured_function_is_called_by_a_name_of_the_module() -> None:
 BROKEN_METADATA = {
     "no JSON": "tvm.ir.load_json('x')",
     "no nodes": "tvm.ir.load_json('{}')",
-    "bytes that are no base64": 'R.array("int8", (1,), "?")',
+    "bytes that are not base64": 'R.array("int8", (1,), "?")',
     "too few bytes": 'R.array("int8", (4,), "AAAA")',
     "a shape below 0": 'R.array("int8", (-1,), "")',
     "an array cut short": 'tvm.ir.load_json(\'{"root": 1, "b64ndarrays": ["AAAA"], "nodes": ['

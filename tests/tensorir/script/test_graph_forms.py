@@ -82,7 +82,7 @@ SAME = {
         'y = R.call_packed("f", x, sinfo_args=R.Tensor("int8"))\nreturn y',
         'y = R.call_packed("f", x, sinfo_args=[R.Tensor(dtype="int8")])\nreturn y',
     ),
-    "nothing but a tensor": (
+    "a tensor without parentheses": (
         'y = R.call_packed("f", x, sinfo_args=R.Tensor)\nreturn y',
         'y = R.call_packed("f", x, sinfo_args=(R.Tensor(),))\nreturn y',
     ),

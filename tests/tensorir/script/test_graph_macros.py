@@ -121,12 +121,12 @@ REFUSED = {
     "the value of a macro without a name": (
         'y = R.call_packed("f", twice(cls.double, x))',
         'R.call_packed("f", twice(cls.double, x))',
-        "the macro twice is read where its value gets a name of its own first",
+        "a call of macro twice cannot be an argument; give it a name first",
     ),
     "an argument that is missing": (
         "y = twice(cls.double)",
         "twice(cls.double)",
-        "macro twice() is missing the argument 'x'",
+        "macro twice(): missing a required argument: 'x'",
     ),
     "no value": (
         "y = nothing()",

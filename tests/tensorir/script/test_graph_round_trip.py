@@ -220,7 +220,9 @@ def test_the_arrays_of_tvm_0_19_are_read() -> None:
 
 def test_the_dialects_of_tvm_do_not_write_arrays() -> None:
     func = with_constant(np.zeros(100))
-    with pytest.raises(IRValueError, match=r"not written in the dialect 'tvm'.*show_meta=False"):
+    with pytest.raises(
+        IRValueError, match=r"cannot be printed in the dialect 'tvm'.*show_meta=False"
+    ):
         func.script(dialect="tvm", show_meta=True)
 
 

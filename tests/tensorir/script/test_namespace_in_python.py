@@ -1,4 +1,4 @@
-"""What the functions of `T` return to a Python program, outside of scripts."""
+"""The functions of `T` in a Python program, outside of scripts."""
 
 from __future__ import annotations
 

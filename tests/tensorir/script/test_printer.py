@@ -1,4 +1,4 @@
-"""What is printed: programs that read back, in either form, and with places pointed out."""
+"""Printed programs: they read back, in either form, and have underlines and comments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that is no program ends in a sentence that names the place and what to write instead."""
+"""Errors for invalid text point at the place and say what to write instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorir.function import IRModule, PrimFunc
 from tests.tensorir.script.test_spellings import PROGRAM, body
 
 REFUSED = {
-    # what a name stands for
+    # the values of names
     "x = 0\nwhile x < n:\n    x = x + 1": ("x has a value already", "x = x + 1"),
     "x = T.float32(0)\nfor i in range(8):\n    x += A[i, 0]": ("declare `x: T.float32`", "x += A[i, 0]"),
     "x = n + 1\nx = n + 2": ("Variable x already defined", "x = n + 2"),
@@ -43,14 +43,14 @@ REFUSED = {
     "for i in T.thread_binding(8, thread=n):\n    A[i, 0] = 1.0": ("`thread` is a string or None, got Var", "T.thread_binding("),
     "p = T.allocate([8], 'int8', 1)": ("`scope` is a string, got int", "T.allocate("),
     "A[*n] = 1.0": ("'Var' object is not iterable", "A[*n]"),
-    "x = *n": ("a starred value may only stand in", "*n"),
+    "x = *n": ("a starred value is only allowed in", "*n"),
     "A[0] = 1.0": ("buffer A has 2 dimension(s)", "A[0]"),
     "x: T.float32 = T.let": ("cannot use a LetForm as an expression", "x: T.float32 = T.let"),
     "return": ("Expression to be returned", "return"),
     "if n < 3:\n    return 1.0\nreturn n": ("the function returns float32 and int32", "return n"),
     # names and arguments of the dialect
     "for i in T.vectorised(8):\n    A[0, i] = 1.0": ("did you mean T.vectorized?", "T.vectorised"),
-    "T.add(grid=1)": ("there is nothing called T.add", "T.add"),
+    "T.add(grid=1)": ("unknown name T.add", "T.add"),
     "C = T.alloc_buffer((4,), shapo=1)": ("T.alloc_buffer() got an unexpected", "T.alloc_buffer((4,), shapo=1)"),
     "T.evaluate(T.Select(n < 3, 1))": ("T.Select() missing 1 required", "T.Select(n < 3, 1)"),
     "T.evaluate(T.cast(n, dtype='int8', dtype='int16'))": ("given twice", "dtype='int16'"),
@@ -84,14 +84,14 @@ REFUSED = {
     "for i in range(A.shap[0]):\n    A[i, 0] = 1.0": ("did you mean shape?", "A.shap"),
     "for i in range(8.0):\n    A[i, 0] = 1.0": ("a loop must run over integers, not over float32", "range(8.0)"),
     "A[0, 0] = 'text'": ("a string cannot be stored", "A[0, 0] = "),
-    "x = n[0]": ("n is a value of type int32, which has no items", "n[0]"),
+    "x = n[0]": ("n is of type int32 and cannot be indexed", "n[0]"),
     "x = A(0)": ("A, a value of type Buffer, cannot be called", "A(0)"),
     "x = A + A": ("the operator `+` does not take Buffer and Buffer", "A + A"),
     "C = T.alloc_buffer('n')": ("a shape is a tuple of sizes, such as (n, 16), not 'n'", "T.alloc_buffer("),
     "C = T.alloc_buffer((8.0,))": ("a shape is a tuple of sizes", "T.alloc_buffer("),
     "C = T.alloc_buffer((-3,))": ("at least 0, got -3", "T.alloc_buffer("),
-    "elif n > 3:\n    A[0, 0] = 1.0": ("right after the suite of an `if`", "elif"),
-    "x = else": ("right after the suite of an `if`, or in", "else"),
+    "elif n > 3:\n    A[0, 0] = 1.0": ("right after the body of an `if`", "elif"),
+    "x = else": ("right after the body of an `if`, or in", "else"),
     "T.func_attr({[1]: 2})": ("the keys of a dict are strings, not [1]", "{[1]: 2}"),
     "p = T.allocate_const('abc', 'int8', [3])": ("the elements of an array must be a list", "T.allocate_const("),
     "for i in T.thread_binding(8):\n    A[i, 0] = 1.0": ('write T.thread_binding(n, "threadIdx.x")', "T.thread_binding(8)"),
@@ -141,7 +141,7 @@ def test_of_a_long_line_the_place_is_shown() -> None:
 def test_deep_suites_end_in_a_sentence() -> None:
     lines = ["@T.prim_func", "def f(n: T.int32):"]
     lines += [" " * (k + 1) + "if n < 3:" for k in range(1100)]
-    with pytest.raises(DiagnosticError, match="suites are nested too deeply"):
+    with pytest.raises(DiagnosticError, match="blocks of statements are nested too deeply"):
         parse("\n".join([*lines, " " * 1101 + "T.evaluate(n)"]))
 
 

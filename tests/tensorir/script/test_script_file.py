@@ -59,9 +59,13 @@ def test_one_of_several_programs_is_named(tmp_path: Path) -> None:
     found = read_script_file(path, "Two")
     assert isinstance(found, IRModule)
     assert "(16,)" in found.script()
-    with pytest.raises(DiagnosticError, match=r"2 programs: name one of them, as in .*:One; there"):
+    with pytest.raises(
+        DiagnosticError, match=r"defines 2 programs: One, Two; select one, as in .*:One"
+    ):
         read_script_file(path)
-    with pytest.raises(DiagnosticError, match="no program 'Tow'; there are One, Two; did you mean"):
+    with pytest.raises(
+        DiagnosticError, match="does not define 'Tow'; it defines One, Two; did you mean"
+    ):
         read_script_file(path, "Tow")
 
 
@@ -81,8 +85,8 @@ def test_a_function_outside_of_a_module(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"x = 1\n", "defines no program"),
-        (b"\xff\xfe\x00", r"no text in UTF-8 \(byte 0\)"),
+        (b"x = 1\n", "does not define a program"),
+        (b"\xff\xfe\x00", r"not UTF-8 text \(byte 0\)"),
         (b"def f(:\n", r"kernel.py:1:"),
         (PROGRAM.format(name="One", size="M").encode(), r"kernel.py:5:\d+"),
     ],
