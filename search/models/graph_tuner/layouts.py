@@ -7,11 +7,10 @@ the array with the indices of the tensor (row-major). Only maps that are bijecti
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedule import Schedule
 from schedule.sref import StmtSRef
@@ -25,11 +24,10 @@ from search.space_generator.suggested_layout import (
 from tensorir.errors import IRValueError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.indices.index_map import IndexMap
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, layout_rewrites
+from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm
-from tensorir.nodes.stmt import Block, BlockRealize, BufferStore
-from tensorir.rewriting.visit import walk
+from tensorir.nodes.stmt import BlockRealize
 
 Layout: TypeAlias = IndexMap | None
 
@@ -134,53 +132,6 @@ def _access(sch: Schedule, buffer: Buffer) -> tuple[str, tuple[str, int]]:
     raise TuningError(f"no block reads or writes {buffer.name}, so it keeps its layout")
 
 
-def strides_along(loops: Layout, layout: Layout, shape: Sequence[int]) -> NDArray[np.int64]:
-    """Return for each dimension of `loops` how far a step from the origin goes in `layout`.
-
-    Both are layouts of a tensor of this shape; the distance is in elements, 0 for a dimension of
-    extent 1.
-    """
-    numbers = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
-    visited = numbers if loops is None else loops.map_ndarray(numbers)
-    held = numbers if layout is None else layout.map_ndarray(numbers)
-    position = np.empty(numbers.size, np.int64)
-    position[held.ravel()] = np.arange(numbers.size)
-    at_origin = (0,) * visited.ndim
-    steps = []
-    for axis, extent in enumerate(visited.shape):
-        neighbour = tuple(int(k == axis and extent > 1) for k in range(visited.ndim))
-        steps.append(abs(position[visited[neighbour]] - position[visited[at_origin]]))
-    return np.array(steps, np.int64)
-
-
 def free_positions(func: PrimFunc) -> set[int]:
     """Return the parameters that a kernel says may have any layout."""
     return {int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())}
-
-
-def with_free_layouts(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
-    """Return a kernel that says of parameters that they may have any layout."""
-    return func.with_attr(LAYOUT_FREE_BUFFERS, sorted(free_positions(func).union(positions)))
-
-
-def read_in_place(func: PrimFunc, positions: Collection[int]) -> PrimFunc:
-    """Return a scheduled kernel that reads parameters itself, not a copy in another layout.
-
-    Before: X_global[i // 8, k, i % 8] = X[i, k]  for all, once;  ... X_global[i // 8, k, i % 8] ...
-    After:  ... X[i, k] ...
-
-    The blocks that copy carry `meta_schedule.layout_rewrite_preproc`. ScheduleError if one is not
-    what the postprocessor RewriteLayout makes.
-    """
-    sch = Schedule(IRModule({"main": func}))
-    for rewrite in layout_rewrites(func):
-        if rewrite.position in positions:
-            (copy,) = (node for node in walk(rewrite.nest) if isinstance(node, Block))
-            assert isinstance(copy.body, BufferStore)
-            axes = [axis.var for axis in copy.iter_vars]
-            layout = IndexMap(axes, copy.body.indices)
-            block = sch.get_block(copy.name_hint, "main")
-            back = layout.inverse(rewrite.weight.shape)
-            sch.transform_layout(block, ("write", 0), back)
-            sch.compute_inline(block)
-    return sch.mod.prim_func("main")

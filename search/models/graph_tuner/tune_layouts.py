@@ -150,13 +150,7 @@ def tune_layouts(
     measured, and the choice with the least sum of times is taken (`pbqp`). What is not plainly
     faster, by 3% of a kernel, counts as no gain.
 
-    Records of a kernel whose arguments may have any layout count as well: a search for
-    `func.with_attr("layout_free_buffers", [0, ...])` finds them, and what its times leave out, the
-    transforms, is counted here.
-
-    So do records of `blocked_kernels`, with arguments in blocks of channels and row-major. What
-    they gain where nothing is in blocks counts, too: before are the schedules that the database
-    has of the kernels themselves.
+    Records of `blocked_kernels` count as well, with arguments in blocks of channels and row-major.
 
     What graph functions take and return, and all that something else than `call_tir` reads or
     gives, stays row-major, and so do results of kernels that have several. Weights are left to
@@ -194,7 +188,7 @@ def _tuned(
     asked, graphs = kernel_graphs(mod)
     candidates = Candidates(database, target, most)
     kernels = _timed({name: candidates.of(graph) for name, graph in graphs.items()}, measure)
-    transforms = _Transforms(target.num_cores or 1, measure)
+    transforms = _Transforms(target, measure)
     transforms.prepare(
         transform
         for name, graph in graphs.items()
@@ -252,15 +246,15 @@ def _timed(
 class _Transforms:
     """The fastest kernel for each transform, and its time."""
 
-    def __init__(self, cores: int, measure: Measure) -> None:
-        self._cores = cores
+    def __init__(self, target: Target, measure: Measure) -> None:
+        self._target = target
         self._measure = measure
         self._fastest: dict[_Transform, tuple[PrimFunc, float]] = {}
 
     def prepare(self, transforms: Iterable[tuple[Tensor, Layout, Layout]]) -> None:
         """Measure all kernels and transforms that may be needed, at once."""
         needed = dict.fromkeys(starmap(_transform, transforms))
-        forms = {key: transform_kernels(*key, cores=self._cores) for key in needed}
+        forms = {key: transform_kernels(*key, self._target) for key in needed}
         funcs = [func for some in forms.values() for func in some]
         seconds = iter(checked(self._measure, funcs) if funcs else ())
         for key, some in forms.items():
