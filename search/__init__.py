@@ -86,14 +86,13 @@ if TYPE_CHECKING:
     from search.runner.distributed.dask_runner import DaskBuilder, DaskRunner
     from search.runner.measure_candidate import MeasureCandidate
     from search.runs.replayed_search import Replayed
-    from search.runs.tuned_schedule import TunedSchedule
     from search.schedule_rule import ScheduleRule
     from search.search_strategy import SearchStrategy
     from search.space_generator import SpaceGenerator
     from search.space_generator.design_space import DesignSpace
     from search.space_generator.named_decisions import decisions_of
     from search.task_scheduler import TaskScheduler
-    from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
+    from search.tune import TunedSchedule, compile_tir, tune_module, tune_tasks, tune_tir
 
 __all__ = [
     "Builder",

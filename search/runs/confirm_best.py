@@ -1,7 +1,7 @@
-"""The best candidates of a task measured again, in turns.
+"""Interleaved re-measurements of the best candidates of a task.
 
-In a search each candidate is measured once, at its own time, and the best of many is often one that
-was lucky. Measured in turns (A B C A B C ...), all of them meet the same machine.
+A search measures each candidate once, at its own time, and the best of many was often just lucky.
+In interleaved rounds (A B C A B C ...) all candidates run under the same conditions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from search.database.records import TuningRecord
 from search.runner import Runner, RunnerInput, RunnerResult
 from search.runner.objective import SECONDS, Objective
 from search.runner.program_facts import ProgramFacts
-from search.runs.built_entries import built_entries
+from search.runs.measuring import built_inputs, interleaved_rounds, runner_input
 
 _LEAST_ROUNDS: Final = 3
-"""However little time there is: fewer say nothing of how certain the result is."""
+"""The minimum even without time: fewer rounds give no estimate of the certainty."""
 _FEWEST_ROUNDS: Final = 5
 _MOST_ROUNDS: Final = 15
 _ENOUGH: Final = 0.95
@@ -33,27 +33,26 @@ _RESAMPLES: Final = 2000
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A record that was measured again: what the rounds gave, and how sure its rank is."""
+    """A record that was measured again, with its time and the certainty of its rank."""
 
     record: TuningRecord
-    """The record, with one time for each round in place of those that it had."""
+    """The record with the times of the rounds, which replace its old ones."""
     median: float
     """Seconds per call."""
     spread: float
     """Half of the distance between the quartiles of the rounds, in seconds."""
     rounds: int
-    """How often it was measured again."""
+    """The number of measurements."""
     ratio: float
-    """The factor to the fastest: 1 for the fastest, whose runner-up is the second.
+    """The time as a multiple of that of the fastest.
 
-    Compared are medians of times relative to their rounds: a round in which the whole machine was
-    slow counts like the others.
+    It compares medians of times relative to their rounds, so a round in which the whole machine
+    was slow counts like the others.
     """
     certainty: float
-    """Probability that it is the fastest of those that were measured.
+    """The probability that it is the fastest of all that were measured.
 
-    It is the share of 2,000 random choices of as many rounds, repetitions allowed (the bootstrap),
-    in which that median is the least.
+    This is the fraction of 2,000 bootstrap samples of the rounds in which its median is the least.
     """
 
 
@@ -64,19 +63,19 @@ def confirm_best(
     context: TuneContext,
     max_seconds: float = 10.0,
 ) -> list[Confirmation]:
-    """Measure the records of a task again, in turns, and return them fastest first.
+    """Measure the records of a task again in interleaved rounds, and return them fastest first.
 
-    There are 5 to 15 rounds: they end when one is the fastest with a certainty of 0.95, or, after
-    three at the least, at the end of the round in which `max_seconds` are over. Records that cannot
-    be built or run any more are left out. Results are not checked again. TuningError for a context
-    without a target.
+    There are 5 to 15 rounds. They end when the fastest is certain (0.95), or with the round in
+    which `max_seconds` are over, but after at least three. Records that no longer build or run are
+    left out. Results are not checked again. TuningError for a context without a target.
     """
     objective = context.objective
     replayed = list(usable(records, TuningRecord.as_measure_candidate))
     records = [record for record, _ in replayed]
     candidates = [candidate for _, candidate in replayed]
     facts = None if context.mod is None else ProgramFacts.of(context.mod)
-    with built_entries(builder, context, candidates, facts) as contenders:
+    programs = [(one.mod, runner_input(context, one, facts)) for one in candidates]
+    with built_inputs(builder, context.target, programs) as contenders:
         rounds = _rounds(contenders, runner, max_seconds, objective)
     return _ranked({place: records[place] for place in rounds}, rounds, objective)
 
@@ -101,23 +100,15 @@ def summary(confirmations: Sequence[Confirmation]) -> str:
 def _rounds(
     contenders: dict[int, RunnerInput], runner: Runner, max_seconds: float, objective: Objective
 ) -> dict[int, list[RunnerResult]]:
-    """Return the results of each contender in each round, without those that failed in one."""
-    rounds: dict[int, list[RunnerResult]] = {place: [] for place in contenders}
-    runner = runner.in_one_place()
+    """Return the results of each contender in each round, without contenders that failed."""
     end = time.monotonic() + max_seconds
-    for number in range(1, _MOST_ROUNDS + 1):
-        for place in list(rounds):
-            (future,) = runner.run([contenders[place]])
-            found = future.result()
-            if found.median_secs is None:
-                del rounds[place]
-            else:
-                rounds[place].append(found)
-        if not rounds or (number >= _LEAST_ROUNDS and time.monotonic() >= end):
+    rounds: dict[int, list[RunnerResult]] = {}
+    for number, rounds in enumerate(interleaved_rounds(runner.in_one_place(), contenders), 1):
+        is_over = number >= _LEAST_ROUNDS and time.monotonic() >= end
+        if not rounds or is_over or number == _MOST_ROUNDS:
             break
-        if number < _FEWEST_ROUNDS:
-            continue
-        if _certainties(_relative(_table(rounds, objective))).max() >= _ENOUGH:
+        certainties = _certainties(_relative(_table(rounds, objective)))
+        if number >= _FEWEST_ROUNDS and certainties.max() >= _ENOUGH:
             break
     return rounds
 

@@ -1,4 +1,4 @@
-"""What became of a trial: entered into the log of trials, the journal and the statistics."""
+"""The trial log, the journal, the statistics and the messages of a run, after each trial."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def enter_trial(
     build: BuilderResult,
     result: RunnerResult,
 ) -> None:
-    """Enter a trial, which was measured or has failed, into the log and journal of its run."""
+    """Write a trial to the trial log and the journal of its run, whether it failed or not."""
     assert task.ctx.mod is not None
     stage: Stage = "stopped" if result.stopped else "done"
     if build.error_msg is not None:
@@ -58,7 +58,7 @@ def count_trial(
     build: BuilderResult,
     result: RunnerResult,
 ) -> None:
-    """Enter a trial into the statistics and the log of its task."""
+    """Add a trial to the statistics and the log of its task."""
     prefix = f"[Task #{task.index}: {task.ctx.task_name}] Trial #{task.trials + 1}: "
     task.build_seconds += build.seconds + result.build_seconds
     task.measure_seconds += result.seconds
@@ -94,8 +94,8 @@ def count_trial(
     run.progress.trial("" if best is None else f"{best * 1e3:.2f} us")
 
 
-def say_what_came_out(run: Run, task: TaskState, results: Sequence[RunnerResult]) -> None:
-    """Log what came out of a batch, and show the table of all tasks."""
+def log_batch(run: Run, task: TaskState, results: Sequence[RunnerResult]) -> None:
+    """Log the results of a batch, and show the table of all tasks."""
     failed = sum(result.error_msg is not None for result in results)
     best = task.best_ms
     speed = f", {task.best_gflops:.2f} GFLOPS" if task.flop > 1 and task.best_gflops else ""
@@ -120,8 +120,8 @@ def say_what_came_out(run: Run, task: TaskState, results: Sequence[RunnerResult]
     show_statistics(run)
 
 
-def say_what_failed(run: Run) -> None:
-    """Say of each task without any result why that is: what most of its trials ended with."""
+def log_failed_tasks(run: Run) -> None:
+    """Warn of each task without a working trial, with its most frequent error."""
     for task in run.tasks:
         if task.best_ms is not None or not task.errors:
             continue
@@ -136,7 +136,7 @@ def say_what_failed(run: Run) -> None:
 
 
 def show_statistics(run: Run) -> None:
-    """Show the table of all tasks in place of the one before, and log it."""
+    """Log the table of all tasks, and show it instead of the last one."""
     table = statistics_table(run.tasks)
     run.log.debug("\n%s\n", table)
     run.progress.table(table)

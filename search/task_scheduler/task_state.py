@@ -152,7 +152,7 @@ class TaskState:
         return beside <= self.build_seconds / cores + self.measure_seconds
 
     @property
-    def trials_in_vain(self) -> int:
+    def trials_since_best(self) -> int:
         """The trials that were made since the best one; all, where none of them is the best."""
         best = min(self.latency_ms, default=FAILED_MS)
         if best >= self.known_ms:

@@ -113,9 +113,10 @@ class Candidates:
         ]
         for form, layouts in sorted(choices, key=lambda choice: choice[0].changes(choice[1])):
             by_slot = dict(zip(call.slots, layouts, strict=True))
-            makers: list[Callable[[], PrimFunc | None]] = [partial(with_layouts, form.func, by_slot)]
+            makers: list[Callable[[], PrimFunc | None]] = []
             if form is forms[0]:
-                makers.insert(0, partial(follow_layout, call.func, by_slot, self._target))
+                makers.append(partial(follow_layout, call.func, by_slot, self._target))
+            makers.append(partial(with_layouts, form.func, by_slot))
             for make in makers:
                 try:
                     func = make()

@@ -28,9 +28,7 @@ def is_elementwise(func: PrimFunc) -> bool:
     )
 
 
-def follow_layout(
-    func: PrimFunc, layouts: Mapping[int, Layout], target: Target
-) -> PrimFunc | None:
+def follow_layout(func: PrimFunc, layouts: Mapping[int, Layout], target: Target) -> PrimFunc | None:
     """Return a kernel with parameters in `layouts`, its loops in the memory order of its result.
 
     It gets the default schedule for these loops. None if the result is row-major, and for a kernel

@@ -6,19 +6,21 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.builder import Builder, BuilderInput
+from search.builder import Builder
 from search.database.line_store import LineStore
 from search.database.store import Kind
 from search.database.target_key import target_key
 from search.errors import DatabaseError, TuningError
 from search.lines import is_number
-from search.runner import EvaluatorConfig, Runner, RunnerInput
+from search.runner import EvaluatorConfig, Runner, RunnerInput, RunnerResult
 from search.runner.program_facts import ProgramFacts
+from search.runs.measuring import built_inputs, interleaved_rounds
 from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
@@ -85,39 +87,19 @@ class KernelTimes:
 
     def _measured(self, kernels: Sequence[PrimFunc]) -> list[float]:
         logger.info("Layouts: %d kernels are built and measured", len(kernels))
-        modules = [_as_main(kernel) for kernel in kernels]
-        built = self._builder.build([BuilderInput(mod, self._target) for mod in modules])
-        entries: dict[int, RunnerInput] = {}
-        for place, (mod, result) in enumerate(zip(modules, built, strict=True)):
-            if result.artifact_path is None:
-                logger.warning("Layouts: a kernel does not build: %s", result.error_msg)
-                continue
-            infos = ArgInfo.from_entry_func(mod)
-            entries[place] = RunnerInput(
-                result.artifact_path, self._target.kind, infos, facts=ProgramFacts.of(mod)
-            )
-        try:
-            rounds = self._rounds(entries)
-        finally:
-            for entry in entries.values():
-                self._builder.remove_artifact(entry.artifact_path)
-        return [
-            min(rounds[place]) if place in rounds else math.inf for place in range(len(kernels))
+        kind = self._target.kind
+        programs = [
+            (mod, RunnerInput("", kind, ArgInfo.from_entry_func(mod), facts=ProgramFacts.of(mod)))
+            for mod in map(_as_main, kernels)
         ]
-
-    def _rounds(self, entries: dict[int, RunnerInput]) -> dict[int, list[float]]:
-        """Return all times of the kernels that did not fail in a round."""
-        seconds: dict[int, list[float]] = {place: [] for place in entries}
-        for _ in range(_ROUNDS):
-            for place in list(seconds):
-                (future,) = self._runner.run([entries[place]])
-                result = future.result()
-                if result.run_secs is None or result.median_secs is None:
-                    logger.warning("Layouts: a kernel does not run: %s", result.error_msg)
-                    del seconds[place]
-                else:
-                    seconds[place] += result.run_secs
-        return seconds
+        rounds: dict[int, list[RunnerResult]] = {}
+        with built_inputs(self._builder, self._target, programs) as entries:
+            for rounds in islice(interleaved_rounds(self._runner, entries), _ROUNDS):  # noqa: B007
+                pass
+        return [
+            min((min(r.run_secs or ()) for r in rounds.get(place, ())), default=math.inf)
+            for place in range(len(kernels))
+        ]
 
     def _keep(self, found: dict[str, float]) -> None:
         self._seconds.update(found)

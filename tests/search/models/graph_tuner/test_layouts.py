@@ -22,7 +22,7 @@ from tensorir.errors import IRValueError
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.stmt import For, ForKind
 from tensorir.rewriting.visit import walk
-from tests.search.graph_tuner.graphs import KERNELS, TARGET
+from tests.search.models.graph_tuner.graphs import KERNELS, TARGET
 
 MOD = parse(f"@I.ir_module\nclass Module:{KERNELS}")
 assert isinstance(MOD, IRModule)

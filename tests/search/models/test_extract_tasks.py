@@ -7,7 +7,7 @@ import search as ms
 import tensorir
 from search.errors import TuningError
 from tensorir import IRModule, transform
-from tests.search.networks.network_programs import DENSE, RELU, TARGET, layers, module_of
+from tests.search.models.network_programs import DENSE, RELU, TARGET, layers, module_of
 
 
 def weights(tasks: list[ms.ExtractedTask]) -> dict[str, float]:

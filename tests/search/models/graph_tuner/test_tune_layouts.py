@@ -13,7 +13,7 @@ from search.errors import TuningError
 from search.models.graph_tuner import tune_layouts
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.transform import BindParams
-from tests.search.graph_tuner.graphs import (
+from tests.search.models.graph_tuner.graphs import (
     BLOCKED,
     KERNELS,
     TARGET,

@@ -16,7 +16,7 @@ from search.postproc import RewriteLayout
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
 from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams
 from tests.search.anchored_programs import TARGET, commit
-from tests.search.graph_tuner.graphs import form, made_up
+from tests.search.models.graph_tuner.graphs import form, made_up
 
 MODEL = parse("""
 @I.ir_module
