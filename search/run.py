@@ -93,7 +93,7 @@ class Run:
         )
         _check_tasks(tasks, task_weights)
         callbacks = MeasureCallback.create(config.measure_callbacks)
-        _refuse_targets_of_other_machines(tasks, config.runner)
+        _refuse_other_targets(tasks, config.runner)
         folder = _writable(work_dir)
         with contextlib.ExitStack() as stack:
             stack.enter_context(without_history())
@@ -115,8 +115,8 @@ class Run:
                     task.objective = task.objective.kept_in(energy)
             builder, runner = _measuring_parts(config, tasks, stack)
             for task in tasks:
-                if task.target is not None and runner.measures_here(task.target):
-                    learn_speed(task.target)
+                if runner.measures_here(task.known_target):
+                    learn_speed(task.known_target)
             builder.warm_up()
             runner.warm_up()
             states = [
@@ -198,8 +198,7 @@ class Run:
         """Write the tasks and their weights, for readers of the directory."""
         listed = []
         for task in self.tasks:
-            assert task.ctx.mod is not None
-            key = self.database.workload_key(task.ctx.mod)
+            key = self.database.workload_key(task.ctx.program)
             target = str(task.ctx.target)
             listed.append(TaskReport(task.ctx.task_name, target, key, float(task.task_weight)))
         add_tasks(self.store, listed)
@@ -224,8 +223,7 @@ class Run:
                 self.work_dir,
             )
         for task in self.tasks:
-            assert task.ctx.mod is not None
-            workload = self.database.commit_workload(task.ctx.mod)
+            workload = self.database.commit_workload(task.ctx.program)
             others = self.database.count(workload)
             others -= self.database.count(workload, task.ctx.target)
             if others:
@@ -267,7 +265,7 @@ def _measuring_parts(
         timing = {"evaluator_config": EvaluatorConfig(**timed)} if timed else {}
         runner = Runner.create(runner, **timing)
         stack.callback(runner.close)
-        _refuse_targets_of_other_machines(tasks, runner)
+        _refuse_other_targets(tasks, runner)
     if builder == "local":
         builder = runner.own_builder() or builder
     if not isinstance(builder, Builder):
@@ -304,27 +302,24 @@ def _cost_model(config: TuneConfig, task: TuneContext) -> CostModel | None:
 
 
 def _record_count(database: Database, task: TuneContext) -> int:
-    assert task.mod is not None
-    return database.count(database.commit_workload(task.mod), task.target)
+    return database.count(database.commit_workload(task.program), task.target)
 
 
-def _refuse_targets_of_other_machines(
+def _refuse_other_targets(
     tasks: Sequence[TuneContext], runner: str | type[Runner] | Runner
 ) -> None:
-    for task in tasks:
-        if task.target is None:
-            continue
+    """Raise TuningError if a runner cannot measure for a target, as far as that is known."""
+    for target in (task.known_target for task in tasks):
         if isinstance(runner, Runner):
-            reason = runner.why_not(task.target)
+            reason, is_here = runner.why_not(target), runner.measures_here(target)
         else:
-            reason = why_not_here(task.target) if runner == "local" else None
+            reason, is_here = why_not_here(target) if runner == "local" else None, True
         if reason is not None:
-            elsewhere = isinstance(runner, Runner) and not runner.measures_here(task.target)
             raise TuningError(
-                f"candidates for {task.target} cannot be measured: {reason}"
-                if elsewhere
-                else f"candidates for {task.target} cannot be measured on this machine: {reason}, "
-                "or pass a runner that measures them where they can run"
+                f"candidates for {target} cannot be measured on this machine: {reason}, or pass a "
+                "runner that measures them where they can run"
+                if is_here
+                else f"candidates for {target} cannot be measured: {reason}"
             )
 
 
@@ -337,22 +332,13 @@ def _check_tasks(tasks: Sequence[object], weights: Sequence[float]) -> None:
     for place, task in enumerate(tasks):
         if not isinstance(task, TuneContext):
             raise TuningError(f"tasks[{place}] is a TuneContext, got {type(task).__name__}")
-        needed = {
-            "mod": task.mod,
-            "target": task.target,
-            "space_generator": task.space_generator,
-            "search_strategy": task.search_strategy,
-        }
-        missing = [name for name, part in needed.items() if part is None]
+        for name in ("mod", "target", "space_generator", "search_strategy"):
+            if getattr(task, name) is None:
+                raise TuningError(f'task "{task.task_name}" has no {name}: pass one to TuneContext')
         if task.objective != tasks[0].objective:  # type: ignore[attr-defined]
             raise TuningError(
                 f'task "{task.task_name}" has the objective {task.objective}, another task a '
                 "different one: tasks of a run share a cost model, so give all the same objective"
-            )
-        if missing:
-            raise TuningError(
-                f'task "{task.task_name}" has no {" and no ".join(missing)}: pass '
-                f"{'it' if len(missing) == 1 else 'them'} to TuneContext"
             )
 
 

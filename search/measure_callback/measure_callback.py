@@ -81,10 +81,9 @@ class AddToDatabase(MeasureCallback):
         """Commit one trial."""
         database = run.database
         task = run.tasks[task_id]
-        assert task.ctx.mod is not None
         record = TuningRecord(
             candidate.sch.trace,
-            database.commit_workload(task.ctx.mod),
+            database.commit_workload(task.ctx.program),
             _seconds(runner_result),
             task.ctx.target,
             candidate.args_info,

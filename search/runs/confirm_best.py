@@ -73,9 +73,9 @@ def confirm_best(
     replayed = list(usable(records, TuningRecord.as_measure_candidate))
     records = [record for record, _ in replayed]
     candidates = [candidate for _, candidate in replayed]
-    facts = None if context.mod is None else ProgramFacts.of(context.mod)
+    facts = ProgramFacts.of(context.program)
     programs = [(one.mod, runner_input(context, one, facts)) for one in candidates]
-    with built_inputs(builder, context.target, programs) as contenders:
+    with built_inputs(builder, context.known_target, programs) as contenders:
         rounds = _rounds(contenders, runner, max_seconds, objective)
     return _ranked({place: records[place] for place in rounds}, rounds, objective)
 

@@ -29,9 +29,7 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
     These are the latest records of the task and, fewer, of other workloads for the same target,
     failed ones included. Traces that no longer replay are left out.
     """
-    if context.mod is None:
-        return 0
-    workload = database.commit_workload(context.mod)
+    workload = database.commit_workload(context.program)
     own = database.tuning_records_of(workload, context.target)
     count = learn(model, context, own[-MOST_OF_TASK:])
     others: dict[int, list[TuningRecord]] = {}

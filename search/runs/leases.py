@@ -104,9 +104,8 @@ class Leases:
     def _granted(
         self, task: TuneContext, keyed: Mapping[bytes, MeasureCandidate]
     ) -> list[MeasureCandidate]:
-        assert task.mod is not None
         mine = self._of(task)
-        workload = self._database.commit_workload(task.mod)
+        workload = self._database.commit_workload(task.program)
         answer = self._database.claim(workload, task.target, list(keyed), mine.owner, self._seconds)
         mine.own |= answer.granted
         for key, candidate in keyed.items():
@@ -151,8 +150,7 @@ class Leases:
         return self._tasks.setdefault(task, _TaskLeases(uuid.uuid4().hex))
 
     def _records_after(self, task: TuneContext, place: int) -> list[TuningRecord]:
-        assert task.mod is not None
-        workload = self._database.commit_workload(task.mod)
+        workload = self._database.commit_workload(task.program)
         records, self._of(task).place = self._database.records_behind(workload, task.target, place)
         return records
 

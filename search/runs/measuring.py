@@ -43,8 +43,7 @@ class Batch:
         builder: Builder,
         runner: Runner,
     ) -> None:
-        assert task.ctx.target is not None
-        target = task.ctx.target
+        target = task.ctx.known_target
         self.candidates = list(candidates)
         self.runner_futures = [
             RunnerFuture.on_demand(partial(self._measure, k)) for k in range(len(self.candidates))
@@ -58,8 +57,7 @@ class Batch:
         builder.beside_measuring = self._overlaps
         programs = [candidate.sch.mod for candidate in self.candidates]
         if task.reference is None:
-            assert task.ctx.mod is not None
-            programs.insert(0, reference_program(task.ctx.mod))
+            programs.insert(0, reference_program(task.ctx.program))
         with Profiler.timeit("SendToBuilder"):
             builds = builder.start([BuilderInput(mod, target) for mod in programs])
         if task.reference is None:
@@ -124,11 +122,9 @@ def runner_input(
     may stop when it is certainly slower than `best_ms` milliseconds. TuningError for a context
     without a target.
     """
-    if context.target is None:
-        raise TuningError("the task has no target: pass one to TuneContext")
     return RunnerInput(
         "",
-        context.target.kind,
+        context.known_target.kind,
         candidate.args_info,
         reference,
         None if best_ms is None else best_ms * 1e-3,
@@ -139,13 +135,12 @@ def runner_input(
 
 @contextmanager
 def built_inputs(
-    builder: Builder, target: Target | None, programs: Sequence[tuple[IRModule, RunnerInput]]
+    builder: Builder, target: Target, programs: Sequence[tuple[IRModule, RunnerInput]]
 ) -> Iterator[dict[int, RunnerInput]]:
     """Build programs, and yield their runner inputs with artifacts, by position.
 
     Programs that do not build are left out. The artifacts are removed after the `with` statement.
     """
-    assert target is not None
     built = builder.build([BuilderInput(mod, target) for mod, _ in programs])
     entries: dict[int, RunnerInput] = {}
     for place, ((_, entry), result) in enumerate(zip(programs, built, strict=True)):

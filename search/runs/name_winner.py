@@ -159,12 +159,11 @@ def measure_baselines(run: Run, task: TaskState, records: Sequence[TuningRecord]
     unscheduled where no schedule is faster. An unscheduled program that runs long is called once;
     one that runs very long is stopped, and gets no record.
     """
-    assert task.ctx.mod is not None
     run.progress.phase("measuring the unscheduled program")
     with Profiler.timeit("MeasureBaselines"):
         usual = max(BASELINE_SECONDS, _BASELINE_FRACTION * run.budget.seconds / len(run.tasks))
         longest = min(usual, run.budget.left) / HOPELESS
-        plain = MeasureCandidate(Schedule(task.ctx.mod))
+        plain = MeasureCandidate(Schedule(task.ctx.program))
         task.unscheduled = _measured(run, task, plain, longest * 1e3, None)
         if task.ctx.constraint is None:  # a constraint is about decisions, and this has none
             _add_baseline(run, task, plain, task.unscheduled)
@@ -194,7 +193,7 @@ def _measured(
 ) -> RunnerResult | None:
     """Return the result of a single measurement, None if it fails."""
     entry = runner_input(task.ctx, candidate, task.facts, reference, best_ms)
-    with built_inputs(run.builder, task.ctx.target, [(candidate.mod, entry)]) as entries:
+    with built_inputs(run.builder, task.ctx.known_target, [(candidate.mod, entry)]) as entries:
         rounds = next(interleaved_rounds(run.runner, entries), {})
     return rounds[0][0] if rounds else None
 
@@ -205,10 +204,9 @@ def _add_baseline(
     """Commit the record of a baseline, unless it failed or is certainly slower than the best."""
     if result is None or result.stopped:
         return
-    assert task.ctx.mod is not None
     record = TuningRecord(
         candidate.sch.trace,
-        run.database.commit_workload(task.ctx.mod),
+        run.database.commit_workload(task.ctx.program),
         result.run_secs,
         task.ctx.target,
         candidate.args_info,
@@ -220,8 +218,7 @@ def _add_baseline(
 
 def _is_busy(run: Run, task: TuneContext) -> bool:
     """Return True if other programs use cores of this machine while it measures on several."""
-    target = task.target
-    assert target is not None
+    target = task.known_target
     cores = min(target.num_cores or 1, host.physical_cores())
     if cores == 1 or not run.runner.measures_here(target):
         return False
@@ -257,9 +254,7 @@ def _best(run: Run, task: TuneContext) -> list[TuningRecord]:
 
 def best_for(task: TuneContext, database: Database) -> list[TuningRecord]:
     """Return the valid records of a task, best first by its objective."""
-    if task.mod is None:
-        return []
-    workload = database.commit_workload(task.mod)
+    workload = database.commit_workload(task.program)
     ranked = database.top_records(workload, len(database), task.target)
     if task.objective is SECONDS:
         return ranked
@@ -302,8 +297,7 @@ def _to_beat(
 
 def _earliest(run: Run, task: TuneContext) -> list[TuningRecord]:
     """Return the valid and allowed records among the first of a task."""
-    assert task.mod is not None
-    known = run.database.tuning_records_of(run.database.commit_workload(task.mod), task.target)
+    known = run.database.tuning_records_of(run.database.commit_workload(task.program), task.target)
     first = [record for record in known[:_FIRST_TRIALS] if record.is_valid]
     if task.constraint is not None:
         first = list(_allowed(task, first))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from search.builder import BuilderResult
 from search.reports.run_directory import TRIALS
@@ -22,33 +23,46 @@ def enter_trial(
     result: RunnerResult,
 ) -> None:
     """Write a trial to the trial log and the journal of its run, whether it failed or not."""
-    assert task.ctx.mod is not None
-    stage: Stage = "stopped" if result.stopped else "done"
-    if build.error_msg is not None:
-        stage = "build"
-    elif result.error_msg is not None:
-        stage = result.stage
-    trial = Trial(
+    trial = trial_of(
+        candidate,
+        result,
+        build,
         task=task.ctx.task_name,
-        workload=run.database.workload_key(task.ctx.mod),
+        workload=run.database.workload_key(task.ctx.program),
         target=str(task.ctx.target),
         batch=task.batches - 1,
         number=task.trials,
-        stage=stage,
-        error=build.error_msg or result.error_msg,
-        build_secs=build.seconds + result.build_seconds,
-        measure_secs=result.seconds,
-        run_secs=result.run_secs or (),
-        predicted=candidate.predicted,
         time=time.time(),
-        space=candidate.space_index,
-        decisions=None if candidate.decisions is None else list(candidate.decisions),
-        machine=result.machine,
     )
     run.store.add(TRIALS, trial)
     if result.median_secs is not None:
         task.ctx.objective.note(result.run_secs or (), [result])
     run.journal.note_trial(task.index)
+
+
+def trial_of(
+    candidate: MeasureCandidate,
+    result: RunnerResult,
+    build: BuilderResult | None = None,
+    **fields: Any,
+) -> Trial:
+    """Return the trial of a candidate with a result; `fields` has its task and its place there."""
+    error = result.error_msg if build is None else build.error_msg or result.error_msg
+    stage: Stage = "stopped" if result.stopped else "done"
+    if error is not None:
+        stage = "build" if build is not None and build.error_msg is not None else result.stage
+    return Trial(
+        **fields,
+        stage=stage,
+        error=error,
+        build_secs=result.build_seconds + (0.0 if build is None else build.seconds),
+        measure_secs=result.seconds,
+        run_secs=result.run_secs or (),
+        predicted=candidate.predicted,
+        space=candidate.space_index,
+        decisions=None if candidate.decisions is None else list(candidate.decisions),
+        machine=result.machine,
+    )
 
 
 def count_trial(

@@ -47,8 +47,7 @@ def _report_of(
     roof: Roofline | None = None,
 ) -> TaskReport:
     """Return what is known of a task; nothing is measured."""
-    assert task.ctx.mod is not None
-    workload = run.database.workload_key(task.ctx.mod)
+    workload = run.database.workload_key(task.ctx.program)
     mine = logged.of((task.ctx.task_name, workload, str(task.ctx.target))).trials
     own = mine[-task.trials :] if task.trials else []  # the last ones are those of the run
     began = [ms / 1e3 for ms in (task.first_ms, *task.latency_ms) if ms < FAILED_MS]
@@ -80,9 +79,9 @@ def _report_of(
 
 def _winning_trial(run: Run, task: TaskState, trials: Sequence[Trial]) -> int | None:
     """Return the number of the trial that the winner comes from; None if it was not a trial."""
-    if task.winner is None or task.ctx.mod is None:
+    if task.winner is None:
         return None
-    workload = run.database.commit_workload(task.ctx.mod)
+    workload = run.database.commit_workload(task.ctx.program)
     key = task.winner.record.trace_key
     same = [
         record
@@ -94,7 +93,5 @@ def _winning_trial(run: Run, task: TaskState, trials: Sequence[Trial]) -> int | 
 
 
 def _roofline(run: Run, task: TaskState) -> Roofline | None:
-    mod, target = task.ctx.mod, task.ctx.target
-    assert mod is not None
-    assert target is not None
-    return roofline(mod, target) if run.runner.measures_here(target) else None
+    target = task.ctx.known_target
+    return roofline(task.ctx.program, target) if run.runner.measures_here(target) else None

@@ -44,7 +44,6 @@ def plan_of(
 
 
 def _task(task: TuneContext, spaces: Sequence[Schedule]) -> dict[str, Any]:
-    assert task.mod is not None
     plan: dict[str, Any] = {}
     if task.initial_schedules:
         keys = [trace_key(trace) for trace in task.initial_schedules]
@@ -56,8 +55,8 @@ def _task(task: TuneContext, spaces: Sequence[Schedule]) -> dict[str, Any]:
     return {
         **plan,
         "name": task.task_name,
-        "program": _digest(task.mod.script()),
-        "target": None if task.target is None else target_key(task.target),
+        "program": _digest(task.program.script()),
+        "target": target_key(task.known_target),
         "space": _space(task.space_generator, spaces),
         "seed": task.seed,
         "strategy": _part(task.search_strategy),

@@ -103,7 +103,7 @@ def test_what_is_misspelt_is_refused_before_anything_is_written(
                 work_dir="x",
                 max_trials_global=1,
             ),
-            'task "main" has no space_generator and no search_strategy: pass them to TuneContext',
+            'task "main" has no space_generator: pass one to TuneContext',
         ),
     ],
 )

@@ -491,7 +491,7 @@ def test_tasks_of_a_run_have_one_objective(tmp_path: Path) -> None:
         )
         for objective in ("p90", "p95")
     ]
-    with pytest.raises(ms.TuningError, match='task "main" has the objective p95, and others of'):
+    with pytest.raises(ms.TuningError, match='task "main" has the objective p95, another task'):
         ms.tune_tasks(tasks=tasks, task_weights=[1.0, 1.0], work_dir=tmp_path, max_trials_global=2)
 
 
