@@ -161,7 +161,7 @@ def test_rules_are_given_as_a_list_or_by_a_function(
             {"sch_rules": [SplitTheSecond]},
             r"sch_rules holds the class SplitTheSecond.*give an inst",
         ),
-        ({"postprocs": lambda: [SplitTheSecond()]}, "postprocs holds .* which is no Postproc"),
+        ({"postprocs": lambda: [SplitTheSecond()]}, "postprocs holds .* which is not a Postproc"),
         ({"mutator_probs": [MutateTileSize()]}, "mutator_probs maps mutators to weights"),
     ],
 )

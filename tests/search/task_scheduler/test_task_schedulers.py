@@ -17,7 +17,7 @@ from search.measure_callback import MeasureCallback
 from search.run import Run
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.task_scheduler import TaskScheduler, TaskState
-from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
+from search.task_scheduler.task_scheduler import SimilarTasks, tagged_group
 from tensorir import te
 from tests.search.programs import Matmul, split_all
 
