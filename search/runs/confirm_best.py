@@ -50,7 +50,7 @@ class Confirmation:
     was slow counts like the others.
     """
     certainty: float
-    """The probability that it is the fastest of all that were measured.
+    """The probability that it is the fastest of the measured candidates.
 
     This is the fraction of 2,000 bootstrap samples of the rounds in which its median is the least.
     """
@@ -81,7 +81,7 @@ def confirm_best(
 
 
 def summary(confirmations: Sequence[Confirmation]) -> str:
-    """Return in a sentence which is the fastest and how sure that is; fastest come first."""
+    """Return a sentence with the fastest and its certainty; `confirmations` begin with it."""
     if not confirmations:
         return "none of the best could be measured again"
     best, *others = confirmations
@@ -90,8 +90,8 @@ def summary(confirmations: Sequence[Confirmation]) -> str:
         return f"the best, measured again, takes {time}"
     second = others[0].ratio / best.ratio
     text = (
-        f"the best {len(confirmations)} were measured again in turns: the fastest takes {time}, "
-        f"the second {second:.3f} times as long"
+        f"the best {len(confirmations)} were measured again, interleaved: the fastest takes "
+        f"{time}, the second {second:.3f} times as long"
     )
     close = best.certainty < _ENOUGH
     return f"{text}, which is too close to tell which of the two is faster" if close else text
@@ -140,13 +140,13 @@ def _ranked(
 
 
 def _table(rounds: dict[int, list[RunnerResult]], objective: Objective) -> NDArray[np.float64]:
-    """Return what the objective makes of the results, as an array of [rounds, contenders]."""
+    """Return the objective of each result, as an array of [rounds, contenders]."""
     values = [[objective.of_result(result) for result in of_one] for of_one in rounds.values()]
     return np.array(values).T
 
 
 def _kept(rounds: Sequence[RunnerResult], objective: Objective) -> tuple[float, ...]:
-    """Return the seconds to be stored: one of each round, or all for an objective of all."""
+    """Return the seconds to store: one of each round, or all if the objective uses all."""
     every = [result.run_secs or () for result in rounds]
     if objective is SECONDS:
         return tuple(SECONDS.value(times) for times in every)
@@ -154,7 +154,7 @@ def _kept(rounds: Sequence[RunnerResult], objective: Objective) -> tuple[float, 
 
 
 def _relative(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the times relative to the middle one of their rounds."""
+    """Return the times relative to the median of their rounds."""
     return np.asarray(table / np.median(table, axis=1, keepdims=True))
 
 

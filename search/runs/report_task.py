@@ -1,4 +1,4 @@
-"""What a run reports of a task when it is over: before and after, and what the machine can do."""
+"""The report of a task at the end of a run: its times before and after, and the roofline."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from search.task_scheduler.task_state import FAILED_MS, TaskState
 
 
 def report_task(run: Run, task: TaskState, logged: Tasks) -> None:
-    """Measure the machine, log a report of a task, and keep it.
+    """Measure the peak of the machine, and log and store the report of a task.
 
-    `logged` has the trials in the log of the run. What is measured is part of measuring at
-    the end, which `num_confirmed=0` leaves out.
+    `logged` has the trials in the log of the run. With `num_confirmed=0` nothing is measured.
     """
     roof = None
     if task.best_ms is None:
@@ -34,7 +33,7 @@ def report_task(run: Run, task: TaskState, logged: Tasks) -> None:
 
 
 def report_of_run(run: Run) -> RunReport:
-    """Return the report of a run; of tasks that it did not come to the end of, what is known."""
+    """Return the report of a run, in which unfinished tasks have what is known so far."""
     is_complete = all(task.report is not None for task in run.tasks)
     logged = Tasks([] if is_complete else run.store.latest(TRIALS))
     return RunReport([task.report or _report_of(run, task, logged) for task in run.tasks])
@@ -46,7 +45,7 @@ def _report_of(
     logged: Tasks,
     roof: Roofline | None = None,
 ) -> TaskReport:
-    """Return what is known of a task; nothing is measured."""
+    """Return the report of a task without measuring anything."""
     workload = run.database.workload_key(task.ctx.program)
     mine = logged.of((task.ctx.task_name, workload, str(task.ctx.target))).trials
     own = mine[-task.trials :] if task.trials else []  # the last ones are those of the run
@@ -78,7 +77,7 @@ def _report_of(
 
 
 def _winning_trial(run: Run, task: TaskState, trials: Sequence[Trial]) -> int | None:
-    """Return the number of the trial that the winner comes from; None if it was not a trial."""
+    """Return the number of the trial of the winner; None if it was not a trial."""
     if task.winner is None:
         return None
     workload = run.database.commit_workload(task.ctx.program)

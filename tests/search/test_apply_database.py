@@ -265,7 +265,7 @@ def test_a_pass_takes_what_is_current() -> None:
     with TARGET, database:
         assert_structural_equal(ms.transform.ApplyDatabase()(MODEL)["linear0"], once["linear0"])
     assert ms.transform.ApplyDatabase.name == "ApplyDatabase"
-    with pytest.raises(TuningError, match="ApplyDatabase has no database: pass one, or call it"):
+    with pytest.raises(TuningError, match="ApplyDatabase needs a database: pass one, or call it"):
         ms.transform.ApplyDatabase()(MODEL)
 
 

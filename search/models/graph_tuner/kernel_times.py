@@ -1,4 +1,4 @@
-"""The times of kernels: each is built and measured once, and its time is kept."""
+"""The times of kernels, each of which is built and measured once."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ from tensorir.function import IRModule, PrimFunc
 logger = logging.getLogger("tensorir.search")
 
 Measure: TypeAlias = Callable[[Sequence[PrimFunc]], Sequence[float]]
-"""Returns the seconds per call of kernels, infinity for one that does not build or run.
+"""Returns the seconds per call of kernels; infinity if a kernel does not build or run.
 
-Blocks that bring weights into another layout do not count."""
+Blocks that rewrite the layout of weights do not count."""
 
 _ROUNDS: Final = 5
 _SLICES: Final = 10
 _SLICE_MS: Final = 1
-"""The slices of a round and the milliseconds of each: so short that some are not interrupted."""
+"""The slices of a round and their milliseconds: so short that some run without interruption."""
 
 
 class KernelTimes:
     """Measures kernels with the builder and the runner of a search; a `Measure`.
 
-    All kernels of a call are built in parallel and measured in turns (A B C A B C ...), so that all
-    of them meet the same machine; the least time of all counts. Results are kept in memory and,
-    with a `work_dir`, in its file `kernel_times.json`: a line `[key, seconds]` for each kernel,
-    where the key stands for the target and the text of the kernel. Failures are kept in memory
-    only: the next process tries again.
+    All kernels of a call are built in parallel and measured interleaved (A B C A B C ...), under the
+    same conditions; the minimum time counts. Results are kept in memory and, with a `work_dir`, in
+    its file `kernel_times.json`: a line `[key, seconds]` for each kernel, where the key is a digest
+    of the target and the text of the kernel. Failures are kept in memory only.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class KernelTimes:
         self._read()
 
     def __call__(self, kernels: Sequence[PrimFunc]) -> list[float]:
-        """Return seconds per call; those that are not known yet are measured now."""
+        """Return seconds per call; new kernels are measured now."""
         keys = [self._key(kernel) for kernel in kernels]
         pairs = zip(keys, kernels, strict=True)
         new = {key: kernel for key, kernel in pairs if key not in self._seconds}
@@ -77,7 +76,7 @@ class KernelTimes:
         return [self._seconds[key] for key in keys]
 
     def close(self) -> None:
-        """End the builder and the runner, unless they were given."""
+        """Close the builder and the runner if they were created here."""
         for part in self._own:
             part.close()
 
@@ -108,7 +107,7 @@ class KernelTimes:
             self._read()
 
     def _read(self) -> None:
-        """Take over what this process or another one wrote."""
+        """Read the times that this process or another one wrote."""
         for key, seconds in () if self._store is None else self._store.latest(KERNEL_TIMES):
             self._seconds.setdefault(key, seconds)
 
@@ -123,12 +122,12 @@ KERNEL_TIMES: Final = Kind("kernel_times.json", _kernel_time, list, b"[")
 
 
 def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
-    """Return the times that a function gives for kernels; TuningError for anything else."""
+    """Return the times of kernels by a `Measure`; TuningError if it returns anything else."""
     seconds = [float(s) for s in measure(kernels)]
     if len(seconds) != len(kernels) or not all(s >= 0 for s in seconds):
         raise TuningError(
-            f"a measure returns a time for each kernel, infinite for one that fails; it returned "
-            f"{seconds} for {len(kernels)}"
+            f"a measure returns a time for each kernel, infinity for a failure; got {seconds} for "
+            f"{len(kernels)} kernels"
         )
     return seconds
 

@@ -1,7 +1,7 @@
 """Layouts of tensors, and kernels with parameters in them.
 
-A layout is an index map from the indices of a tensor to those of the array that holds it, None for
-the array with the indices of the tensor (row-major). Only maps that are bijective are used.
+A layout is a bijective index map from the indices of a tensor to those of the array that holds it,
+or None for row-major.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _MAIN = "main"
 
 
 class KnownLayouts:
-    """Layouts, each order of elements in memory under one name: two maps may give the same."""
+    """One layout for each order of elements in memory, which several index maps can describe."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[int, ...], bytes], Layout] = {}
 
     def known(self, layout: Layout, shape: Sequence[int]) -> Layout:
-        """Return the first layout that was asked for with the same order of elements.
+        """Return the first layout with the same order of elements; None if that is row-major.
 
-        None is known from the start. IRValueError for a map that is not bijective on the shape.
+        IRValueError for a map that is not bijective on the shape.
         """
         if layout is None:
             return None
@@ -66,7 +66,7 @@ def physical_shape(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def described(layout: Layout) -> str:
-    """Return a layout as the user reads it."""
+    """Return the text of a layout."""
     if layout is None:
         return "row-major"
     names = ", ".join(var.name for var in layout.initial_indices)
@@ -85,9 +85,9 @@ def fixed_shape(buffer: Buffer) -> tuple[int, ...] | None:
 
 
 def wanted_layout(func: PrimFunc, position: int) -> Layout:
-    """Return the layout in which a kernel would read a parameter from front to back, or nearly so.
+    """Return the layout in which a kernel reads a parameter almost from front to back.
 
-    None, row-major, where none is found that is better.
+    None, which is row-major, if no better layout is found.
     """
     sch = Schedule(IRModule({_MAIN: func}))
     read = last_read(_blocks(sch), parameter(sch.state.func(_MAIN), position))
@@ -97,10 +97,9 @@ def wanted_layout(func: PrimFunc, position: int) -> Layout:
 
 
 def with_layouts(func: PrimFunc, layouts: Mapping[int, Layout]) -> PrimFunc:
-    """Return a kernel that takes parameters, by position, in other layouts.
+    """Return a kernel with parameters in other layouts, by position, and unchanged loops.
 
-    Its loops stay. ScheduleError where a parameter cannot have another layout, TuningError where no
-    block accesses it.
+    ScheduleError if a parameter cannot have another layout, TuningError if no block accesses it.
     """
     changed = {position: layout for position, layout in layouts.items() if layout is not None}
     if not changed:
@@ -113,13 +112,13 @@ def with_layouts(func: PrimFunc, layouts: Mapping[int, Layout]) -> PrimFunc:
 
 
 def _blocks(sch: Schedule) -> Iterator[StmtSRef]:
-    """Yield the blocks of a kernel; one of loops alone has none."""
+    """Yield the blocks of a kernel, which may consist of loops only."""
     if isinstance(sch.state.func(_MAIN).body, BlockRealize):
         yield from sch.state.blocks(_MAIN)
 
 
 def _access(sch: Schedule, buffer: Buffer) -> tuple[str, tuple[str, int]]:
-    """Return the name of the first block that accesses a buffer, and the place in its lists."""
+    """Return the name of the first block that accesses a buffer, and the position of the access."""
     for sref in _blocks(sch):
         if sref.parent is None:
             continue
@@ -133,5 +132,5 @@ def _access(sch: Schedule, buffer: Buffer) -> tuple[str, tuple[str, int]]:
 
 
 def free_positions(func: PrimFunc) -> set[int]:
-    """Return the parameters that a kernel says may have any layout."""
+    """Return the parameters with any layout, by `layout_free_buffers` of a kernel."""
     return {int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())}

@@ -147,7 +147,7 @@ def test_the_functions_of_a_script_are_tuned_together_into_a_file_of_records(
     assert [(task["name"], task["trials"]) for task in tasks] == [("exp", 1), ("tanh", 1)]
     assert len(database_at(folder / "all.sqlite")) == 2
     assert main(["run", "two.py", "--database", "all.sqlite"]) == 1
-    assert "the module has no entry function: it has ['exp', 'tanh']" in capsys.readouterr().err
+    assert "the module has no entry function, only ['exp', 'tanh']" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,7 @@ def test_a_winner_that_was_lucky_is_found_out_at_the_end(
     assert best.run_secs == pytest.approx([101e-6] * 5)
     shown = capsys.readouterr().err
     assert (
-        'Task #0 "main": the best 4 were measured again in turns: the fastest takes 101 us +- 0 us in '
+        'Task #0 "main": the best 4 were measured again, interleaved: the fastest takes 101 us +- 0 us in '
         "5 rounds, the second 1.010 times as long"
     ) in shown
     assert "101.0000" in shown.splitlines()[-4], "in the last table"

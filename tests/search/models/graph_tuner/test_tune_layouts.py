@@ -295,7 +295,7 @@ def test_what_cannot_be_tuned_is_refused() -> None:
     kernels = IRModule(dict(CHAIN.prim_funcs()))
     with pytest.raises(TuningError, match=r"no graph function, only \['dense', 'relu'\]"):
         tune_layouts(kernels, None, TARGET, measure=made_up())
-    with pytest.raises(TuningError, match="max_candidates is 1 at least, got 0"):
+    with pytest.raises(TuningError, match="max_candidates is at least 1, got 0"):
         tune_layouts(CHAIN, None, TARGET, max_candidates=0, measure=made_up())
 
 
