@@ -110,16 +110,6 @@ class TuneContext(Task):
             return None
         return any(isinstance(part, postproc) for part in self.space_generator.postprocs)
 
-    def with_strategy(self, strategy: SearchStrategy, seed: int) -> Self:
-        """Return a context with another strategy and another seed."""
-        twin = copy.copy(self)
-        if self.space_generator is not None:
-            twin.space_generator = self.space_generator.clone()
-        twin.search_strategy = strategy
-        twin.seed, twin.rand_state = seed, RandomState(seed)
-        twin.initialize()
-        return twin
-
     def clone(self) -> Self:
         """Return a context with cloned parts and a forked random stream, initialised anew."""
         twin = copy.copy(self)

@@ -203,11 +203,11 @@ class _Search:
             with uninterrupted():
                 results[k] = result
                 candidate, build = batch.candidates[k], batch.builds[k].result()
-                enter_trial(run, task, candidate, build, result)
+                trial = enter_trial(run, task, candidate, build, result)
                 for callback in run.measure_callbacks:
                     with blamed_on(callback, partial(described, [candidate])):
                         callback.apply_to_trial(run, task.index, candidate, build, result)
-                count_trial(run, task, candidate, build, result)
+                count_trial(run, task, candidate, trial)
 
     def finish(self, task: TaskState, batch: Batch, measured: dict[int, RunnerResult]) -> None:
         """End a batch, of which `measured` has the results so far."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -21,8 +22,8 @@ def enter_trial(
     candidate: MeasureCandidate,
     build: BuilderResult,
     result: RunnerResult,
-) -> None:
-    """Write a trial to the trial log and the journal of its run, whether it failed or not."""
+) -> Trial:
+    """Write a trial to the trial log and the journal of its run, and return it."""
     trial = trial_of(
         candidate,
         result,
@@ -35,9 +36,10 @@ def enter_trial(
         time=time.time(),
     )
     run.store.add(TRIALS, trial)
-    if result.median_secs is not None:
-        task.ctx.objective.note(result.run_secs or (), [result])
+    if not trial.failed:
+        task.ctx.objective.note(trial.run_secs, [result])
     run.journal.note_trial(task.index)
+    return trial
 
 
 def trial_of(
@@ -65,44 +67,33 @@ def trial_of(
     )
 
 
-def count_trial(
-    run: Run,
-    task: TaskState,
-    candidate: MeasureCandidate,
-    build: BuilderResult,
-    result: RunnerResult,
-) -> None:
+def count_trial(run: Run, task: TaskState, candidate: MeasureCandidate, trial: Trial) -> None:
     """Add a trial to the statistics and the log of its task."""
     prefix = f"[Task #{task.index}: {task.ctx.task_name}] Trial #{task.trials + 1}: "
-    task.build_seconds += build.seconds + result.build_seconds
-    task.measure_seconds += result.seconds
-    seconds = result.median_secs
-    if seconds is not None:
-        latency = seconds * 1e3
-        task.latency_ms.append(FAILED_MS if result.stopped else latency)
+    task.build_seconds += trial.build_secs
+    task.measure_seconds += trial.measure_secs
+    if trial.failed:
+        task.latency_ms.append(FAILED_MS)
+        task.errors[_last_line(trial.error)] += 1
+        task.ctx.logger.info(
+            "%sError in %s:\n%s\n%s\n%s",
+            prefix,
+            "building" if trial.stage == "build" else "running",
+            trial.error,
+            candidate.sch.mod,
+            candidate.sch.trace,
+        )
+    else:
+        is_stopped = trial.stage == "stopped"
+        latency = statistics.median(trial.run_secs) * 1e3
+        task.latency_ms.append(FAILED_MS if is_stopped else latency)
         task.ctx.logger.info(
             "%sGFLOPs: %.4f. Time: %.4f us%s. Best GFLOPs: %.4f",
             prefix,
             task.flop / latency / 1e6,
             latency * 1e3,
-            " or more, ended early" if result.stopped else "",
+            " or more, ended early" if is_stopped else "",
             task.best_gflops or 0.0,
-        )
-    else:
-        task.latency_ms.append(FAILED_MS)
-        task.errors[_last_line(build.error_msg or result.error_msg)] += 1
-        building = build.error_msg is not None or result.stage == "build"
-        if building:
-            task.build_error_count += 1
-        else:
-            task.run_error_count += 1
-        task.ctx.logger.info(
-            "%sError in %s:\n%s\n%s\n%s",
-            prefix,
-            "building" if building else "running",
-            build.error_msg or result.error_msg,
-            candidate.sch.mod,
-            candidate.sch.trace,
         )
     best = task.best_ms
     run.progress.trial("" if best is None else f"{best * 1e3:.2f} us")

@@ -41,6 +41,7 @@ from search.search_strategy import SearchStrategy
 from search.search_strategy.individual import trace_key
 from search.space_generator.design_space import Decisions, DesignSpace
 from search.space_generator.recorded_space import RecordedSpaces
+from tensorir.function import IRModule
 from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class _Recorded:
     """A task of a search, with its measurements."""
 
     name: str
-    context: TuneContext
+    mod: IRModule
+    target: Target | None
+    spaces: RecordedSpaces
     answers: Mapping[str, RunnerResult]
     """The result of each measured trace, by `trace_key`, with the seconds that it took."""
     log: Sequence[Trial]
@@ -142,9 +145,15 @@ class Replayed:
         an unknown task.
         """
         recorded = self._task(task)
-        made = SearchStrategy.create(strategy).clone()
-        context = recorded.context.with_strategy(made, seed)
-        context.logger = _QUIET
+        context = TuneContext(
+            recorded.mod,
+            target=recorded.target,
+            space_generator=recorded.spaces.clone(),
+            search_strategy=SearchStrategy.create(strategy).clone(),
+            task_name=recorded.name,
+            rand_state=seed,
+            logger=_QUIET,
+        )
         model = _model(cost_model, seed)
         most = len(recorded.answers) if max_trials is None else max_trials
         context.pre_tuning(
@@ -175,7 +184,7 @@ class Replayed:
                             result,
                             task=recorded.name,
                             workload="",
-                            target=str(recorded.context.target),
+                            target=str(recorded.target),
                             batch=batch,
                             number=len(trials),
                             time=seconds + result.seconds,
@@ -273,14 +282,8 @@ def _recorded(name: str, records: Sequence[TuningRecord], log: Sequence[Trial]) 
         building, measuring = times.get(tuple(record.run_secs or ()), usual)
         answers[key] = replace(result_of(record), build_seconds=building, seconds=measuring)
         is_completed |= sch.trace.insts[-1].kind.name != "EnterPostproc"
-    context = TuneContext(
-        mod,
-        target=target,
-        space_generator=RecordedSpaces(made, points, None if is_completed else []),
-        task_name=name,
-        rand_state=1,
-    )
-    return _Recorded(name, context, answers, log)
+    spaces_of_records = RecordedSpaces(made, points, None if is_completed else [])
+    return _Recorded(name, mod, target, spaces_of_records, answers, log)
 
 
 def _model(given: CostModelArg, seed: int) -> CostModel | None:

@@ -67,8 +67,6 @@ class TaskState:
     """True if the strategy has no new candidates."""
     batches: int = 0
     """The number of batches so far, including those of earlier runs."""
-    build_error_count: int = 0
-    run_error_count: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     """The number of trials that ended with each error, by its last line."""
     latency_ms: list[float] = field(default_factory=list)

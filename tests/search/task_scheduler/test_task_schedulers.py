@@ -121,7 +121,7 @@ def test_no_time_at_all_is_a_failed_trial(tmp_path: Path) -> None:
     )
     (record,) = scheduler.tasks
     assert record.latency_ms == [1.0, 1e9, 1.0, 1.0]
-    assert record.run_error_count == 1
+    assert record.errors.total() == 1
 
 
 def test_nothing_is_removed_beside_the_artifacts(tmp_path: Path) -> None:
