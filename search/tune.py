@@ -176,6 +176,7 @@ def tune_tir(
             tune_run(run)
         (task,) = run.tasks
         (report,) = run.database.report or (TaskReport(task_name, str(context.target)),)
+        best: Schedule | None
         if task.winner is not None:
             best = task.winner.record.schedule()
         elif context.constraint is not None or context.objective is not SECONDS:
