@@ -174,20 +174,24 @@ def tune_tir(
             return TunedSchedule.of(found.schedule, report)
         with Run.open([context], [1.0], work_dir, config) as run:
             tune_run(run)
-        (task,) = run.tasks
         (report,) = run.database.report or (TaskReport(task_name, str(context.target)),)
-        best: Schedule | None
-        if task.winner is not None:
-            best = task.winner.record.schedule()
-        elif context.constraint is not None or context.objective is not SECONDS:
-            ranked = with_schedules(best_for(context, run.database))
-            best = next((sch for _, sch in ranked if context.allows(sch)), None)
-        else:
-            found = find_schedule(run.database, mod, context.target)
-            if found is not None:  # else the search has logged how the trials ended
-                say_if_missing(run.database, mod, context.target, task_name or "main", found)
-            best = None if found is None else found.schedule
+        best = _best_schedule(run, mod, context)
         return None if best is None else TunedSchedule.of(best, report)
+
+
+def _best_schedule(run: Run, mod: IRModule | PrimFunc, context: TuneContext) -> Schedule | None:
+    """Return the winner of a run of one task; without one, the best schedule in its database."""
+    (task,) = run.tasks
+    if task.winner is not None:
+        return task.winner.record.schedule()
+    if context.constraint is not None or context.objective is not SECONDS:
+        ranked = with_schedules(best_for(context, run.database))
+        return next((sch for _, sch in ranked if context.allows(sch)), None)
+    found = find_schedule(run.database, mod, context.target)
+    if found is None:  # the search has logged how the trials ended
+        return None
+    say_if_missing(run.database, mod, context.target, context.task_name or "main", found)
+    return found.schedule
 
 
 class TunedSchedule(Schedule):
