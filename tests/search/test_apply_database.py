@@ -297,8 +297,8 @@ def test_several_functions_are_no_task() -> None:
     with pytest.raises(
         TuningError,
         match=re.escape(
-            "a task is one function, this module has 2: ['linear0', 'shift']; take out the one that "
-            'is meant, as in IRModule.from_expr(mod["linear0"]), or tune all of them with '
+            "a task is one function, this module has 2: ['linear0', 'shift']; pass one of them, as "
+            'in IRModule.from_expr(mod["linear0"]), or tune all of them with '
             "tune_module(mod, target, work_dir, max_trials_global)"
         ),
     ):

@@ -39,10 +39,10 @@ _SLICE_MS: Final = 1
 class KernelTimes:
     """Measures kernels with the builder and the runner of a search; a `Measure`.
 
-    All kernels of a call are built in parallel and measured interleaved (A B C A B C ...), under the
-    same conditions; the minimum time counts. Results are kept in memory and, with a `work_dir`, in
-    its file `kernel_times.json`: a line `[key, seconds]` for each kernel, where the key is a digest
-    of the target and the text of the kernel. Failures are kept in memory only.
+    All kernels of a call are built in parallel and measured interleaved (A B C A B C ...), so that
+    conditions are equal; the minimum time counts. Results are kept in memory and, with a
+    `work_dir`, in its file `kernel_times.json`: a line `[key, seconds]` for each kernel, where the
+    key is a digest of the target and the text of the kernel. Failures are kept in memory only.
     """
 
     def __init__(

@@ -187,24 +187,32 @@ def _tuned(
     asked, graphs = kernel_graphs(mod)
     candidates = Candidates(database, target, most)
     kernels = _timed({name: candidates.of(graph) for name, graph in graphs.items()}, measure)
-    transforms = _Transforms(target, measure)
-    transforms.prepare(
+    possible = (
         transform
         for name, graph in graphs.items()
         for transform in possible_transforms(graph, kernels[name])
     )
-    choices = {
-        name: best_choice(graph, kernels[name], transforms.seconds)
-        for name, graph in graphs.items()
-    }
-    rewriting = GraphRewriting(asked.clone(), transforms.kernel)
+    fastest = _fastest_transforms(possible, target, measure)
+
+    def seconds(tensor: Tensor, source: Layout, destination: Layout) -> float:
+        return fastest[_key(tensor, source, destination)][1]
+
+    choices = {name: best_choice(graph, kernels[name], seconds) for name, graph in graphs.items()}
+    rewriting = GraphRewriting(asked.clone(), lambda *transform: fastest[_key(*transform)][0])
     for name, func in graph_functions(asked).items():
         rewriting.mod[name] = rewriting.rewrite(func, graphs[name], choices[name])
     result = DeadCodeElimination(list(mod.graph_funcs()))(rewriting.mod)
     verify_well_formed(result)
     plain = [row_major(kernels[name], graph) for name, graph in graphs.items()]
     steps = tuple(
-        row for name in graphs for row in transforms.rows(name, graphs[name], choices[name])
+        TransformRow(
+            name,
+            tensor.var.name,
+            f"{described(source)} => {described(destination)}",
+            seconds(tensor, source, destination),
+        )
+        for name in graphs
+        for tensor, source, destination in choices[name].transforms(graphs[name])
     )
     tuning = LayoutTuning(
         result,
@@ -242,41 +250,19 @@ def _timed(
     }
 
 
-class _Transforms:
-    """The fastest kernel for each transform, and its time."""
-
-    def __init__(self, target: Target, measure: Measure) -> None:
-        self._target = target
-        self._measure = measure
-        self._fastest: dict[_Transform, tuple[PrimFunc, float]] = {}
-
-    def prepare(self, transforms: Iterable[tuple[Tensor, Layout, Layout]]) -> None:
-        """Measure all kernels and transforms that may be needed, at once."""
-        needed = dict.fromkeys(starmap(_transform, transforms))
-        forms = {key: transform_kernels(*key, self._target) for key in needed}
-        funcs = [func for some in forms.values() for func in some]
-        seconds = iter(checked(self._measure, funcs) if funcs else ())
-        for key, some in forms.items():
-            timed = [(func, next(seconds)) for func in some]
-            self._fastest[key] = min(timed, key=lambda pair: pair[1])
-
-    def seconds(self, tensor: Tensor, source: Layout, destination: Layout) -> float:
-        """Return the seconds of a transform, infinity for a failure."""
-        return self._fastest[_transform(tensor, source, destination)][1]
-
-    def kernel(self, tensor: Tensor, source: Layout, destination: Layout) -> PrimFunc:
-        """Return the kernel of a transform."""
-        return self._fastest[_transform(tensor, source, destination)][0]
-
-    def rows(self, name: str, graph: KernelGraph, choice: Choice) -> Iterable[TransformRow]:
-        """Yield the rows on the transforms in a graph function."""
-        for tensor, source, destination in choice.transforms(graph):
-            layouts = f"{described(source)} => {described(destination)}"
-            seconds = self.seconds(tensor, source, destination)
-            yield TransformRow(name, tensor.var.name, layouts, seconds)
+def _fastest_transforms(
+    transforms: Iterable[tuple[Tensor, Layout, Layout]], target: Target, measure: Measure
+) -> dict[_Transform, tuple[PrimFunc, float]]:
+    """Measure all transforms at once; return the fastest kernel of each, with its seconds."""
+    needed = dict.fromkeys(starmap(_key, transforms))
+    forms = {key: transform_kernels(*key, target) for key in needed}
+    funcs = [func for some in forms.values() for func in some]
+    seconds = iter(checked(measure, funcs) if funcs else ())
+    timed = {key: [(func, next(seconds)) for func in some] for key, some in forms.items()}
+    return {key: min(pairs, key=lambda pair: pair[1]) for key, pairs in timed.items()}
 
 
-def _transform(tensor: Tensor, source: Layout, destination: Layout) -> _Transform:
+def _key(tensor: Tensor, source: Layout, destination: Layout) -> _Transform:
     return (tensor.shape, tensor.dtype, source, destination)
 
 
