@@ -42,18 +42,12 @@ class ArgInfo:
     @staticmethod
     def from_json(json_obj: Any) -> ArgInfo:
         """Return the argument of a description by `as_json`; IRValueError for anything else."""
-        if (
-            isinstance(json_obj, (list, tuple))
-            and len(json_obj) == 3
-            and json_obj[0] == "TENSOR"
-            and isinstance(json_obj[1], str)
-            and isinstance(json_obj[2], (list, tuple))
-            and all(type(extent) is int for extent in json_obj[2])
-        ):
-            try:
-                return ArgInfo(json_obj[1], json_obj[2])
-            except ValueError as error:
-                raise IRValueError(f"no argument description: {error}") from error
+        match json_obj:
+            case ["TENSOR", str(dtype), [*shape]] if all(type(extent) is int for extent in shape):
+                try:
+                    return ArgInfo(dtype, shape)
+                except ValueError as error:
+                    raise IRValueError(f"invalid description of an argument: {error}") from error
         raise IRValueError(
             f'an argument is described by ["TENSOR", dtype, [extents]], got {json_obj!r}'
         )

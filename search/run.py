@@ -41,7 +41,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 
 MODEL_FILE: Final = "cost_model.xgb"
 _IN_FILES: Final = ("json", "sql")
-"""The databases that are made with a directory."""
+"""The databases whose files are in the working directory."""
 _PROBE_BYTES: Final = 1 << 16
 
 
@@ -96,7 +96,7 @@ class Run:
         _refuse_other_targets(tasks, config.runner)
         folder = _writable(work_dir)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(without_history())
+            stack.enter_context(without_history())  # programs are built as the search made them
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             database = open_database(
                 config.database, folder, module_equality=config.module_equality
@@ -117,7 +117,7 @@ class Run:
             for task in tasks:
                 if runner.measures_here(task.known_target):
                     learn_speed(task.known_target)
-            builder.warm_up()
+            builder.warm_up()  # processes start while the design spaces are generated
             runner.warm_up()
             states = [
                 _task_state(task, weight, k, config.keep_going)

@@ -106,7 +106,9 @@ class Leases:
     ) -> list[MeasureCandidate]:
         mine = self._of(task)
         workload = self._database.commit_workload(task.program)
-        answer = self._database.claim(workload, task.known_target, list(keyed), mine.owner, self._seconds)
+        answer = self._database.claim(
+            workload, task.known_target, list(keyed), mine.owner, self._seconds
+        )
         mine.own |= answer.granted
         for key, candidate in keyed.items():
             mine.waiting.pop(key, None)

@@ -26,7 +26,9 @@ def report_task(run: Run, task: TaskState, logged: Tasks) -> None:
     if run.config.num_confirmed and run.budget.left > 0:
         run.progress.phase("measuring the machine")
         with Profiler.timeit("ReportTask"):
-            roof = _roofline(run, task)
+            target = task.ctx.known_target
+            if run.runner.measures_here(target):
+                roof = roofline(task.ctx.program, target)
     task.report = _report_of(run, task, logged, roof)
     run.store.add(REPORTS, task.report)
     run.log.info("%s: %s", task.title, task.report.in_a_sentence())
@@ -81,16 +83,7 @@ def _winning_trial(run: Run, task: TaskState, trials: Sequence[Trial]) -> int | 
     if task.winner is None:
         return None
     workload = run.database.commit_workload(task.ctx.program)
+    records = run.database.tuning_records_of(workload, task.ctx.target)
     key = task.winner.record.trace_key
-    same = [
-        record
-        for record in run.database.tuning_records_of(workload, task.ctx.target)
-        if record.trace_key == key
-    ]
-    times = {tuple(record.run_secs or ()) for record in same}
+    times = {tuple(record.run_secs or ()) for record in records if record.trace_key == key}
     return next((t.number for t in trials if t.stage == "done" and t.run_secs in times), None)
-
-
-def _roofline(run: Run, task: TaskState) -> Roofline | None:
-    target = task.ctx.known_target
-    return roofline(task.ctx.program, target) if run.runner.measures_here(target) else None
