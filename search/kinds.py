@@ -60,7 +60,7 @@ class TaskPart(Named, Generic[K]):
         return twin
 
 
-class Kinds(Generic[T]):
+class Registry(Generic[T]):
     """The makers of one kind of part, by short name: an attribute of the base class of the parts.
 
     A maker is a class or a function that returns a `T`. Dashes and underscores in names are equal

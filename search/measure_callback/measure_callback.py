@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from search.builder import BuilderResult
 from search.database.records import FAILED, TuningRecord
 from search.errors import blamed_on
-from search.kinds import Kinds, Named, instances
+from search.kinds import Named, Registry, instances
 from search.runner import RunnerResult
 from search.runner.measure_candidate import MeasureCandidate, described
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class MeasureCallback(Named):
     """Is called after each measurement, and after each batch."""
 
-    kinds: ClassVar[Kinds[list[MeasureCallback]]] = Kinds("preset of measure callbacks")
+    kinds: ClassVar[Registry[list[MeasureCallback]]] = Registry("preset of measure callbacks")
 
     @staticmethod
     def create(

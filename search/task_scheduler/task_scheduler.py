@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 from schedule.random_state import RandomState
-from search.kinds import Kinds
+from search.kinds import Registry
 from search.task_scheduler.task_state import TaskState
 from tensorir.nodes.expr import StringImm
 from tensorir.nodes.stmt import Block
@@ -28,7 +28,7 @@ class TaskScheduler(ABC):
     The search minimises `objective_func`, by default the weighted sum of the latencies.
     """
 
-    kinds: ClassVar[Kinds[TaskScheduler]] = Kinds("task scheduler")
+    kinds: ClassVar[Registry[TaskScheduler]] = Registry("task scheduler")
 
     def __init__(self, objective_func: Objective | None = None) -> None:
         self.objective_func = objective_func

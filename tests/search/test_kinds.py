@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from search.kinds import Kinds
+from search.kinds import Registry
 from search.runner import Runner
 from tensorir.errors import IRValueError
 
@@ -19,9 +19,9 @@ class Store:
         self.url, self.size = url, size
 
 
-def stores() -> Kinds[Store]:
+def stores() -> Registry[Store]:
     class Named(Store):
-        kinds: Kinds[Store] = Kinds("store")
+        kinds: Registry[Store] = Registry("store")
 
     Named.kinds.register("memory")(Store)
     Named.kinds.register("postgresql://")(Store)
@@ -60,7 +60,7 @@ def test_a_module_that_registers_a_name_is_imported_when_it_is_used(
         "time.sleep(0.1)\n"
         "kinds.register('late')(maker)\n"
     )
-    late: Kinds[Store] = Kinds("late store", {"late": "registers_late"})
+    late: Registry[Store] = Registry("late store", {"late": "registers_late"})
     monkeypatch.setitem(sys.modules, "what_a_test_registers", (late, Store))  # type: ignore[arg-type]
     monkeypatch.syspath_prepend(tmp_path)
     found = []
