@@ -157,7 +157,9 @@ def test_what_cannot_work_is_refused_before_anything_runs(
 @pytest.mark.parametrize("wish", ["initial_schedules", "constraint", "input_data"])
 def test_what_is_wished_of_a_kernel_that_there_is_not_is_named(tmp_path: Path, wish: str) -> None:
     told: Any = {wish: {"conv": lambda decisions: True}}
-    with pytest.raises(ms.TuningError, match=rf"{wish} names 'conv', which is not a function to tune"):
+    with pytest.raises(
+        ms.TuningError, match=rf"{wish} names 'conv', which is not a function to tune"
+    ):
         ms.tune_model(dense_model(), TARGET, tmp_path, max_trials_global=9, **told)
 
 
