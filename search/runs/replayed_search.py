@@ -325,7 +325,8 @@ class SearchComparison:
         """
         table = np.full((len(self.runs[label]), self.trials), math.inf)
         for row, run in zip(table, self.runs[label], strict=True):
-            best = [math.inf if one is None else one for one in run.told.best_so_far] or [math.inf]
+            course = run.by_task.best_so_far
+            best = [math.inf if one is None else one for one in course] or [math.inf]
             row[: len(best)] = best
             row[len(best) :] = best[-1]
         relative: NDArray[np.float64] = table / self.best_seconds
