@@ -7,6 +7,8 @@ whole model on random inputs, built as a later build would.
 from __future__ import annotations
 
 import logging
+import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -22,6 +24,7 @@ from search.database.records import FAILED
 from search.history.find_schedule import FoundSchedule, find_schedule
 from search.models.model_arrays import Array, arrays_in, random_inputs
 from search.runner.check_results import Expected, difference
+from search.runner.time_text import time_text
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.dtype import DataType
@@ -33,6 +36,11 @@ _ROUNDING_OF_OTHERS: Final = 1e-3
 """The relative tolerance of an element of the result of a whole model."""
 _NUDGE: Final = 1e-6
 """A relative change of the inputs, which shows how much the model amplifies rounding errors."""
+_CALLS: Final = 5
+_UNEXPLAINED: Final = 0.5
+"""The maximum time of a call outside of its kernels, as a fraction of theirs, without a warning."""
+_OF_A_CALL: Final = 1e-3
+"""Seconds outside of the kernels that never need a warning."""
 _MOST_ROUNDS: Final = 4
 """The rounds with the next best records, after which all records of a function are refused."""
 
@@ -107,6 +115,40 @@ def refuse_wrong_schedules(
     if not refused:
         logger.info("The tuned model computes what the untuned one does")
     return list(refused)
+
+
+def compare_call_with_kernels(
+    mod: IRModule, database: Database, target: Target, kernels: float, logger: logging.Logger
+) -> None:
+    """Log the seconds of a call of a model with one entry next to the sum of its kernels.
+
+    A warning says so if they are far apart: the machine is busy, or other kernels take long.
+    """
+    entries = _entries(mod)
+    if len(entries) != 1:
+        return
+    ((name, func),) = entries.items()
+    arguments = _entry(name, func).arguments
+    executable = codegen.vm_build(mod, target, database=database)
+    function = codegen.VirtualMachine(executable)[name]
+    taken = []
+    for _ in range(_CALLS):
+        start = time.perf_counter()
+        function(*arguments)
+        taken.append(time.perf_counter() - start)
+    call = statistics.median(taken)
+    text = (
+        f"A call of the tuned model takes {time_text(call)}, its tuned kernels alone "
+        f"{time_text(kernels)}"
+    )
+    if call - kernels < max(_UNEXPLAINED * kernels, _OF_A_CALL):
+        logger.info("%s", text)
+    else:
+        logger.warning(
+            "%s: the machine is busy, or the rest of the call is in kernels that were not tuned "
+            "(vm.profile lists them)",
+            text,
+        )
 
 
 def _bisect(

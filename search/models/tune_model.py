@@ -19,7 +19,7 @@ from search.database import Database
 from search.errors import ArgumentError, TuningError
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
-from search.models.check_model import refuse_wrong_schedules
+from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
 from search.models.extract_tasks import ExtractedTask, as_module, extract_tasks
 from search.options import TuneConfig
 from search.reports.interrupts import OnInterrupt, checked_on_interrupt
@@ -28,6 +28,7 @@ from search.runner import Runner
 from search.runner.arguments import InputData
 from search.runner.flops import estimate_tir_flops
 from search.runner.objective import ObjectiveArg
+from search.runs.report_task import report_of_run
 from search.runs.task_overrides import TaskOverrides
 from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules
@@ -103,8 +104,9 @@ def tune_model(
 
     At the end the model runs on random inputs with and without the new schedules. Schedules that
     change its results beyond rounding are logged, and become failed records, so that no build uses
-    them. This check takes as long as building the model twice. It is part of `max_seconds`, and
-    skipped if it would take more than a quarter of them, or with `check=False`.
+    them. The log compares the time of a call with the sum of its kernels. This check takes as long
+    as building the model twice. It is part of `max_seconds`, and skipped if it would take more than
+    a quarter of them, or with `check=False`.
 
     `work_dir` keeps everything; without it, only the returned database remains. An interrupted run
     resumes when it is started again with the same arguments (see `tune_tir`, also for `seed`,
@@ -186,7 +188,10 @@ def _check(run: Run, mod: IRModule, target: Target, is_wanted: bool) -> None:
         run.log.info("The tuned model cannot run here to be compared: %s", reason)
     elif is_wanted:
         run.progress.phase("comparing the tuned model with the untuned one")
-        refuse_wrong_schedules(mod, run.database, target, run.log)
+        refused = refuse_wrong_schedules(mod, run.database, target, run.log)
+        kernels = report_of_run(run).best
+        if not refused and kernels:
+            compare_call_with_kernels(mod, run.database, target, kernels, run.log)
 
 
 def _worth_tuning(

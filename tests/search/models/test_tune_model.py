@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ def test_all_kernels_of_a_model_are_tuned_and_built(
     said = capsys.readouterr().err
     assert 'Function "small" is not tuned' not in said
     assert "The tuned model computes what the untuned one does" in said
+    assert re.search(
+        r"A call of the tuned model takes [\d.]+ \w+, its tuned kernels alone [\d.]+ \w+", said
+    )
     rows = {
         line.split("|")[1].strip(): line.split("|") for line in said.splitlines() if "|" in line
     }
