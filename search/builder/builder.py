@@ -22,8 +22,7 @@ from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.core_split import CoreSplit, core_split
 from search.builder.externs import check_externs, checked_names
 from search.builder.future import Future
-from search.builder.worker import Ending, Outcome
-from search.builder.worker_pool import WorkerPool
+from search.builder.worker_pool import Ending, Outcome, WorkerPool
 from search.errors import TuningError
 from search.kinds import Registry
 from search.runner.measure_candidate import with_separate_layout_rewrite

@@ -20,8 +20,7 @@ from codegen import Target, why_not_here
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.core_split import CoreSplit, core_split
 from search.builder.future import Future
-from search.builder.worker import Ending, Outcome
-from search.builder.worker_pool import Job, WorkerPool
+from search.builder.worker_pool import Ending, Job, Outcome, WorkerPool
 from search.errors import TuningError
 from search.kinds import Registry
 from search.runner.arguments import write_given
@@ -238,7 +237,7 @@ class LocalRunner(Runner):
         self.f_cleanup = f_cleanup
         self._split = split or core_split()
         starting = None if self._split is None else self._split.building
-        self._pool = WorkerPool(1, initializer, spares=1, cores=starting, loads=measure)
+        self._pool = WorkerPool(1, initializer, spare=True, cores=starting, loads=measure)
         self._directory: ArtifactDirectory | None = None
         self._rested_at = 0.0
         """The end of the pause after the last candidate, on the monotonic clock."""
