@@ -9,11 +9,11 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future as PoolFuture
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import codegen
 from codegen import Target
@@ -21,7 +21,6 @@ from codegen.target import host
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.core_split import CoreSplit, core_split
 from search.builder.externs import check_externs, checked_names
-from search.builder.future import Future
 from search.builder.worker_pool import Ending, Outcome, WorkerPool
 from search.errors import TuningError
 from search.kinds import Registry
@@ -61,8 +60,8 @@ class BuilderResult:
     """The end of the job that the build was, where it was one."""
 
 
-class BuilderFuture(Future[BuilderResult]):
-    """A build that may still be on its way."""
+BuilderFuture: TypeAlias = Future[BuilderResult]
+"""The result of a build, which may still run."""
 
 
 class Builder(ABC):
@@ -85,11 +84,12 @@ class Builder(ABC):
         """Build programs; one that cannot be built costs nothing but its own result."""
 
     def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
-        """Start to build programs, in this order, and return at once where a builder can.
-
-        This one builds them all first.
-        """
-        return [BuilderFuture.ready(result) for result in self.build(build_inputs)]
+        """Start to build programs in this order. This default builds all of them first."""
+        futures = []
+        for result in self.build(build_inputs):
+            futures.append(BuilderFuture())
+            futures[-1].set_result(result)
+        return futures
 
     def remove_artifact(self, path: str) -> None:
         """Delete an artifact of this builder that nobody needs any more: the file, nothing else."""
@@ -181,10 +181,25 @@ class LocalBuilder(Builder):
             externs = self.allow_externs | i.allow_externs
             own = (self.f_build, self.f_export, folder)
             args = (i.mod, i.target, i.params, *own, *where, externs)
+            futures.append(BuilderFuture())
             outcome = self._pool.submit((build_and_export, args), limit)
-            outcome.add_done_callback(self._took)
-            futures.append(BuilderFuture(outcome.done, partial(_finished, outcome)))
+            outcome.add_done_callback(partial(self._finish, futures[-1]))
         return futures
+
+    def _finish(self, future: BuilderFuture, outcome: Future[Outcome]) -> None:
+        error = outcome.exception()
+        if error is not None:
+            future.set_exception(error)
+            return
+        found = outcome.result()
+        if found.status == "value":
+            self._seconds.append(found.seconds)
+            future.set_result(BuilderResult(found.value, seconds=found.seconds))
+            return
+        is_error = found.status == "error"
+        kind = "An exception occurred\n" if is_error else f"{found.status.capitalize()}, "
+        text = f"LocalBuilder: {kind}{found.value}"
+        future.set_result(BuilderResult(None, text, found.seconds, found.status))
 
     def _limit(self) -> float:
         """Return how many seconds a build may take."""
@@ -192,10 +207,6 @@ class LocalBuilder(Builder):
             return self.timeout_sec
         usual = statistics.median(self._seconds)
         return min(self.timeout_sec, max(_LEAST_LIMIT, _HOPELESS * usual))
-
-    def _took(self, outcome: PoolFuture[Outcome]) -> None:
-        if not outcome.cancelled() and outcome.result().status == "value":
-            self._seconds.append(outcome.result().seconds)
 
     def clean_up(self) -> None:
         """Give up what is still being built and delete all but what `f_export` put elsewhere."""
@@ -248,17 +259,3 @@ def export_object(data: bytes, folder: str) -> str:
     with os.fdopen(handle, "wb") as file:
         file.write(data)
     return path
-
-
-def _finished(future: PoolFuture[Outcome]) -> BuilderResult:
-    outcome = future.result()
-    if outcome.status == "value":
-        return BuilderResult(artifact_path=outcome.value, seconds=outcome.seconds)
-    text = outcome.value
-    if outcome.status == "error":
-        text = f"An exception occurred\n{text}"
-    else:
-        text = f"{outcome.status.capitalize()}, {text}"
-    return BuilderResult(
-        error_msg=f"LocalBuilder: {text}", seconds=outcome.seconds, ending=outcome.status
-    )

@@ -228,9 +228,7 @@ class _Member(threading.Thread):
         try:
             while not self._crew.stopping:
                 self._ready_worker()
-                task = self._crew.queue.get()
-                if task is not None:
-                    self._do(task)
+                self._do(self._crew.queue.get())  # no variable keeps the owner of a task alive
         except Exception as caught:  # noqa: BLE001  else futures would wait forever
             error = caught
         finally:
@@ -238,9 +236,9 @@ class _Member(threading.Thread):
                 worker.kill()
             self._crew.leave(self, error)
 
-    def _do(self, task: _Task) -> None:
+    def _do(self, task: _Task | None) -> None:
         with self._crew.lock:
-            if task.future.done():
+            if task is None or task.future.done():
                 return
             self.task = task
         outcome = Outcome("lost")

@@ -10,9 +10,9 @@ or by as much of it as is usual in the array.
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,12 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.arg_info import TensorInfo
-from search.runner.argument_values import Values
-from search.runner.arguments import FLOATS, Fill, as_numbers
+from search.runner.arguments import FLOATS, as_numbers, random_arrays
+from search.runner.program_facts import ProgramFacts
 from tensorir.nodes.dtype import DataType
 
-REFERENCE_SUFFIX: Final = ".npz"
-"""The ending of the names of the files that `Reference.save` writes."""
 _CHANCE: Final = 4
 """The multiple of the difference between the two runs that a candidate may be off."""
 _USUAL_SHARE: Final = 0.99
@@ -79,37 +77,24 @@ class Reference:
     """The results of the unscheduled program in its arguments, by their positions."""
 
     arguments: Sequence[TensorInfo]
-    fill: Fill
+    facts: ProgramFacts
+    signed: bool
+    given: str | None
     expected: dict[int, Expected]
 
+    def inputs(self) -> list[NDArray[Any]]:
+        """Return the arguments for which the results are expected."""
+        return random_arrays(self.arguments, 0, self.facts, self.signed, self.given)
+
     def save(self, path: Path) -> None:
-        """Write it to a file."""
-        arrays: dict[str, NDArray[Any]] = {
-            "arguments": np.array(json.dumps([info.as_json() for info in self.arguments])),
-            "fill": np.array(json.dumps(asdict(self.fill))),
-        }
-        for position, expected in self.expected.items():
-            arrays[f"values_{position}"] = expected.values
-            arrays[f"tolerance_{position}"] = expected.tolerance
-        with path.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        """Write it to a file of this process, which its next worker reads."""
+        path.write_bytes(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))
 
     @staticmethod
     def load(path: Path) -> Reference:
         """Read the file that `save` wrote."""
-        with np.load(path) as arrays:
-            arguments = [TensorInfo(*entry[1:]) for entry in json.loads(str(arrays["arguments"]))]
-            fill = json.loads(str(arrays["fill"]))
-            values = {
-                int(k): Values(entry["low"], entry["high"], tuple(entry["distinct"]))
-                for k, entry in fill["values"].items()
-            }
-            positions = [int(name.removeprefix("values_")) for name in arrays if "values" in name]
-            return Reference(
-                arguments,
-                Fill(**{**fill, "values": values}),
-                {k: Expected(arrays[f"values_{k}"], arrays[f"tolerance_{k}"]) for k in positions},
-            )
+        found: Reference = pickle.loads(path.read_bytes())
+        return found
 
 
 def all_finite(arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> bool:

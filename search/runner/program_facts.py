@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from search.runner.argument_values import Values, argument_values
-from search.runner.arguments import Fill
 from tensorir.function import IRModule
 from tensorir.nodes.expr import (
     BufferLoad,
@@ -61,10 +60,6 @@ class ProgramFacts:
             8 * _unit_roundoff(bodies) * math.sqrt(_roundings(bodies)),
             argument_values(functions[0]) if len(functions) == 1 else {},
         )
-
-    def fill(self, signed: bool = False, given: str | None = None) -> Fill:
-        """Return the recipe for made-up arguments; `given` is the file of those that are given."""
-        return Fill(signed, self.integers_are_data, self.values, given)
 
 
 def _positions(node: Node) -> Iterator[PrimExpr]:

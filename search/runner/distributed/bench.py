@@ -32,7 +32,8 @@ from search.errors import TuningError
 from search.runner import energy
 from search.runner.distributed.machine import Machine
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest, Status
-from search.runner.runner import LocalRunner, RunnerInput, RunnerResult
+from search.runner.local_runner import LocalRunner
+from search.runner.runner import RunnerInput, RunnerResult
 from search.runner.time_call import EvaluatorConfig
 from tensorir import parse, workloads
 from tensorir.errors import TensorIRError
@@ -229,8 +230,6 @@ class LocalBench:
                 runner.evaluator_config = request.evaluator
                 runner.alloc_repeat = request.alloc_repeat
                 runner.timeout_sec = request.run_seconds
-                if runner.known_references > _KEPT_REFERENCES:
-                    runner.close()  # a worker lives long, and results of programs are large
                 best = {} if reference is None else reference.best
                 own = best.get(request.search) if request.search else None
                 known = [s for s in (request.best_seconds, own) if s]

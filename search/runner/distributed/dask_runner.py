@@ -23,8 +23,9 @@ from search.runner.distributed.credentials import Credentials, PathLike
 from search.runner.distributed.dispatcher import Dispatcher, Job, Pin
 from search.runner.distributed.machine import Machine, described, this_release
 from search.runner.distributed.messages import MeasureRequest
+from search.runner.local_runner import LocalRunner
 from search.runner.program_facts import ProgramFacts
-from search.runner.runner import LocalRunner, Runner, RunnerFuture, RunnerInput, RunnerResult
+from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.time_call import EvaluatorConfig
 
 logger = logging.getLogger("tensorir.search")
