@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from numpy.typing import NDArray
 
 from codegen import Target
+from search.builder.worker_pool import Ending
 from search.kinds import Registry
 
 if TYPE_CHECKING:
     from search.arg_info import ArgInfo
     from search.builder import Builder
-    from search.builder.worker_pool import Ending
     from search.runner.program_facts import ProgramFacts
 
 

@@ -10,12 +10,10 @@ from typing import Any, Final
 
 from search.errors import TuningError
 from search.runner.distributed.credentials import Credentials, package
-from search.runner.distributed.machine import Machine, this_release
+from search.runner.distributed.machine import Machine
 
 logger = logging.getLogger("tensorir.search")
 
-RELEASE: Final = "tensorir"
-"""The name under which the metadata of a scheduler have its release."""
 _AGAIN_SECONDS: Final = 2
 """How long to try to reach a scheduler that went away, until the next look."""
 
@@ -23,8 +21,8 @@ _AGAIN_SECONDS: Final = 2
 class Connection:
     """A Dask client, made anew after `close` or when a scheduler is back.
 
-    TuningError if no scheduler answers at `address` within `connect_sec`, if it has other
-    credentials, and if it is of another release without `allow_other_versions`.
+    TuningError if no scheduler answers at `address` within `connect_sec`, or if it has other
+    credentials.
     """
 
     def __init__(
@@ -32,11 +30,9 @@ class Connection:
         address: str,
         credentials: Credentials,
         connect_sec: float = 5.0,
-        allow_other_versions: bool = False,
     ) -> None:
         self.address = dask_address(address)
         self._credentials = credentials
-        self._any_version = allow_other_versions
         self._patience = connect_sec
         self._unreadable: set[str] = set()
         self._client = self._new(connect_sec)
@@ -54,16 +50,11 @@ class Connection:
         try:
             with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop
                 pool.submit(asyncio.run, _reach(self.address, security, seconds)).result()
-            client = package("distributed").Client(
+            return package("distributed").Client(
                 self.address, timeout=seconds, security=security, set_as_default=False
             )
-            there, here = client.get_metadata(RELEASE, None), this_release()
         except OSError as error:
             raise self._unreachable(error) from error
-        if there in (None, here) or self._any_version:  # `dask scheduler` says nothing
-            return client
-        client.close(timeout=_AGAIN_SECONDS)
-        raise TuningError(f"the scheduler at {self.address} {other_release(there)}")
 
     def _unreachable(self, error: OSError) -> TuningError:
         if isinstance(error.__cause__, ssl.SSLError):
@@ -134,12 +125,4 @@ def dask_address(text: str) -> str:
     raise TuningError(
         f"{text!r} is no address of a scheduler: {plain}give the one that `tensorir scheduler` "
         "prints, as in dask://host:8786"
-    )
-
-
-def other_release(there: object) -> str:
-    """Return the fault of a scheduler or a machine of another release, to end a sentence."""
-    return (
-        f"runs tensorir {there} and this process {this_release()}: install the same version on "
-        "both, or allow others by DaskRunner(..., allow_other_versions=True)"
     )

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,21 +17,20 @@ from search.builder.builder import Builder, BuilderInput, BuilderResult
 from search.builder.externs import checked_names
 from search.database.target_key import target_key
 from search.errors import TuningError
-from search.runner.distributed.connection import Connection, other_release
+from search.runner.distributed.connection import Connection
 from search.runner.distributed.credentials import Credentials, PathLike
-from search.runner.distributed.dispatcher import Dispatcher, Job, Pin
+from search.runner.distributed.dispatcher import Dispatcher, Pin, SentCandidate
 from search.runner.distributed.machine import Machine, described, this_release
 from search.runner.distributed.messages import MeasureRequest
 from search.runner.local_runner import LocalRunner
 from search.runner.program_facts import ProgramFacts
-from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
+from search.runner.runner import Runner, RunnerFuture, RunnerInput
 from search.runner.time_call import EvaluatorConfig
 
 logger = logging.getLogger("tensorir.search")
 
 _SCHEME: Final = "dask"
 _SUFFIX: Final = ".program"
-_TICK_SECONDS: Final = 0.5
 
 
 @Builder.kinds.register("dask")
@@ -40,13 +38,12 @@ class DaskBuilder(Builder):
     """Writes programs down, which the machines of a `DaskRunner` build when they measure them.
 
     So a machine builds the next candidates while it measures one, and nothing but a text travels. A
-    build that takes longer than `timeout_sec` there is ended. `client` is not needed: it is the
-    runner that sends.
+    build that takes longer than `timeout_sec` there is ended.
     """
 
     beside_measuring = False
 
-    def __init__(self, client: object = None, *, timeout_sec: float = 15.0) -> None:
+    def __init__(self, *, timeout_sec: float = 15.0) -> None:
         self.timeout_sec = timeout_sec
         self._directory: ArtifactDirectory | None = None
 
@@ -121,7 +118,7 @@ class DaskRunner(Runner):
         self.allow_other_versions = allow_other_versions
         if not isinstance(credentials, Credentials):
             credentials = Credentials.read(credentials)
-        self._connection = Connection(address, credentials, connect_sec, allow_other_versions)
+        self._connection = Connection(address, credentials, connect_sec)
         self._dispatcher = Dispatcher(self._connection)
         self._resources: dict[str, str] = {}
         """The resource of the machines that measure for a target, by its key."""
@@ -133,11 +130,11 @@ class DaskRunner(Runner):
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
         """Send candidates to the scheduler, which gives them to machines."""
-        jobs = [self._job(entry) for entry in runner_inputs]
-        self._dispatcher.send(jobs)
-        return [_SentFuture(self._dispatcher, job) for job in jobs]
+        sent = [self._candidate(entry) for entry in runner_inputs]
+        self._dispatcher.send(sent)
+        return list(sent)
 
-    def _job(self, entry: RunnerInput) -> Job:
+    def _candidate(self, entry: RunnerInput) -> SentCandidate:
         reference = entry.reference_path and _written(entry.reference_path).program
         request = replace(
             _written(entry.artifact_path),
@@ -152,22 +149,21 @@ class DaskRunner(Runner):
             input_data=entry.input_data,
             search=self._search if entry.ends_hopeless else "",
         )
-        return Job(request, self._resource_for(request.target), self._pin)
+        resource = self._resource_for(request.target)
+        return SentCandidate(self._dispatcher, request, resource, self._pin)
 
     def as_they_end(
         self, futures: Sequence[RunnerFuture], is_over: Callable[[], bool]
     ) -> Iterator[int]:
-        """Yield the places of measurements as they end, so that none waits for a slower one."""
+        """Yield the indices of futures as they end, so that none waits for a slower one."""
         waiting = dict(enumerate(futures))
         while waiting and not is_over():
-            ended = [
-                k for k, f in waiting.items() if not isinstance(f, _SentFuture) or f.job.answer
-            ]
+            ended = [k for k, f in waiting.items() if getattr(f, "answer", True)]
             for place in ended:
                 del waiting[place]
                 yield place
             if not ended:
-                self._dispatcher.proceed(_TICK_SECONDS)
+                self._dispatcher.proceed()
 
     def in_one_place(self) -> DaskRunner:
         """Return a runner all of whose candidates are measured by the same machine.
@@ -201,7 +197,11 @@ class DaskRunner(Runner):
         if self.only not in (None, machine.kind, machine.cpu):
             return f"machines={self.only!r} leaves it out"
         if machine.release != this_release() and not self.allow_other_versions:
-            return f"it {other_release(machine.release)}"
+            return (
+                f"it runs tensorir {machine.release} and this process {this_release()}: install "
+                "the same version on both, or allow others by "
+                "DaskRunner(..., allow_other_versions=True)"
+            )
         return machine.why_not(target)
 
     def _resource_for(self, target: Target) -> str:
@@ -248,27 +248,3 @@ def _written(path: str) -> MeasureRequest:
             "out builder=, or give builder=DaskBuilder()"
         )
     return MeasureRequest.from_text(Path(path).read_text(encoding="utf-8"))
-
-
-class _SentFuture(RunnerFuture):
-    """A candidate that was sent, or waits to be."""
-
-    def __init__(self, dispatcher: Dispatcher, job: Job) -> None:
-        super().__init__(self._is_done, self._wait, partial(dispatcher.give_up, job))
-        self.job = job
-        self._dispatcher = dispatcher
-
-    def _is_done(self) -> bool:
-        if self.job.answer is None:
-            self._dispatcher.proceed(0)
-        return self.job.answer is not None
-
-    def _wait(self) -> RunnerResult:
-        while self.job.answer is None:
-            self._dispatcher.proceed(_TICK_SECONDS)
-        answer = self.job.answer
-        if isinstance(answer, TuningError):
-            raise answer
-        if answer.status == "program":
-            raise TuningError(answer.result.error_msg or "the program cannot be measured")
-        return answer.result

@@ -18,9 +18,8 @@ from typing import Any, Final
 from search.builder.artifact_directory import ArtifactDirectory
 from search.errors import TuningError
 from search.runner.distributed.bench import Bench, LocalBench
-from search.runner.distributed.connection import RELEASE, dask_address
+from search.runner.distributed.connection import dask_address
 from search.runner.distributed.credentials import Credentials, package
-from search.runner.distributed.machine import this_release
 
 logger = logging.getLogger("tensorir.search")
 
@@ -49,7 +48,7 @@ def _server(name: str) -> Any:
 def new_scheduler(host: str, port: int, credentials: Credentials) -> Any:
     """Return a scheduler of this process, not yet started; port 0 is one that is free."""
     with package("dask.config").set(_BALANCE):
-        scheduler = _server("Scheduler")(
+        return _server("Scheduler")(
             host=host,
             port=port,
             protocol="tls",
@@ -57,8 +56,6 @@ def new_scheduler(host: str, port: int, credentials: Credentials) -> Any:
             allowed_failures=_MOST_DEATHS,
             security=credentials.security,
         )
-    scheduler.task_metadata[RELEASE] = this_release()
-    return scheduler
 
 
 def new_worker(

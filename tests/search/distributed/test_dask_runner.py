@@ -234,16 +234,6 @@ def test_a_target_that_nobody_has_is_told_at_once(cluster: InProcessCluster) -> 
         )
 
 
-def test_a_scheduler_of_another_release_is_refused_unless_allowed(
-    cluster: InProcessCluster,
-) -> None:
-    cluster.scheduler.task_metadata["tensorir"] = "0.0.1"
-    with pytest.raises(TuningError, match=r"the scheduler at tls.* runs tensorir 0\.0\.1 and this"):
-        ms.DaskRunner(cluster.address)
-    with runner_of(cluster, allow_other_versions=True) as runner:
-        assert runner.machines() == {}
-
-
 def test_a_worker_that_describes_itself_otherwise_is_told(
     cluster: InProcessCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
