@@ -15,9 +15,9 @@ time limit. In addition, here:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
-import queue
 import signal
 import subprocess
 import sys
@@ -25,8 +25,9 @@ import tempfile
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Pipe
@@ -82,7 +83,7 @@ class WorkerPool:
     ) -> None:
         self.size = size
         start = partial(Worker, _pickled((loads, initializer)), cores)
-        self._crew = _Crew(size, start, spare)
+        self._crew = _Crew(start, spare)
         self._finalizer = weakref.finalize(self, self._crew.stop)
 
     def submit(self, job: Job, timeout_sec: float) -> Future[Outcome]:
@@ -92,7 +93,9 @@ class WorkerPool:
         cannot be pickled.
         """
         task = _Task(_pickled(job), timeout_sec)
-        self._crew.add(task)
+        with self._crew.changed:
+            self._crew.todo.append(task)
+            self._crew.hire(min(self.size, self._crew.unfinished))
         return task.future
 
     def run(self, jobs: Sequence[Job], timeout_sec: float) -> list[Outcome]:
@@ -106,16 +109,18 @@ class WorkerPool:
 
     def start(self) -> None:
         """Start the workers ahead of need, without waiting for them."""
-        self._crew.hire(self.size)
+        with self._crew.changed:
+            self._crew.hire(self.size)
 
     def cancel(self) -> None:
         """Give up all jobs that have no outcome yet, and end the workers that have one."""
-        self._crew.cancel("nothing waits for its result")
+        self._crew.cancel("its result is not needed")
 
     @property
     def pids(self) -> list[int]:
         """The process ids of the workers."""
-        return self._crew.pids()
+        members = self._crew.members
+        return [worker.pid for member in members for worker in member.workers() if worker.alive]
 
     def close(self) -> None:
         """End the workers; the next job starts new ones."""
@@ -128,85 +133,69 @@ class _Task:
     timeout_sec: float
     future: Future[Outcome] = field(default_factory=Future)
 
+    def settle(self, outcome: Outcome | WorkerError) -> None:
+        """Set the outcome, unless the task was cancelled."""
+        with contextlib.suppress(InvalidStateError):
+            if isinstance(outcome, Outcome):
+                self.future.set_result(outcome)
+            else:
+                self.future.set_exception(outcome)
+
 
 class _Crew:
-    """The threads of a pool, one for each worker. It has no reference to the pool.
+    """The threads of a pool and the tasks that wait for one.
 
-    So a pool without users is collected, which stops its crew.
+    It has no reference to the pool, so a pool without users is collected, which stops the crew.
     """
 
-    def __init__(self, size: int, start: Callable[[], Worker], spare: bool) -> None:
-        self.size = size
+    def __init__(self, start: Callable[[], Worker], spare: bool) -> None:
         self.start = start
         self.spare = spare
-        self.lock = threading.RLock()  # the collector may call `stop` in a thread that has it
-        self.queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self.todo: deque[_Task] = deque()
+        self.members: list[_Member] = []
         self.stopping = False
-        self._open: dict[_Task, None] = {}
-        """The tasks without an outcome."""
-        self._members: list[_Member] = []
+        self.changed = threading.Condition()
+        """Guards these attributes; its lock is reentrant, as the collector may call `stop`."""
+
+    @property
+    def unfinished(self) -> int:
+        """The number of tasks without an outcome."""
+        return len(self.todo) + sum(member.task is not None for member in self.members)
 
     def hire(self, count: int) -> None:
-        """Start threads until there are `count`."""
-        with self.lock:
-            while len(self._members) < count:
-                self._members.append(_Member(self))
-                self._members[-1].start()
+        """Start threads until there are `count`, and wake one that waits for a task."""
+        while len(self.members) < count:
+            self.members.append(_Member(self))
+            self.members[-1].start()
+        self.changed.notify()
 
-    def add(self, task: _Task) -> None:
-        with self.lock:
-            self._open[task] = None
-            self.queue.put(task)
-            self.hire(min(self.size, len(self._open)))
-
-    def settle(self, task: _Task, outcome: Outcome | WorkerError) -> None:
-        """Set the outcome of a task that has none yet."""
-        with self.lock:
-            if task not in self._open:
-                return
-            del self._open[task]
-            if isinstance(outcome, Outcome):
-                task.future.set_result(outcome)
-            else:
-                task.future.set_exception(outcome)
+    def drop(self, outcome: Outcome | WorkerError, *tasks: _Task | None) -> None:
+        """Settle tasks, among them all that wait."""
+        self.todo.clear()
+        for task in tasks:
+            if task is not None:
+                task.settle(outcome)
 
     def cancel(self, reason: str) -> None:
-        with self.lock:
-            for task in list(self._open):
-                self.settle(task, Outcome("cancelled", reason))
-            for member in self._members:
+        with self.changed:
+            outcome = Outcome("cancelled", reason)
+            self.drop(outcome, *self.todo, *(member.task for member in self.members))
+            for member in self.members:
                 if member.task is not None:
                     member.end_processes()
 
-    def leave(self, member: _Member, error: Exception | None) -> None:
-        """Take out a thread that ends; with an error, tasks that no worker has get it."""
-        with self.lock:
-            if member in self._members:
-                self._members.remove(member)
-            if error is None:
-                return
-            if not isinstance(error, WorkerError):
-                text = f"worker processes cannot be started or do not answer: {error}"
-                error = WorkerError(text)
-            taken = {other.task for other in self._members}
-            for task in self._open.keys() - taken:
-                self.settle(task, error)
-
-    def pids(self) -> list[int]:
-        with self.lock:
-            return [pid for member in self._members for pid in member.pids()]
-
     def stop(self) -> None:
-        members = list(self._members)
-        self.stopping = True
-        self.cancel("the pool was closed")
-        for member in members:
-            self.queue.put(None)
-            member.end_processes()
+        with self.changed:
+            self.stopping = True
+            self.cancel("the pool was closed")
+            members = list(self.members)
+            for member in members:
+                member.end_processes()
+            self.changed.notify_all()
         if threading.current_thread() not in members:
             for member in members:
                 member.join()
-        self.cancel("the pool was closed")  # tasks that were added meanwhile
+        self.cancel("the pool was closed")  # the tasks that were added meanwhile
         self.stopping = False
 
 
@@ -224,29 +213,42 @@ class _Member(threading.Thread):
         self.task: _Task | None = None
 
     def run(self) -> None:
-        error: Exception | None = None
+        error: WorkerError | None = None
         try:
-            while not self._crew.stopping:
-                self._ready_worker()
-                self._do(self._crew.queue.get())  # no variable keeps the owner of a task alive
-        except Exception as caught:  # noqa: BLE001  else futures would wait forever
+            while self._ready_worker() and self._next_task():
+                self._do_task()
+        except WorkerError as caught:
             error = caught
-        finally:
-            for worker in self._processes():
-                worker.kill()
-            self._crew.leave(self, error)
+        except Exception as caught:  # noqa: BLE001  else futures would wait forever
+            error = WorkerError(f"worker processes cannot be started or do not answer: {caught}")
+        with self._crew.changed:
+            self._crew.members.remove(self)
+            if error is not None:
+                self._crew.drop(error, self.task, *self._crew.todo)
+        for worker in self.workers():
+            worker.kill()
 
-    def _do(self, task: _Task | None) -> None:
-        with self._crew.lock:
-            if task is None or task.future.done():
-                return
-            self.task = task
+    def _next_task(self) -> bool:
+        """Wait for a task; return False if there will be none."""
+        with self._crew.changed:
+            while not self._crew.todo and not self._crew.stopping:
+                self._crew.changed.wait()
+            if self._crew.todo:
+                self.task = self._crew.todo.popleft()
+            return self.task is not None
+
+    def _do_task(self) -> None:
+        task = self.task
         outcome = Outcome("lost")
-        while outcome.status == "lost" and not task.future.done():
-            outcome = self._ready_worker().do(task.message, task.timeout_sec)
-        with self._crew.lock:
+        while task is not None and outcome.status == "lost" and not task.future.done():
+            worker = self._ready_worker()
+            if worker is None:
+                break
+            outcome = worker.do(task.message, task.timeout_sec)
+        with self._crew.changed:
             self.task = None
-            self._crew.settle(task, outcome)
+        if task is not None:
+            task.settle(outcome)
         if self._crew.spare and not self._crew.stopping:
             self._replace_dead()
             self._spare = self._spare or self._crew.start()
@@ -256,13 +258,13 @@ class _Member(threading.Thread):
             self._worker.kill()
             self._worker, self._spare = self._spare, None
 
-    def _ready_worker(self) -> Worker:
-        """Return a worker that is up; WorkerError if it cannot start."""
+    def _ready_worker(self) -> Worker | None:
+        """Return a worker that is up, None if the crew stops; WorkerError if it cannot start."""
         for _ in range(_MAX_STARTS):
             self._replace_dead()
             self._worker = self._worker or self._crew.start()
             if self._crew.stopping:
-                break
+                return None
             if self._worker.is_up():
                 return self._worker
         raise WorkerError(
@@ -270,15 +272,12 @@ class _Member(threading.Thread):
             f"{_MAX_STARTS} times in a row; the system may be short of memory"
         )
 
-    def _processes(self) -> list[Worker]:
+    def workers(self) -> list[Worker]:
         return [worker for worker in (self._worker, self._spare) if worker is not None]
-
-    def pids(self) -> list[int]:
-        return [worker.pid for worker in self._processes() if worker.alive]
 
     def end_processes(self) -> None:
         """End the processes; the thread, which waits for an answer, finds out."""
-        for worker in self._processes():
+        for worker in self.workers():
             worker.end_process()
 
 
