@@ -5,7 +5,7 @@ Compared with loky 3.7 and pebble 5.2 (two workers, a 2-core machine). All three
 time limit. In addition, here:
 
 - A job that kills its process costs 10 ms. loky gives up all its workers, needs 0.4 s for the next
-  job, and can only end all workers to end one that hangs.
+  job, and ends a worker that hangs only together with all others.
 - No process outlives its owner. Ours exit at once while two jobs hang; loky waits for the jobs, and
   after a SIGKILL of the owner the workers of both libraries continue.
 - Functions of a script without `if __name__ == "__main__"` work, as with loky. pebble uses
@@ -113,7 +113,7 @@ class WorkerPool:
             self._crew.hire(self.size)
 
     def cancel(self) -> None:
-        """Give up all jobs that have no outcome yet, and end the workers that have one."""
+        """Cancel all unfinished jobs and end their workers."""
         self._crew.cancel("its result is not needed")
 
     @property
@@ -145,7 +145,7 @@ class _Task:
 class _Crew:
     """The threads of a pool and the tasks that wait for one.
 
-    It has no reference to the pool, so a pool without users is collected, which stops the crew.
+    It does not refer to the pool, so a pool without users is collected, which stops the crew.
     """
 
     def __init__(self, start: Callable[[], Worker], spare: bool) -> None:
@@ -163,14 +163,14 @@ class _Crew:
         return len(self.todo) + sum(member.task is not None for member in self.members)
 
     def hire(self, count: int) -> None:
-        """Start threads until there are `count`, and wake one that waits for a task."""
+        """Start threads until there are `count`, and wake a waiting thread."""
         while len(self.members) < count:
             self.members.append(_Member(self))
             self.members[-1].start()
         self.changed.notify()
 
     def drop(self, outcome: Outcome | WorkerError, *tasks: _Task | None) -> None:
-        """Settle tasks, among them all that wait."""
+        """Settle tasks, and clear the queue: these include all waiting tasks."""
         self.todo.clear()
         for task in tasks:
             if task is not None:
@@ -200,7 +200,7 @@ class _Crew:
 
 
 class _Member(threading.Thread):
-    """A thread that passes tasks to a worker process of its own, one after another.
+    """A thread that passes tasks to its worker process, one after another.
 
     Linux ends a worker with the thread that started it, so that thread lives as long.
     """
@@ -386,5 +386,5 @@ def _pickled(job: Any) -> bytes:
         return bytes(cloudpickle.dumps(job))
     except Exception as error:
         raise WorkerError(
-            f"a worker process cannot be given this function or argument: {error}"
+            f"this function or argument cannot be sent to a worker process: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""Arguments to check and to measure on: those that are made up, and those of a user."""
+"""The arguments for checking and measuring: random arrays, and arrays of the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tensorir.function import PrimFunc
 from tensorir.nodes.dtype import DataType
 
 FLOATS: Final = frozenset(map(DataType, ("float16", "float32", "float64", "bfloat16")))
-"""The floats that can be made up and compared as numbers; others are compared as bits."""
+"""The floats that can be generated and compared as numbers; others are compared as bits."""
 _OCTAVES: Final = 3
 """Signed floats have magnitudes from 2 ** -3 to 2 ** 3."""
 
@@ -42,14 +42,14 @@ def random_arrays(
     `write_given`) has arrays of the user, each used if it has the shape of the argument (a
     candidate may take it in another layout). Data begin at a multiple of 64 bytes.
 
-    Other floats lie in [0.5, 1.5), for programs that take no negative numbers. With `signed` they
+    Other floats are in [0.5, 1.5), for programs that need positive numbers. With `signed` they
     have both signs and magnitudes in [1/8, 8), and one in 16 is zero: a lost `max`, `min` or `abs`
     shows, products neither overflow nor become subnormal, and sums of them stay in the range of
     float16.
 
-    Other integers lie in [0, 8), unless `facts.integers_are_data`: then they have the full range of
+    Other integers are in [0, 8), unless `facts.integers_are_data`: then they have the full range of
     8 and 16 bits, and one in 8 is the lowest or the highest number, so that saturation shows; wider
-    ones lie in [-1000, 1000], where products do not overflow. Booleans are both.
+    integers are in [-1000, 1000], where products do not overflow.
     """
     rng = np.random.default_rng(seed)
     facts = facts or ProgramFacts()
@@ -64,7 +64,7 @@ def random_arrays(
         elif values is not None:
             problem = values.why_none(array.shape)
             if problem is not None:
-                raise TuningError(f"argument {position} cannot be made up: {problem}")
+                raise TuningError(f"argument {position} cannot be generated: {problem}")
             array[...] = _numbers_in(values, array.shape, dtype, rng)
         elif dtype.is_bool:
             array[...] = rng.integers(0, 2, array.shape, np.uint8).astype(np.bool_)
@@ -86,12 +86,12 @@ def check_memory(arrays: Iterable[tuple[str, Sequence[int], DataType]]) -> None:
         if needed > there:
             raise TuningError(
                 f"{name} is {dtype}{list(shape)}: with it the arguments take {needed / 2**30:.4g} "
-                f"GiB, and this machine has {there / 2**30:.4g} GiB of memory"
+                f"GiB, but this machine has {there / 2**30:.4g} GiB of memory"
             )
 
 
 def write_given(path: str, arrays: Mapping[int, NDArray[Any]]) -> None:
-    """Write the arrays of arguments that are not made up, by their positions."""
+    """Write arrays of the user, by their positions."""
     np.savez(path, **{str(position): array for position, array in arrays.items()})  # type: ignore[arg-type]
 
 
@@ -104,7 +104,7 @@ def _read_given(path: str) -> dict[int, NDArray[Any]]:
 def _numbers_in(
     values: Values, shape: Sequence[int], dtype: DataType, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return numbers in a range, none twice along the axes where they have to be distinct."""
+    """Return random numbers in a range, distinct along the axes `values.distinct`."""
     if dtype in FLOATS:
         return as_stored(rng.uniform(values.low, values.high, shape), dtype)
     if not values.distinct:
@@ -138,21 +138,21 @@ def perturbed(
 
 
 def as_numbers(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
-    """Return an array as numpy can compute with it: floats of 16 bits become float32."""
+    """Return an array that numpy can compute with: floats of 16 bits become float32."""
     if dtype.element == "bfloat16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32) if dtype.element == "float16" else array
 
 
 def as_stored(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
-    """Return floats in the form in which numpy stores `dtype`; bfloat16 is cut off."""
+    """Return floats in numpy's representation of `dtype`; bfloat16 is truncated."""
     if dtype.element == "bfloat16":
         return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return values.astype(dtype.to_numpy())
 
 
 def _floats(shape: Sequence[int], signed: bool, rng: np.random.Generator) -> NDArray[np.float32]:
-    uniform = np.asarray(rng.random(shape, np.float32))  # a number if there are no axes
+    uniform = np.asarray(rng.random(shape, np.float32))  # without axes it is a scalar
     if not signed:
         return uniform + np.float32(0.5)
     values = np.exp2((uniform * 2 - 1) * np.float32(_OCTAVES))
@@ -176,9 +176,9 @@ def _integers(
 
 
 def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int, NDArray[Any]]:
-    """Return the arrays that a user gives, by the positions of the parameters that they are for.
+    """Return the arrays of a user by the positions of their parameters.
 
-    TuningError for a name that no parameter has, and for an array of another shape or dtype.
+    TuningError for an unknown parameter, and for an array of another shape or dtype.
     """
     if input_data is None:
         return {}
@@ -197,8 +197,9 @@ def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int
     found: dict[int, NDArray[Any]] = {}
     for name, value in given.items():
         if name not in positions:
+            names = (func.buffer_map[p].name for p in func.params if p in func.buffer_map)
             raise TuningError(
-                f"input_data has an array for {name!r}, which is no parameter of the program"
+                f"input_data names {name!r}; the parameters are {', '.join(names)}"
                 + nearest(str(name), positions)
             )
         info = infos[positions[name]]
@@ -214,17 +215,17 @@ def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int
     return found
 
 
-def refuse_what_cannot_be_made_up(
+def check_values_exist(
     func: PrimFunc, values: Mapping[int, Values], given: Mapping[int, Any]
 ) -> None:
-    """Raise TuningError for an argument that no numbers can be chosen for and that is not given."""
-    infos = ArgInfo.from_prim_func(func)  # sizes that are left open are refused here
+    """Raise TuningError for an argument without valid values that the user does not give."""
+    infos = ArgInfo.from_prim_func(func)  # raises TuningError for symbolic sizes
     for position, choice in values.items():
         info = infos[position]
         problem = choice.why_none(info.shape)
         if problem is not None and position not in given:
             name = func.buffer_map[func.params[position]].name
             raise TuningError(
-                f"the numbers in {name} cannot be made up: {problem}; give an array with "
+                f"the numbers in {name} cannot be generated: {problem}; give an array with "
                 f'input_data={{"{name}": ...}}'
             )

@@ -1,11 +1,11 @@
 """The comparison of a candidate's results with those of the unscheduled program.
 
-Integers and booleans must be equal. Floats may differ by what rounding does, and how much that is,
-a second run of the unscheduled program tells, element by element: in float64, or where that cannot
-be, on inputs that differ by the relative amount `rounding` (see `ProgramFacts`), for adding in
-another order is as if the inputs were a little different. An element may by chance differ little
-between the runs; so it may also be off by `rounding` of its size or of the array's mean magnitude,
-or by as much of it as is usual in the array.
+Integers and booleans must be equal. Floats may differ by rounding. A second run of the unscheduled
+program shows for each element how much that is: in float64, or if that is impossible, on inputs
+that differ by the relative amount `rounding` (see `ProgramFacts`), since another order of a sum has
+the effect of slightly different inputs. An element may by chance differ little between the runs. So
+the tolerance is at least `rounding`, and at least the usual relative difference in the array, times
+the element or the mean magnitude of the array.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from search.runner.program_facts import ProgramFacts
 from tensorir.nodes.dtype import DataType
 
 _CHANCE: Final = 4
-"""The multiple of the difference between the two runs that a candidate may be off."""
+"""The tolerance as a multiple of the difference between the two runs."""
 _USUAL_SHARE: Final = 0.99
-"""The share of elements that counts as usual: all but those that differ most."""
+"""The quantile of the relative differences that counts as usual."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The values that an array has to hold after a run, and by how much each element may be off."""
+    """The expected values of an array after a run, with the tolerance of each element."""
 
     values: NDArray[Any]
     tolerance: NDArray[Any]
-    """An array of the same shape; for integers 0 unless they come of rounded floats."""
+    """An array of the same shape; for integers 0, unless they are rounded floats."""
 
     @staticmethod
     def unchanged(array: NDArray[Any], dtype: DataType) -> Expected:
-        """Return the values expected of an array that nobody writes."""
+        """Return the expected values of an array that is not written."""
         return Expected(as_numbers(array, dtype), np.zeros(1, np.uint8))
 
     @staticmethod
@@ -51,13 +51,13 @@ class Expected:
         rounding: float,
         is_exact: bool,
     ) -> Expected:
-        """Return the values expected after two runs; `is_exact` if the second was in float64.
+        """Return the expected values after two runs; `is_exact` if the second was in float64.
 
-        Then its results are those that are expected, where the first run's are finite.
+        Its results are then the expected values wherever the first run is finite.
         """
         values = as_numbers(array, dtype)
         if dtype.element not in FLOATS:
-            # Floats that are rounded to integers may have been near the middle between two.
+            # A float between two integers may be rounded to either of them.
             step = np.abs(values.astype(np.float64) - second).max(initial=0)
             return Expected(values, np.full(1, step))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -98,7 +98,7 @@ class Reference:
 
 
 def all_finite(arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> bool:
-    """Say whether no float is infinite or NaN."""
+    """Return True if all floats are finite."""
     return all(
         bool(np.isfinite(as_numbers(array, dtype)).all())
         for array, dtype in zip(arrays, dtypes, strict=True)
@@ -107,7 +107,7 @@ def all_finite(arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> bo
 
 
 def difference(array: NDArray[Any], dtype: DataType, expected: Expected) -> str | None:
-    """Return a text on the elements that are not as expected, None if all are.
+    """Return a text on the elements that differ from the expected values, None if all are equal.
 
     NaN equals NaN.
     """

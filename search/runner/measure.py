@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import signal
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,12 +28,8 @@ from search.runner.runner import RunnerInput, RunnerResult
 from search.runner.time_call import EvaluatorConfig, first_call_limit, times
 from tensorir.nodes.dtype import FLOAT64, DataType
 
-_MAX_REFERENCES: Final = 4
 _MOST_PERTURBED: Final = 0.25
-"""Relative change of inputs at which a program is still the same computation."""
-
-_known: dict[str, tuple[Reference, list[NDArray[Any]]]] = {}
-"""The expected results by their files, with the arguments for which they are expected."""
+"""The maximum relative change of inputs that leaves a computation the same."""
 
 
 def evaluate_reference(
@@ -52,8 +49,8 @@ def evaluate_reference(
         module = _load(reference_path, split)
     except LinkError as problem:
         return (
-            f"{problem}\nPrograms are measured in a process of its own, where "
-            "LocalRunner(initializer=...) runs first: what they call must be registered there"
+            f"{problem}\nPrograms are measured in a separate process, which calls "
+            "LocalRunner(initializer=...) first: register there the functions that they call"
         )
     function = module.entry_func
     parameters = function.signature.parameters
@@ -102,32 +99,27 @@ def measure(
     has other arguments. If the first call takes longer than `first_call_limit(best_seconds)`, the
     process ends by SIGPROF. Functions of the user replace ours.
     """
-    device, infos = codegen.cpu(), list(entry.args_info)
-    best = entry.best_seconds
+    infos, best = entry.args_info, entry.best_seconds
     try:
         module = _load(entry.artifact_path, split)
         function = module.entry_func
         checked = None if entry.reference_path is None else _reference(entry.reference_path)
-        own = None
+        sets: Iterable[Any]
         if f_alloc_argument is not None:
             plain = [info.as_json() for info in infos]
-            own = f_alloc_argument(device, plain, alloc_repeat)
-
-        def arguments(number: int) -> list[NDArray[Any]]:
-            if own is not None:
-                return list(own[number])
-            if checked is not None and number == 0:
-                return _laid_out(module, checked[1], infos)
-            return random_arrays(infos, number, entry.facts, given=given)
-
-        count = alloc_repeat if own is None else len(own)
+            sets = f_alloc_argument(codegen.cpu(), plain, alloc_repeat)
+        else:
+            sets = (
+                _laid_out(module, checked[1], infos)
+                if checked is not None and k == 0
+                else random_arrays(infos, k, entry.facts, given=given)
+                for k in range(alloc_repeat)
+            )
         if f_run_evaluator is not None:
-            allocated = [arguments(number) for number in range(count)]
-            times_found = f_run_evaluator(module, device, config, allocated)
-            return RunnerResult(tuple(map(float, times_found)))
+            found = f_run_evaluator(module, codegen.cpu(), config, list(sets))
+            return RunnerResult(tuple(map(float, found)))
         seconds: list[float] = []
-        for number in range(count):
-            arrays = arguments(number)
+        for number, arrays in enumerate(sets):
             call = function.prepare(*arrays)
             first = _first_call(call, best, module.target)
             if checked is not None and number == 0:
@@ -146,9 +138,9 @@ def measure(
 
 
 def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) -> float:
-    """Return the seconds of a call, which the system ends, and this process, if it takes long.
+    """Return the seconds of a call. If it runs too long, the system ends this process.
 
-    The clock counts what all threads computed, so that a busy machine takes nothing from it.
+    The clock counts the processor time of all threads, so other processes do not matter.
     """
     limit = first_call_limit(best)
     if limit is None:
@@ -182,16 +174,11 @@ def _widened(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
     return copy
 
 
+@lru_cache(maxsize=4)
 def _reference(expected_path: str) -> tuple[Reference, list[NDArray[Any]]]:
     """Return the expected results and the arguments for which they are expected."""
-    known = _known.get(expected_path)
-    if known is None:
-        reference = Reference.load(Path(expected_path))
-        inputs = reference.inputs()
-        while len(_known) >= _MAX_REFERENCES:
-            del _known[next(iter(_known))]
-        known = _known[expected_path] = (reference, inputs)
-    return known
+    reference = Reference.load(Path(expected_path))
+    return reference, reference.inputs()
 
 
 def _laid_out(
@@ -216,7 +203,7 @@ def _wrong(
     inputs: Sequence[NDArray[Any]],
     reference: Reference,
 ) -> str | None:
-    """Return the fault of the arrays after a call; an array that nobody writes stays as it was."""
+    """Return a text on the first wrong array after a call; read-only arrays must be unchanged."""
     for position, parameter in enumerate(module.entry_func.signature.parameters):
         expected = reference.expected.get(position)
         if expected is None:

@@ -116,13 +116,13 @@ def test_places_that_parallel_iterations_write_are_distinct() -> None:
     [
         (
             SCATTER.replace("(8, 5)", "(4, 5)"),
-            "the numbers in I cannot be made up: its 7 numbers are the places that parallel "
-            "iterations write, which have to differ, and there are 4 places; give an array with "
+            "the numbers in I cannot be generated: its 7 numbers select the elements that parallel "
+            "iterations write, so they have to differ, but there are only 4 elements; give an array with "
             'input_data={"I": ...}',
         ),
         (
             GATHER.format(index="I[vi] * I[vi] - T.int64(64)"),
-            "A is read outside of its 3 places along axis 0",
+            "A is read out of bounds along axis 0 of extent 3",
         ),
     ],
 )

@@ -15,11 +15,11 @@ from search.runner.distributed.machine import Machine
 logger = logging.getLogger("tensorir.search")
 
 _AGAIN_SECONDS: Final = 2
-"""How long to try to reach a scheduler that went away, until the next look."""
+"""The time limit of one attempt to reach a scheduler that is gone."""
 
 
 class Connection:
-    """A Dask client, made anew after `close` or when a scheduler is back.
+    """A Dask client, which is created again after `close` or when a scheduler is back.
 
     TuningError if no scheduler answers at `address` within `connect_sec`, or if it has other
     credentials.
@@ -39,13 +39,13 @@ class Connection:
 
     @property
     def client(self) -> Any:
-        """The Dask client, made anew after `close`."""
+        """The Dask client, created again after `close`."""
         if self._client is None:
             self._client = self._new(self._patience)
         return self._client
 
     def _new(self, seconds: float) -> Any:
-        """Return a new client, after a look whether the scheduler is there: else one lingers."""
+        """Return a new client. First check for the scheduler: a client without one never ends."""
         security = self._credentials.security
         try:
             with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop
@@ -59,18 +59,18 @@ class Connection:
     def _unreachable(self, error: OSError) -> TuningError:
         if isinstance(error.__cause__, ssl.SSLError):
             return TuningError(
-                f"what answers at {self.address} does not have the credentials of "
-                f"{self._credentials.place}: give the address that `tensorir scheduler` prints, "
-                "and copy here the file"
+                f"the process at {self.address} does not have the credentials of "
+                f"{self._credentials.place}: use the address that `tensorir scheduler` prints, and "
+                "copy its credentials file here"
             )
         reason = str(error.__cause__ or "") or str(error) or "nothing answers"
         return TuningError(
-            f"there is no scheduler at {self.address}: {reason}; start one with "
-            "`tensorir scheduler`, or give the address that it prints, as in dask://host:8786"
+            f"no scheduler answers at {self.address}: {reason}; start one with "
+            "`tensorir scheduler`, or use the address that it prints, as in dask://host:8786"
         )
 
     def is_up(self) -> bool:
-        """Say whether the scheduler is there; try to reach it if Dask's client gave it up."""
+        """Return True if the scheduler is connected; reconnect if Dask's client has given up."""
         if self.client.status == "closed":
             try:
                 self._client = self._new(_AGAIN_SECONDS)
@@ -81,7 +81,7 @@ class Connection:
     def machines(self) -> dict[str, Machine]:
         """Return the machines that measure, by the addresses of their workers.
 
-        Workers without a description that one can read are left out.
+        Workers without a readable description are left out, with a warning.
         """
         found: dict[str, Machine] = {}
         for address, worker in self.client.scheduler_info(n_workers=-1)["workers"].items():
@@ -95,14 +95,14 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Let go of the client."""
+        """Close the client."""
         if self._client is not None:
             self._client.close(timeout=_AGAIN_SECONDS)
             self._client = None
 
 
 async def _reach(address: str, security: Any, seconds: float) -> None:
-    """Connect to a scheduler and hang up; OSError if that does not work in time."""
+    """Connect to a scheduler and disconnect; OSError if that fails or takes too long."""
     arguments = security.get_connection_args("client")
     async with asyncio.timeout(seconds):
         comm = await package("distributed").comm.connect(address, seconds, **arguments)
@@ -112,7 +112,7 @@ async def _reach(address: str, security: Any, seconds: float) -> None:
 def dask_address(text: str) -> str:
     """Return Dask's address of the scheduler at `dask://host:port`.
 
-    TuningError for anything else, but that address itself.
+    Dask's address is returned unchanged. TuningError for any other text.
     """
     scheme, _, place = text.partition("://")
     try:
@@ -123,6 +123,6 @@ def dask_address(text: str) -> str:
         pass
     plain = "connections are always encrypted; " * (scheme == "tcp")
     raise TuningError(
-        f"{text!r} is no address of a scheduler: {plain}give the one that `tensorir scheduler` "
+        f"invalid address of a scheduler {text!r}: {plain}use the address that `tensorir scheduler` "
         "prints, as in dask://host:8786"
     )

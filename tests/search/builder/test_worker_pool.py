@@ -118,7 +118,7 @@ print(*(o.value for o in pool.run([(shifted, (k, Offset(10))) for k in range(3)]
 
 
 def test_what_cannot_be_sent_is_refused(pool: WorkerPool) -> None:
-    with pytest.raises(WorkerError, match=r"cannot be given this function or argument.*lock"):
+    with pytest.raises(WorkerError, match=r"this function or argument cannot be sent.*lock"):
         pool.run([(square, (threading.Lock(),))], timeout_sec=30)
 
 

@@ -189,7 +189,7 @@ def test_a_slow_machine_is_asked_again_after_a_while(
 FOREIGN: Mapping[str, tuple[Machine, str, dict[str, Any]]] = {
     "kind": (
         replace(simulated_machine("other"), caches=(1, 2, 3)),
-        "names no CPU model and is therefore this machine",
+        "has no CPU model and therefore means this machine",
         {"machines": replace(simulated_machine(), caches=(1, 2, 3)).kind},
     ),
     "release": (
@@ -222,9 +222,7 @@ def test_one_search_uses_machines_of_one_kind_and_release(
 
 def test_a_target_that_nobody_has_is_told_at_once(cluster: InProcessCluster) -> None:
     with runner_of(cluster) as runner:
-        assert "there is no machine that measures: start `tensorir worker`" in str(
-            runner.why_not(TARGET)
-        )
+        assert "no machine is connected: start `tensorir worker`" in str(runner.why_not(TARGET))
         cluster.add(FakeBench(simulated_machine("here")))
         reason = str(runner.why_not(Target("llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu")))
         assert "there are 1 of " in reason
