@@ -123,6 +123,6 @@ def dask_address(text: str) -> str:
         pass
     plain = "connections are always encrypted; " * (scheme == "tcp")
     raise TuningError(
-        f"invalid address of a scheduler {text!r}: {plain}use the address that `tensorir scheduler` "
-        "prints, as in dask://host:8786"
+        f"invalid address of a scheduler {text!r}: {plain}use the address that "
+        "`tensorir scheduler` prints, as in dask://host:8786"
     )

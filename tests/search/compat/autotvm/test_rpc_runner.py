@@ -22,7 +22,7 @@ from search.runner.distributed.machine import Machine
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
 from tensorir import te
 from tests.search.compat.autotvm.templates import TUTORIAL
-from tests.search.distributed.cluster import (
+from tests.search.runner.distributed.cluster import (
     FakeBench,
     InProcessCluster,
     in_process_cluster,

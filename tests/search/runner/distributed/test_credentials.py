@@ -19,7 +19,7 @@ import search as ms
 from search.errors import TuningError
 from search.runner.distributed import credentials as credentials_module
 from search.runner.distributed.credentials import VARIABLE, Credentials, place_of
-from tests.search.distributed.cluster import in_process_cluster
+from tests.search.runner.distributed.cluster import in_process_cluster
 
 pytest.importorskip("distributed")
 
@@ -75,7 +75,10 @@ FAULTS: Final[Mapping[str, tuple[Callable[[Path], object], str]]] = {
         lambda file: (file.unlink(), file.symlink_to(file.with_name("planted"))),
         "symbolic link, which is not followed",
     ),
-    "no folder": (lambda file: (file.unlink(), file.parent.rmdir()), "made at .*name another"),
+    "no folder": (
+        lambda file: (file.unlink(), file.parent.rmdir()),
+        "cannot create credentials at .*give another",
+    ),
     "empty": (
         lambda file: file.write_text(""),
         "does not contain a certificate with its key: give another",

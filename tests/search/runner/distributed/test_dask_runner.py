@@ -21,7 +21,7 @@ from search.runner.distributed.machine import Machine, this_release
 from search.runner.distributed.messages import MeasureAnswer, MeasureRequest
 from tensorir import workloads
 from tensorir.function import IRModule
-from tests.search.distributed.cluster import (
+from tests.search.runner.distributed.cluster import (
     FakeBench,
     InProcessCluster,
     in_process_cluster,
