@@ -195,8 +195,9 @@ class _Crew:
         if threading.current_thread() not in members:
             for member in members:
                 member.join()
-        self.cancel("the pool was closed")  # the tasks that were added meanwhile
-        self.stopping = False
+        with self.changed:
+            self.cancel("the pool was closed")  # the tasks that were added meanwhile
+            self.stopping = False
 
 
 class _Member(threading.Thread):
@@ -238,17 +239,16 @@ class _Member(threading.Thread):
             return self.task is not None
 
     def _do_task(self) -> None:
-        task = self.task
-        outcome = Outcome("lost")
-        while task is not None and outcome.status == "lost" and not task.future.done():
+        task, outcome = self.task, Outcome("lost")
+        assert task is not None
+        while outcome.status == "lost":
             worker = self._ready_worker()
-            if worker is None:
+            if worker is None or task.future.done():
                 break
             outcome = worker.do(task.message, task.timeout_sec)
         with self._crew.changed:
             self.task = None
-        if task is not None:
-            task.settle(outcome)
+        task.settle(outcome)
         if self._crew.spare and not self._crew.stopping:
             self._replace_dead()
             self._spare = self._spare or self._crew.start()
@@ -261,10 +261,10 @@ class _Member(threading.Thread):
     def _ready_worker(self) -> Worker | None:
         """Return a worker that is up, None if the crew stops; WorkerError if it cannot start."""
         for _ in range(_MAX_STARTS):
-            self._replace_dead()
-            self._worker = self._worker or self._crew.start()
             if self._crew.stopping:
                 return None
+            self._replace_dead()
+            self._worker = self._worker or self._crew.start()
             if self._worker.is_up():
                 return self._worker
         raise WorkerError(

@@ -136,14 +136,20 @@ class LocalRunner(Runner):
         if any(own):
             entry = replace(entry, reference_path=None, best_seconds=None)
         given = self._written(entry.input_data)
-        expected = None
         if entry.reference_path is not None:
             facts = entry.facts or ProgramFacts()
             expected = self._expected(entry.reference_path, facts, given)
             if isinstance(expected, RunnerResult):
                 return expected
-        sent = replace(entry, reference_path=expected, input_data={})
-        args = (sent, self.evaluator_config, self.alloc_repeat, self._split, given, *own)
+            entry = replace(entry, reference_path=expected)
+        args = (
+            replace(entry, input_data={}),
+            self.evaluator_config,
+            self.alloc_repeat,
+            self._split,
+            given,
+            *own,
+        )
         return self._result(entry, (measure, args))
 
     def _written(self, arrays: Mapping[int, NDArray[Any]]) -> str | None:

@@ -95,7 +95,7 @@ class LocalBench:
         self.name = name
         self._builder = LocalBuilder(max_workers=builders, allow_externs=allow_externs)
         self._builder.split = splits[0] if splits else None
-        self._runners = [LocalRunner(split=split) for split in splits or [None]]
+        self._runners = [LocalRunner(split=split) for split in splits] or [LocalRunner()]
         self._idle: queue.SimpleQueue[LocalRunner] = queue.SimpleQueue()
         for runner in self._runners:
             self._idle.put(runner)
