@@ -192,9 +192,10 @@ class _Crew:
             for member in members:
                 member.end_processes()
             self.changed.notify_all()
-        if threading.current_thread() not in members:
-            for member in members:
-                member.join()
+        if threading.current_thread() in members:
+            return  # the last user of the pool was a task of this thread
+        for member in members:
+            member.join()
         with self.changed:
             self.cancel("the pool was closed")  # the tasks that were added meanwhile
             self.stopping = False
