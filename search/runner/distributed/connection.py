@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from concurrent.futures import ThreadPoolExecutor
@@ -53,10 +54,10 @@ class Connection:
             return package("distributed").Client(
                 self.address, timeout=seconds, security=security, set_as_default=False
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # tornado: a ValueError if a handshake is cut off
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: OSError) -> TuningError:
+    def _unreachable(self, error: Exception) -> TuningError:
         if isinstance(error.__cause__, ssl.SSLError):
             return TuningError(
                 f"the process at {self.address} does not have the credentials of "
@@ -69,14 +70,26 @@ class Connection:
             "`tensorir scheduler`, or use the address that it prints, as in dask://host:8786"
         )
 
+    @property
+    def is_connected(self) -> bool:
+        """True if the client has a connection."""
+        return self._client is not None and str(self._client.status) == "running"
+
     def is_up(self) -> bool:
-        """Return True if the scheduler is connected; reconnect if Dask's client has given up."""
-        if self.client.status == "closed":
+        """Return True if the client is connected as before; if not, try to connect a new one.
+
+        A client that lost its scheduler is replaced: its attempts to reconnect may end in a state
+        that it never leaves.
+        """
+        lost = self._client is not None and not self.is_connected
+        if lost:
+            self.close()
+        if self._client is None:
             try:
                 self._client = self._new(_AGAIN_SECONDS)
             except TuningError:
                 return False
-        return str(self.client.status) == "running"
+        return not lost
 
     def machines(self) -> dict[str, Machine]:
         """Return the machines that measure, by the addresses of their workers.
@@ -96,9 +109,10 @@ class Connection:
 
     def close(self) -> None:
         """Close the client."""
-        if self._client is not None:
-            self._client.close(timeout=_AGAIN_SECONDS)
-            self._client = None
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(OSError, ValueError):  # the errors of its last connection
+                client.close(timeout=_AGAIN_SECONDS)
 
 
 async def _reach(address: str, security: Any, seconds: float) -> None:

@@ -136,6 +136,7 @@ class Dispatcher:
             job.answer = TuningError("the runner was closed")
             self.give_up(job)
         self._arrays.clear()
+        self._looked_at = -math.inf
         self._connection.close()
 
     def _fitting(self, resource: str) -> set[str]:
@@ -265,11 +266,10 @@ class Dispatcher:
             future.release()
 
     def _send_waiting(self) -> None:
-        client = self._connection.client
         waiting, self._waiting = self._waiting, deque()
         for job in waiting:
             machines = self._fitting(job.resource)
-            if client.status != "running" or (self._left_out and not machines):
+            if not self._connection.is_connected or (self._left_out and not machines):
                 self._waiting.append(job)
                 continue
             job.only = frozenset(machines if self._left_out else ())
@@ -277,7 +277,7 @@ class Dispatcher:
                 if job.pin.address not in machines:
                     job.pin.address = min(machines, key=lambda a: (self._pace(a), a))
                 job.only = frozenset([job.pin.address])
-            job.future = client.submit(
+            job.future = self._connection.client.submit(
                 measure_here,
                 job.request.as_text(),
                 self._sent_arrays(job.request.input_data),
